@@ -1,0 +1,98 @@
+# Every command a person or a machine runs here. Needs python3 (3.11 or later), pip and make; the rest is fetched.
+#
+#   .venv        3.12: the suite, the gates, harbor to compare with      (1.2 GB)
+#   .venv-3.13   the conformance suite once more, on the other Python    (1.1 GB)
+#   .venv-demo   only what a user of proctor installs                    (26 MB)
+#   .venv-mutation, build/, .tools/ (a private uv where PATH has none)
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# With it set, every start would compile every module again, and the start-up figures would be wrong.
+unexport PYTHONDONTWRITEBYTECODE
+
+# harbor's litellm would ask the network for a price list at every import, and wait for it.
+export LITELLM_LOCAL_MODEL_COST_MAP := True
+
+MAIN := .venv/bin
+OTHER := .venv-3.13/bin
+DEMO := .venv-demo/bin
+MUTATION := .venv-mutation/bin
+INSTALL_FROM := requirements.lock pyproject.toml .python-version scripts/make-env scripts/get-uv
+# One worker per processor; override with `make test WORKERS=4`.
+WORKERS := auto
+# Extra arguments for pytest: `make test ARGS='-k reward'`.
+ARGS :=
+
+.PHONY: help demo test lint format pytest conformance-3.13 bench soak mutation lock docs coverage clean
+
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv-demo/.installed  ## score and audit a real job, in a light environment
+	@PATH="$(CURDIR)/$(DEMO):$$PATH" scripts/demo
+
+test: lint pytest conformance-3.13  ## everything that must hold before a commit
+
+lint: .venv/.installed  ## formatting, rules, types
+	@$(MAIN)/ruff format --quiet --check . || { echo "make format repairs this" >&2; exit 1; }
+	@$(MAIN)/ruff check --quiet .
+	@$(MAIN)/mypy --no-error-summary src tests $(wildcard benchmarks) scripts/cli-docs
+
+format: .venv/.installed  ## rewrite the code as the formatter wants it
+	@$(MAIN)/ruff format --quiet .
+	@$(MAIN)/ruff check --quiet --fix .
+
+pytest: .venv/.installed  ## the whole suite on 3.12
+	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n $(WORKERS) -m "not soak" $(ARGS)
+
+conformance-3.13: .venv-3.13/.installed  ## the conformance suite on 3.13
+	@PATH="$(CURDIR)/$(OTHER):$$PATH" $(OTHER)/python -m pytest -q -n $(WORKERS) -m "not soak" tests/conformance $(ARGS)
+
+bench: .venv/.installed  ## measure against harbor; prints a table, writes build/bench.json
+	@mkdir -p build
+	@$(MAIN)/python -m compileall -q src $(wildcard benchmarks)
+	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m benchmarks
+
+soak: .venv/.installed  ## the long versions: all of the fuzz, all kills
+	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n $(WORKERS) -m soak $(ARGS)
+
+mutation: .venv-mutation/.installed  ## change lines of reward/ and outcome/ and see whether a test notices
+	@PATH="$(CURDIR)/$(MUTATION):$(CURDIR)/.tools:$$PATH" $(MUTATION)/mutmut run $(ARGS)
+	@PATH="$(CURDIR)/$(MUTATION):$$PATH" $(MUTATION)/mutmut results
+
+coverage: .venv/.installed  ## which lines and branches the suite reaches
+	@$(MAIN)/coverage run -m pytest -q -m "not soak" $(ARGS)
+	@$(MAIN)/coverage combine --quiet && $(MAIN)/coverage report
+
+lock:  ## resolve requirements.lock anew (make lock ARGS=--upgrade for the newest of everything)
+	@"$$(scripts/get-uv)" pip compile --quiet --universal --python-version 3.12 --generate-hashes --all-extras \
+		--group build --group dev --group parity --group mutation \
+		--no-annotate --no-header --no-emit-index-url --no-emit-find-links \
+		--output-file requirements.lock $(ARGS) pyproject.toml
+
+docs: .venv-demo/.installed  ## write docs/cli.md and the examples of the pages anew
+	@$(DEMO)/python scripts/cli-docs
+	@$(DEMO)/python scripts/readme-examples
+
+clean:  ## remove environments, caches and whatever was built
+	@rm -rf .venv .venv-3.13 .venv-demo .venv-mutation .tools build dist mutants
+	@rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+	@find src tests scripts $(wildcard benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.installed: $(INSTALL_FROM)
+	@scripts/make-env .venv any dev parity
+	@touch $@
+
+.venv-3.13/.installed: $(INSTALL_FROM)
+	@scripts/make-env .venv-3.13 3.13 test parity
+	@touch $@
+
+.venv-demo/.installed: $(INSTALL_FROM)
+	@scripts/make-env .venv-demo any
+	@touch $@
+
+.venv-mutation/.installed: $(INSTALL_FROM)
+	@scripts/make-env .venv-mutation any test parity mutation
+	@touch $@

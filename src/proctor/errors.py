@@ -1,0 +1,86 @@
+"""Every error class of proctor, as a tree. The message of each is a sentence for a person.
+
+ProctorError
+├── InputError                      what was given cannot be used as it is
+│   ├── JobError                    a Harbor job or trial directory
+│   │   └── MixedJobsError          jobs that must not be scored as one
+│   ├── CertificateError            a score certificate
+│   ├── PolicyError                 a scoring policy or its parameters
+│   │   ├── InvalidKeepPolicyError
+│   │   └── InvalidAggregationModeError
+│   └── ScoreRecordError            a score record, or a score that does not fit one
+├── RewardError                     a verifier left no usable reward
+│   ├── RewardFileNotFoundError     (also a FileNotFoundError, as in harbor)
+│   ├── RewardFileEmptyError
+│   └── VerifierOutputParseError
+└── MetricError                     a metric could not be computed
+
+The three reward errors have harbor's names and messages. Their reason code is data on the class,
+so that nobody has to find it again in the text.
+"""
+
+from typing import ClassVar
+
+
+class ProctorError(Exception):
+    """Base of everything proctor raises on purpose."""
+
+
+class InputError(ProctorError):
+    """What was given cannot be used: says where, what was found and what was expected."""
+
+
+class JobError(InputError):
+    """A directory that is not a readable Harbor job or trial."""
+
+
+class MixedJobsError(JobError):
+    """Jobs that would not make one honest number together."""
+
+
+class CertificateError(InputError):
+    """A file that is not a score certificate."""
+
+
+class PolicyError(InputError):
+    """A scoring policy that does not exist, or a parameter out of its range."""
+
+
+class InvalidKeepPolicyError(PolicyError):
+    """Which tasks are kept: unknown policy or bad parameter."""
+
+
+class InvalidAggregationModeError(PolicyError):
+    """How the trials of one task become one score: unknown mode or nothing to aggregate."""
+
+
+class ScoreRecordError(InputError):
+    """A score record that breaks its format, or whose numbers do not follow from its trials."""
+
+
+class RewardError(ProctorError):
+    """A verifier ended and left no reward that counts."""
+
+    reason_code: ClassVar[str] = "harbor_trial_failed"
+
+
+class RewardFileNotFoundError(RewardError, FileNotFoundError):
+    """Neither reward.txt nor reward.json is there."""
+
+    reason_code: ClassVar[str] = "harbor_reward_missing"
+
+
+class RewardFileEmptyError(RewardError):
+    """The reward file has no bytes."""
+
+    reason_code: ClassVar[str] = "harbor_reward_empty"
+
+
+class VerifierOutputParseError(RewardError):
+    """The reward file is not a number, or not JSON."""
+
+    reason_code: ClassVar[str] = "harbor_reward_parse_error"
+
+
+class MetricError(ProctorError):
+    """A metric that gives no value for these rewards."""

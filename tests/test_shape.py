@@ -1,0 +1,100 @@
+"""Functions stop at 50 lines, files at 400.
+
+What is longer is listed here with its reason, and only for as long as it is longer.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("src", "tests")
+FUNCTION_LINES = 50
+FILE_LINES = 400
+
+# "path" or "path::function" of something too long, and why it is better so.
+EXCUSES: dict[str, str] = {}
+
+
+def length_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines of a function from its `def` on, docstring not counted."""
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function, clean=False) is not None:
+        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines
+
+
+def too_long_in(path: Path, name: str) -> Iterator[tuple[str, int]]:
+    """The file if it is too long, then its functions that are, each with its length."""
+    text = path.read_text(encoding="utf-8")
+    if (lines := text.count("\n")) > FILE_LINES:
+        yield name, lines
+    for node in ast.walk(ast.parse(text, filename=name)):
+        if (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and length_of(node) > FUNCTION_LINES
+        ):
+            yield f"{name}::{node.name}", length_of(node)
+
+
+def problems_of(root: Path, excuses: dict[str, str]) -> list[str]:
+    """Everything too long without an excuse, and every excuse without need."""
+    files = [file for folder in FOLDERS for file in sorted((root / folder).rglob("*.py"))]
+    ours = [file for file in files if is_ours(file.relative_to(root))]
+    found = dict(
+        pair for file in ours for pair in too_long_in(file, file.relative_to(root).as_posix())
+    )
+    long = [
+        f"{name}: {lines} lines; split it by noun"
+        for name, lines in found.items()
+        if name not in excuses
+    ]
+    stale = [
+        f"{name}: excused, but it is short enough or gone; take the excuse out"
+        for name in excuses
+        if name not in found
+    ]
+    return long + stale
+
+
+def is_ours(file: Path) -> bool:
+    """Whether we wrote the file: golden vectors and real jobs hold other people's scripts."""
+    return not {"vectors", "jobs", "data", "__pycache__"} & set(file.parts)
+
+
+def test_nothing_is_too_long() -> None:
+    assert problems_of(ROOT, EXCUSES) == []
+
+
+def test_every_excuse_has_a_reason() -> None:
+    assert [name for name, reason in EXCUSES.items() if not reason.strip()] == []
+
+
+LONG_FUNCTION = "def f():\n" + "    x = 1\n" * FUNCTION_LINES
+DOCUMENTED_FUNCTION = 'def f():\n    """One\n    two."""\n' + "    x = 1\n" * (FUNCTION_LINES - 1)
+LONG_FILE = "x = 1\n" * (FILE_LINES + 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "excuses", "findings"),
+    [
+        (LONG_FUNCTION, {}, ["src/a.py::f: 51 lines; split it by noun"]),
+        (LONG_FUNCTION, {"src/a.py::f": "a table"}, []),
+        (DOCUMENTED_FUNCTION, {}, []),
+        (LONG_FILE, {}, ["src/a.py: 401 lines; split it by noun"]),
+        (
+            "",
+            {"src/a.py": "x"},
+            ["src/a.py: excused, but it is short enough or gone; take the excuse out"],
+        ),
+    ],
+)
+def test_the_judge_says(
+    tmp_path: Path, text: str, excuses: dict[str, str], findings: list[str]
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text(text)
+    assert problems_of(tmp_path, excuses) == findings
