@@ -1,0 +1,166 @@
+"""Reward files to rewards, with harbor's acceptance, order and messages.
+
+reward.json decides when it exists, even when it is empty or broken; else reward.txt; else nothing
+was scored. Text is decoded as UTF-8 whatever the locale says: that is what harbor gets on every
+machine it is run on, and a score must not depend on LANG.
+
+Nothing here writes, and nothing here looks at the trial around the files.
+"""
+
+import errno
+import json
+import math
+import re
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+
+from proctor.errors import (
+    RewardError,
+    RewardFileEmptyError,
+    RewardFileNotFoundError,
+    VerifierOutputParseError,
+)
+from proctor.files import read_small
+from proctor.reward.number import Rewards
+from proctor.reward.profile import DEFAULT_PROFILE, Profile
+from proctor.reward.score import Score, Scored, Unscored
+
+_MAX_NESTING = 1493
+"""Deepest reward.json that harbor's interpreter parses; one more is a RecursionError there."""
+
+_ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+"""Errors that mean there is no such file; any other means that it cannot be looked at."""
+
+_JSON_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
+
+
+def read_score(verifier_dir: str, profile: Profile = DEFAULT_PROFILE) -> Score:
+    """The score that a trial's verifier directory holds. Never raises for what is in the files."""
+    try:
+        rewards = load_rewards(verifier_dir, profile)
+    except RewardError as error:
+        return Unscored(str(error), type(error).__name__, error.reason_code)
+    except ValueError as error:
+        reason = f"{verifier_dir}/reward.json: {_coerce().describe_refusal(error)}"
+        return Unscored(reason, type(error).__name__, RewardError.reason_code)
+    except (OSError, RecursionError) as error:
+        reason = f"{verifier_dir}: {error}"
+        return Unscored(reason, type(error).__name__, RewardError.reason_code)
+    if rewards is None:
+        return Unscored(f"{verifier_dir}/reward.json: null; the verifier declined to score")
+    return Scored(rewards)
+
+
+def load_rewards(verifier_dir: str, profile: Profile = DEFAULT_PROFILE) -> Rewards | None:
+    """Rewards of a verifier directory; None when reward.json says null.
+
+    Raises:
+        RewardError: no file, an empty one, or one that does not parse.
+        ValidationError: JSON that is not a map of numbers (pydantic's own class, as in harbor).
+        OSError: the file is a directory, or unreadable.
+        RecursionError: JSON nested deeper than harbor's interpreter goes.
+    """
+    text_path, json_path = f"{verifier_dir}/reward.txt", f"{verifier_dir}/reward.json"
+    data = _read_present(json_path)
+    if data is not None:
+        return parse_reward_json(data, json_path, profile)
+    data = _read_present(text_path)
+    if data is not None:
+        return parse_reward_text(data, text_path, profile)
+    raise RewardFileNotFoundError(f"No reward file found at {text_path} or {json_path}")
+
+
+def parse_reward_text(data: bytes, path: str, profile: Profile = DEFAULT_PROFILE) -> Rewards:
+    """Rewards of a reward.txt: one number under the key `reward`."""
+    value = _parse(data, path, "text", float)
+    if profile.refuses_odd_rewards and not math.isfinite(value):
+        raise VerifierOutputParseError(f"Non-finite reward {value!r} in text file {path}")
+    return {"reward": value}
+
+
+def parse_reward_json(data: bytes, path: str, profile: Profile = DEFAULT_PROFILE) -> Rewards | None:
+    """Rewards of a reward.json: a map of numbers, or None for null."""
+    document = _parse(data, path, "JSON", _parse_json)
+    if profile.refuses_odd_rewards:
+        _check_finite_numbers(document, path)
+    if isinstance(document, dict) and all(
+        type(value) in (int, float) for value in document.values()
+    ):
+        return document
+    return validate_rewards(document)
+
+
+def validate_rewards(document: object) -> Rewards | None:
+    """Rewards of a document that was already parsed, coerced as harbor coerces them."""
+    rewards: Rewards | None = _coerce().coerce_rewards(document)
+    return rewards
+
+
+def _coerce() -> ModuleType:
+    return import_module("proctor.reward.coerce")
+
+
+def _parse[T](data: bytes, path: str, kind: str, convert: Callable[[str], T]) -> T:
+    if not data:
+        raise RewardFileEmptyError(f"Reward file is empty at {path}")
+    try:
+        # Reading in text mode turns \r\n and \r into \n; that matters to a JSON error's position.
+        text = data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        return convert(text)
+    except (ValueError, TypeError) as error:
+        message = f"Failed to parse rewards from {kind} file {path}"
+        raise VerifierOutputParseError(message) from error
+
+
+def _parse_json(text: str) -> object:
+    if text.count("[") + text.count("{") > _MAX_NESTING:
+        _check_nesting(text)
+    document: object = json.loads(text)
+    return document
+
+
+def _check_nesting(text: str) -> None:
+    """Refuse the depth that harbor's interpreter refuses, whatever this one would allow."""
+    depth = 0
+    for match in _JSON_STRING_OR_BRACKET.finditer(text):
+        bracket = match.group()
+        if bracket in "[{":
+            depth += 1
+            if depth > _MAX_NESTING:
+                _check_sound_so_far(text[: match.start()])
+                kind = "array" if bracket == "[" else "object"
+                raise RecursionError(
+                    "maximum recursion depth exceeded while decoding a JSON "
+                    f"{kind} from a unicode string"
+                )
+        elif bracket in "]}":
+            depth -= 1
+
+
+def _check_sound_so_far(cut_off: str) -> None:
+    """Raise the mistake in JSON text before the place where it was cut off, if it has one."""
+    try:
+        json.loads(cut_off)
+    except json.JSONDecodeError as error:
+        if error.pos < len(cut_off) or error.msg != "Expecting value":
+            raise
+
+
+def _check_finite_numbers(document: object, path: str) -> None:
+    values = document.values() if isinstance(document, dict) else [document]
+    for value in values:
+        if not isinstance(value, int | float):
+            raise VerifierOutputParseError(f"Non-numeric reward {value!r} in JSON file {path}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise VerifierOutputParseError(f"Non-finite reward {value!r} in JSON file {path}")
+
+
+def _read_present(path: str) -> bytes | None:
+    """The file's bytes; None when it is absent, as a dangling or circular link is."""
+    try:
+        return read_small(path)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise

@@ -1,0 +1,62 @@
+"""Custom metric scripts, run as harbor runs them: `uv run --python OURS metric.py -i IN -o OUT`.
+
+A script is the task author's code. Nothing calls this unless the user said so on the command line.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from proctor.errors import MetricError
+from proctor.reward.number import Rewards
+
+_LONGEST_SECONDS = 600
+
+
+def run_metric_script(script: Path, rewards: Sequence[Rewards | None]) -> dict[str, object]:
+    """What the script makes of the rewards, one JSON line a trial, `null` where there are none.
+
+    Raises:
+        MetricError: no script, no uv, the script failed, or it left something that is no JSON
+        object.
+    """
+    if not script.is_file():
+        raise MetricError(f"{script}: no such metric script; expected the file the job ran with")
+    uv = shutil.which("uv")
+    if uv is None:
+        raise MetricError(
+            f"{script}: uv is not on PATH; metric scripts are run with it (pip install uv)"
+        )
+    with tempfile.TemporaryDirectory(prefix="proctor-metric-") as scratch:
+        source, target = Path(scratch, "rewards.jsonl"), Path(scratch, "metric.json")
+        source.write_text("".join(f"{json.dumps(item)}\n" for item in rewards), encoding="utf-8")
+        command = [uv, "run", "--python", sys.executable, str(script)]
+        _run([*command, "-i", str(source), "-o", str(target)], script)
+        return _load_output(target, script)
+
+
+def _run(command: list[str], script: Path) -> None:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_LONGEST_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        message = f"{script}: still running after {_LONGEST_SECONDS} s; it was stopped"
+        raise MetricError(message) from error
+    if done.returncode != 0:
+        raise MetricError(f"Failed to compute custom metric: {done.stderr}")
+
+
+def _load_output(target: Path, script: Path) -> dict[str, object]:
+    try:
+        output: object = json.loads(target.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise MetricError(f"{script}: left no readable JSON in its -o file: {error}") from error
+    if not isinstance(output, dict):
+        found = type(output).__name__
+        raise MetricError(f"{script}: wrote a JSON {found}; expected an object of numbers")
+    return output
