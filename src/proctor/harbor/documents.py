@@ -1,0 +1,258 @@
+"""The JSON files that harbor 0.13 to 0.25 leaves in a job directory, as far as marking needs them.
+
+    <job>/result.json           JobDocument
+    <job>/config.json           JobConfigDocument
+    <job>/lock.json             LockDocument
+    <job>/<trial>/result.json   TrialDocument
+
+Keys that are not named here are skipped, so files of later releases read as well. Numbers keep the
+type they are written with: 1 stays an int. Where harbor writes null for nan, null is what is read.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from proctor.errors import JobError
+from proctor.files import read_small
+from proctor.reward.number import Number
+
+type WrittenRewards = dict[str, Number | None]
+"""Rewards as a file has them: None stands for nan and the infinities."""
+
+
+class ModelInfo(msgspec.Struct, frozen=True, gc=False):
+    """A model as the agent reported it."""
+
+    name: str
+    """Without its provider."""
+
+
+class AgentInfo(msgspec.Struct, frozen=True, gc=False):
+    """The agent that made a trial."""
+
+    name: str
+    model_info: ModelInfo | None = None
+
+
+class UsageDocument(msgspec.Struct, frozen=True, gc=False):
+    """`agent_result`: tokens and money."""
+
+    n_input_tokens: int | None = None
+    n_cache_tokens: int | None = None
+    n_output_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class VerifierDocument(msgspec.Struct, frozen=True, gc=False):
+    """`verifier_result`."""
+
+    rewards: WrittenRewards | None = None
+
+
+class ExceptionDocument(msgspec.Struct, frozen=True, gc=False):
+    """`exception_info`."""
+
+    exception_type: str
+    exception_message: str = ""
+
+
+class Phase(msgspec.Struct, frozen=True, gc=False):
+    """When a part of a trial began and ended."""
+
+    started_at: str | None = None
+    finished_at: str | None = None
+
+
+class StepDocument(msgspec.Struct, frozen=True, gc=False):
+    """One of `step_results`."""
+
+    step_name: str
+    agent_result: UsageDocument | None = None
+    verifier_result: VerifierDocument | None = None
+    exception_info: ExceptionDocument | None = None
+    verifier: Phase | None = None
+    """None when verification was never begun."""
+
+
+class TaskConfig(msgspec.Struct, frozen=True, gc=False):
+    """Where a trial's task came from."""
+
+    path: str | None = None
+    git_url: str | None = None
+    name: str | None = None
+    source: str | None = None
+    """The dataset it was taken from."""
+
+    @property
+    def identity(self) -> tuple[str | None, str | None]:
+        """What tells the tasks of a job apart; their names need not.
+
+        Without the commit: a lock has the one that was found, a trial the one that was asked for.
+        """
+        return (self.git_url, self.path or self.name)
+
+
+class AgentConfig(msgspec.Struct, frozen=True, gc=False):
+    """The agent a trial was told to run, with its limits."""
+
+    name: str | None = None
+    import_path: str | None = None
+    model_name: str | None = None
+    kwargs: dict[str, Any] = {}
+    override_timeout_sec: float | None = None
+    override_setup_timeout_sec: float | None = None
+    max_timeout_sec: float | None = None
+
+
+class VerifierConfig(msgspec.Struct, frozen=True, gc=False):
+    """The verifier a trial was told to run, with its limits."""
+
+    disable: bool = False
+    import_path: str | None = None
+    override_timeout_sec: float | None = None
+    max_timeout_sec: float | None = None
+
+
+class EnvironmentConfig(msgspec.Struct, frozen=True, gc=False):
+    """The resources a trial was given beyond what its task says."""
+
+    override_cpus: float | None = None
+    override_memory_mb: float | None = None
+    override_storage_mb: float | None = None
+    override_gpus: float | None = None
+
+
+class TrialConfigDocument(msgspec.Struct, frozen=True, gc=False):
+    """What a trial was told to do: `config` of its result, or its slot in lock.json."""
+
+    task: TaskConfig = TaskConfig()
+    agent: AgentConfig = AgentConfig()
+    verifier: VerifierConfig = VerifierConfig()
+    environment: EnvironmentConfig = EnvironmentConfig()
+    timeout_multiplier: float | None = None
+    agent_timeout_multiplier: float | None = None
+    verifier_timeout_multiplier: float | None = None
+    agent_setup_timeout_multiplier: float | None = None
+    environment_build_timeout_multiplier: float | None = None
+    job_id: str | None = None
+
+
+class TrialDocument(msgspec.Struct, frozen=True, gc=False):
+    """A trial's result.json."""
+
+    task_name: str
+    trial_name: str
+    agent_info: AgentInfo
+    id: str | None = None
+    source: str | None = None
+    task_checksum: str | None = None
+    config: TrialConfigDocument = TrialConfigDocument()
+    agent_result: UsageDocument | None = None
+    verifier_result: VerifierDocument | None = None
+    exception_info: ExceptionDocument | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    verifier: Phase | None = None
+    """None when verification was never begun."""
+    step_results: list[StepDocument] | None = None
+
+
+class MetricConfig(msgspec.Struct, frozen=True, gc=False):
+    """A metric that a job's config.json asks for."""
+
+    type: str = "mean"
+    kwargs: dict[str, Any] = {}
+
+
+class DatasetConfig(msgspec.Struct, frozen=True, gc=False):
+    """A dataset that a job's config.json names: a directory, or a registry or package name."""
+
+    path: str | None = None
+    name: str | None = None
+
+
+class JobConfigDocument(msgspec.Struct, frozen=True, gc=False):
+    """A job's config.json."""
+
+    n_attempts: int | None = None
+    metrics: list[MetricConfig] = []
+    datasets: list[DatasetConfig] = []
+
+
+class HarborVersion(msgspec.Struct, frozen=True, gc=False):
+    """The harbor that made the lock."""
+
+    version: str | None = None
+
+
+class LockDocument(msgspec.Struct, frozen=True, gc=False):
+    """A job's lock.json: what was planned, in order. Trials of equal text are one object."""
+
+    trials: list[TrialConfigDocument] = []
+    harbor: HarborVersion = HarborVersion()
+    schema_version: int | None = None
+    n_concurrent_trials: int | None = None
+
+
+class _WrittenLock(msgspec.Struct, frozen=True, gc=False):
+    trials: list[msgspec.Raw] = []
+    harbor: HarborVersion = HarborVersion()
+    schema_version: int | None = None
+    n_concurrent_trials: int | None = None
+
+
+class JobDocument(msgspec.Struct, frozen=True, gc=False):
+    """A job's result.json. `stats` is kept as it was written, for comparison."""
+
+    n_total_trials: int
+    stats: msgspec.Raw
+    id: str | None = None
+    finished_at: str | None = None
+
+
+class Decoder[T]:
+    """Reads one kind of document, and says in a sentence why a file is not one."""
+
+    def __init__(self, kind: type[T], decode: Callable[[bytes], T] | None = None) -> None:
+        self._decode = decode or msgspec.json.Decoder(kind).decode
+
+    def load(self, path: str) -> T:
+        """The document at path.
+
+        Raises:
+            JobError: unreadable, torn, or not of this kind.
+        """
+        try:
+            return self._decode(read_small(path))
+        except msgspec.ValidationError as error:
+            raise JobError(f"{path}: not as harbor writes it: {error}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise JobError(f"{path}: torn or not JSON: {error}") from error
+        except OSError as error:
+            raise JobError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+_decode_written_lock = msgspec.json.Decoder(_WrittenLock).decode
+_decode_planned = msgspec.json.Decoder(TrialConfigDocument).decode
+
+
+def _decode_lock(data: bytes) -> LockDocument:
+    # A plan names each task once an attempt, so that most of a large one is repetition.
+    known: dict[bytes, TrialConfigDocument] = {}
+    trials = []
+    written = _decode_written_lock(data)
+    for raw in written.trials:
+        text = bytes(raw)
+        trial = known.get(text)
+        if trial is None:
+            trial = known[text] = _decode_planned(text)
+        trials.append(trial)
+    return LockDocument(trials, written.harbor, written.schema_version, written.n_concurrent_trials)
+
+
+TRIAL = Decoder(TrialDocument)
+JOB = Decoder(JobDocument)
+JOB_CONFIG = Decoder(JobConfigDocument)
+LOCK = Decoder(LockDocument, _decode_lock)

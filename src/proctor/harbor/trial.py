@@ -1,0 +1,283 @@
+"""One trial directory as a value: what counts of it, and which file says so.
+
+    <trial>/
+      result.json                  what harbor recorded; written once, at the end
+      config.json                  what it was told to do
+      verifier/reward.txt|json     what the verifier left
+      steps/<name>/verifier/…      the same, a step each, for multi-step tasks
+
+The reward files are the evidence, the trial result is a claim about them. Evidence counts when
+verification ended without an exception; otherwise the claim does, because a verifier that was
+stopped may leave a file that was never meant to count.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from proctor.harbor.documents import (
+    TRIAL,
+    StepDocument,
+    TrialDocument,
+    UsageDocument,
+    VerifierConfig,
+    VerifierDocument,
+    WrittenRewards,
+)
+from proctor.harbor.render import written_text
+from proctor.harbor.stats import NO_USAGE, Trial, Usage, total_usage
+from proctor.reward.number import Rewards, is_finite, same_number
+from proctor.reward.profile import Profile
+from proctor.reward.read import read_score
+from proctor.reward.score import Score, Scored, Unscored
+from proctor.reward.steps import Step, Strategy, Verdict, trial_verdict
+
+
+class Basis(StrEnum):
+    """What a trial's rewards were taken from."""
+
+    REWARD_FILE = "reward file"
+    STEP_FILES = "step reward files"
+    TRIAL_RESULT = "trial result"
+
+
+class FoundTrial(msgspec.Struct, frozen=True, gc=False):
+    """A trial as it lies in a job directory."""
+
+    directory: str
+    document: TrialDocument
+    """What result.json claims."""
+    trial: Trial
+    """What counts."""
+    basis: Basis
+    evidence: Score | None
+    """What the reward files say, read also when they do not count; None when there are none."""
+    strategy: Strategy | None = None
+    """How the steps were put together, inferred: the job does not record it."""
+
+    @property
+    def claimed(self) -> VerifierDocument | None:
+        """The verifier result that the trial result claims."""
+        return self.document.verifier_result
+
+    @property
+    def follows(self) -> bool:
+        """Whether the claimed rewards are the ones that count."""
+        return claims_same(self.claimed, self.trial.verdict)
+
+
+def load_trial(directory: str, profile: Profile) -> FoundTrial:
+    """The trial in a directory that has a result.json.
+
+    Raises:
+        JobError: its result.json is unreadable, torn or not a trial result.
+    """
+    document = TRIAL.load(f"{directory}/result.json")
+    if document.step_results is not None:
+        return _found_steps(directory, document, document.step_results, profile)
+    return _found_single(directory, document, profile)
+
+
+class Weighed(msgspec.Struct, frozen=True, gc=False):
+    """A verification, its files weighed against the claim."""
+
+    verdict: Verdict | None
+    """What counts."""
+    evidence: Score | None
+    """What the reward files say; None when there are none."""
+    by_file: bool
+    """The files decided, not the claim."""
+    overwritten: bool = False
+    """A later step of the same name has replaced the files."""
+
+
+def weigh(
+    verifier_dir: str,
+    claimed: VerifierDocument | None,
+    config: VerifierConfig,
+    profile: Profile,
+    *,
+    failed: bool,
+) -> Weighed:
+    """What a verification counts for.
+
+    Its files decide if it ended without an exception. An exception of the agent is recorded and
+    verification goes on, and one while stopping the environment comes after it: in both cases a
+    claim stands beside the exception.
+    """
+    evidence = _find_evidence(verifier_dir, profile)
+    own_way = evidence is None and config.import_path is not None
+    if config.disable or own_way or (failed and claimed is None):
+        return Weighed(_claimed_verdict(claimed), evidence, by_file=False)
+    return Weighed(_verdict_of(evidence), evidence, by_file=True)
+
+
+def weigh_steps(
+    directory: str, steps: Sequence[StepDocument], config: VerifierConfig, profile: Profile
+) -> list[tuple[StepDocument, Weighed]]:
+    """What each step's verification counts for.
+
+    Of steps that share a name only the last one's files are left; what they claim counts.
+    """
+    names = Counter(step.step_name for step in steps)
+    weighed = []
+    for step in steps:
+        if names[step.step_name] > 1:
+            verdict = _claimed_verdict(step.verifier_result)
+            weighed.append((step, Weighed(verdict, None, by_file=False, overwritten=True)))
+            continue
+        verifier_dir = f"{directory}/steps/{_step_path(step.step_name)}/verifier"
+        failed = step.exception_info is not None
+        found = weigh(verifier_dir, step.verifier_result, config, profile, failed=failed)
+        weighed.append((step, found))
+    return weighed
+
+
+def _step_path(name: str) -> str:
+    # A name that would lead out of the steps directory, or that no file can have, is a stranger's.
+    return "?" if "\0" in name or name.startswith("/") or ".." in name.split("/") else name
+
+
+def _found_single(directory: str, document: TrialDocument, profile: Profile) -> FoundTrial:
+    failed = document.exception_info is not None
+    config, claimed = document.config.verifier, document.verifier_result
+    weighed = weigh(f"{directory}/verifier", claimed, config, profile, failed=failed)
+    error = _error_of(weighed.evidence) if weighed.by_file else None
+    basis = Basis.REWARD_FILE if weighed.by_file else Basis.TRIAL_RESULT
+    trial = _trial(document, weighed.verdict, error)
+    return FoundTrial(directory, document, trial, basis, weighed.evidence)
+
+
+def _found_steps(
+    directory: str, document: TrialDocument, steps: list[StepDocument], profile: Profile
+) -> FoundTrial:
+    """A multi-step trial. Its strategy is not on record: the one that gives the claim is taken."""
+    if document.exception_info is not None and document.verifier_result is None:
+        # The trial broke off between steps: harbor gives it no rewards whatever the steps had.
+        return FoundTrial(directory, document, _trial(document, None), Basis.TRIAL_RESULT, None)
+    config = document.config.verifier
+    executed = [
+        Step(step.step_name, weighed.verdict, _exception_of(step))
+        for step, weighed in weigh_steps(directory, steps, config, profile)
+    ]
+    by_mean, by_final = trial_verdict(executed, "mean"), trial_verdict(executed, "final")
+    claimed = document.verifier_result
+    final = claims_same(claimed, by_final) and not claims_same(claimed, by_mean)
+    strategy: Strategy = "final" if final else "mean"
+    verdict = _in_claimed_order(by_final if final else by_mean, claimed)
+    evidence = Scored(verdict.rewards) if verdict and verdict.rewards is not None else None
+    trial = _trial(document, verdict)
+    return FoundTrial(directory, document, trial, Basis.STEP_FILES, evidence, strategy)
+
+
+def _exception_of(step: StepDocument) -> str | None:
+    return step.exception_info.exception_type if step.exception_info else None
+
+
+def _in_claimed_order(verdict: Verdict | None, claimed: VerifierDocument | None) -> Verdict | None:
+    # Harbor puts the keys of a mean in set order, which no file records but the claim.
+    rewards = verdict.rewards if verdict else None
+    written = claimed.rewards if claimed else None
+    if not rewards or not written:
+        return verdict
+    keys = {written_text(key): key for key in rewards}
+    if keys.keys() != written.keys():
+        return verdict
+    return Verdict({keys[key]: rewards[keys[key]] for key in written})
+
+
+def _find_evidence(verifier_dir: str, profile: Profile) -> Score | None:
+    score = read_score(verifier_dir, profile)
+    if isinstance(score, Unscored) and score.error == "RewardFileNotFoundError":
+        return None
+    return score
+
+
+def _verdict_of(evidence: Score | None) -> Verdict | None:
+    match evidence:
+        case Scored(rewards):
+            return Verdict(rewards)
+        case Unscored(error=None):
+            return Verdict(None)
+        case _:
+            return None
+
+
+def _error_of(evidence: Score | None) -> str | None:
+    """The exception that harbor records on finding these reward files."""
+    match evidence:
+        case None:
+            return "RewardFileNotFoundError"
+        case Unscored(error=error):
+            return error
+        case _:
+            return None
+
+
+def _claimed_verdict(claimed: VerifierDocument | None) -> Verdict | None:
+    if claimed is None:
+        return None
+    if claimed.rewards is None:
+        return Verdict(None)
+    # null stands for nan or an infinity; which one is gone, and a mean is void either way.
+    return Verdict(
+        {key: math.nan if value is None else value for key, value in claimed.rewards.items()}
+    )
+
+
+def claims_same(claimed: VerifierDocument | None, verdict: Verdict | None) -> bool:
+    """Whether a claimed verifier result is this verdict as harbor would have written it."""
+    if claimed is None or verdict is None:
+        return claimed is None and verdict is None
+    if claimed.rewards is None or verdict.rewards is None:
+        return claimed.rewards is None and verdict.rewards is None
+    return _written_same(claimed.rewards, verdict.rewards)
+
+
+def _written_same(written: WrittenRewards, rewards: Rewards) -> bool:
+    if written.keys() != rewards.keys():
+        # A key with half a surrogate pair is another one in the file.
+        rewards = {written_text(key): value for key, value in rewards.items()}
+        if written.keys() != rewards.keys():
+            return False
+    for key, value in rewards.items():
+        found = written[key]
+        if found is None:
+            if is_finite(value):
+                return False
+        elif not same_number(found, value):
+            return False
+    return True
+
+
+def _trial(document: TrialDocument, verdict: Verdict | None, error: str | None = None) -> Trial:
+    """What counts of a trial. The recorded exception comes first: harbor keeps the first one."""
+    info = document.agent_info
+    recorded = document.exception_info
+    return Trial(
+        name=document.trial_name,
+        task=document.task_name,
+        agent=info.name,
+        model=info.model_info.name if info.model_info else None,
+        source=document.source,
+        verdict=verdict,
+        exception=recorded.exception_type if recorded else error,
+        usage=_usage_of(document),
+    )
+
+
+def _usage_of(document: TrialDocument) -> Usage:
+    if document.agent_result is not None:
+        return _usage(document.agent_result)
+    steps = document.step_results or ()
+    return total_usage(_usage(step.agent_result) for step in steps if step.agent_result is not None)
+
+
+def _usage(result: UsageDocument) -> Usage:
+    usage = Usage(
+        result.n_input_tokens, result.n_cache_tokens, result.n_output_tokens, result.cost_usd
+    )
+    return NO_USAGE if usage == NO_USAGE else usage
