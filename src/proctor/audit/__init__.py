@@ -1,0 +1,21 @@
+"""Does a result follow from its evidence?
+
+    scoring      one job, or several as one: numbers recomputed from the reward files
+    mixing       which jobs may be scored as one
+    certificate  every operand of a score, so that anyone can add it up again
+    explain      the same as text
+    findings     what an audit finds
+    trials       reward files against trial results
+    steps        the same for the steps of a trial
+    shown        claims and evidence as text
+    identity     is a trial what it says it is?
+    plan         trials against each other and against the plan
+    results      trial results against the job result
+    orders       numbers as other orders of the trials would make them
+    traces       attempts that did the very same
+    job          the whole audit of one job
+    difference   two runs, task by task
+    task_scores  a job's scores by task, for score records
+
+Nothing here writes into a job directory, and nothing of a job is executed unless it was asked for.
+"""

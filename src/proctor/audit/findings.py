@@ -1,0 +1,108 @@
+"""What an audit finds: differences, which fail it, and notes, which do not."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """Every kind of finding. Those from UNFINISHED_JOB on are notes."""
+
+    EDITED_REWARD = "edited-reward"
+    """The trial result claims other rewards than the reward file holds."""
+    MISSING_REWARD_FILE = "missing-reward-file"
+    """The trial result claims rewards and no reward file is there."""
+    DROPPED_REWARD = "dropped-reward"
+    """The reward file holds rewards and the trial result claims none, without an exception."""
+    EDITED_STEP_REWARD = "edited-step-reward"
+    """A step's result claims other rewards than the step's reward file holds."""
+    EDITED_STEP_TOTAL = "edited-step-total"
+    """A trial claims what is neither the mean nor the last of its steps, or hides a step."""
+    EDITED_EXCEPTION = "edited-exception"
+    """The recorded exception, or that there is none, does not fit the files it left."""
+    EDITED_CONFIG = "edited-config"
+    """A trial's config differs from its config.json, from lock.json, or from what it counts as."""
+    RENAMED_TRIAL = "renamed-trial"
+    """The directory bears another name than the trial in it."""
+    DUPLICATE_TRIAL = "duplicate-trial"
+    """Two directories hold the same trial."""
+    COPIED_TRIAL = "copied-trial"
+    """Two trials ran in the very same microseconds."""
+    FOREIGN_TRIAL = "foreign-trial"
+    """The trial says that it belongs to another job."""
+    UNPLANNED_TRIAL = "unplanned-trial"
+    """lock.json has no slot left for the trial."""
+    MIXED_TASK = "mixed-task"
+    """Trials of one task ran on different contents of it."""
+    IMPOSSIBLE_TIME = "impossible-time"
+    """A trial or a phase ended before it began, or a phase lies outside its trial."""
+    TORN_FILE = "torn-file"
+    """A file that cannot be read as what it should be."""
+    MISSING_RESULT = "missing-result"
+    """Trials are there and the job's result.json is not: nothing is published."""
+    TRIAL_WITHOUT_DIRECTORY = "trial-without-directory"
+    """The job result names a trial that is not there."""
+    DIRECTORY_WITHOUT_TRIAL = "directory-without-trial"
+    """A finished trial is there that the job result does not count."""
+    MISSING_TRIALS = "missing-trials"
+    """A job says that it finished with fewer trials than it planned."""
+    EDITED_GROUP = "edited-group"
+    """The job result has a group that no trial belongs to, or lacks one."""
+    EDITED_METRIC = "edited-metric"
+    """A published metric is not what the rewards make."""
+    EDITED_PASS_AT_K = "edited-pass-at-k"  # noqa: S105 - no password
+    """A published pass@k is not what the rewards make."""
+    EDITED_REWARD_STATS = "edited-reward-stats"
+    """The published rewards by trial are not those of the trials."""
+    EDITED_EXCEPTION_STATS = "edited-exception-stats"
+    """The published exceptions by trial are not those of the trials."""
+    EDITED_COUNTER = "edited-counter"
+    """A published count is not the count of what is there."""
+    EDITED_USAGE = "edited-usage"
+    """Published tokens or cost are not the sum over the trials."""
+    CONTRADICTED_ORDER = "contradicted-order"
+    """The published lists of trials fit no single order."""
+
+    UNFINISHED_JOB = "unfinished-job"
+    UNFINISHED_TRIAL = "unfinished-trial"
+    LOST_ATTEMPTS = "lost-attempts"
+    """Trials were retried, and the attempts before the last are gone."""
+    ORDER_DEPENDENT = "order-dependent"
+    """Last bits that depend on an order of trials which no file records."""
+    RESUMED_ORDER = "resumed-order"
+    """The order of trials is only known from the published lists."""
+    UNUSED_REWARD_FILE = "unused-reward-file"
+    IDENTICAL_COMMANDS = "identical-commands"
+    """Attempts at one task gave the very same sequence of commands."""
+    NO_REWARD_FILES = "no-reward-files"
+    """Rewards of a custom verifier, which leaves none, or of steps whose files were overwritten."""
+    NOT_RECOMPUTED = "not-recomputed"
+    """A metric was inferred, or is a script that was not run."""
+    LOST_NUMBER = "lost-number"
+    """A reward that is no finite number: harbor writes null and cannot read it back."""
+    NO_PLAN = "no-plan"
+    """lock.json or config.json is missing: what was planned cannot be checked."""
+    LAGGING_RESULT = "lagging-result"
+    """A stopped job's result.json lacks trials that ended last, as many as ran at once at most."""
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it leaves the published numbers standing."""
+        return self in _NOTES
+
+
+_ALL = list(Kind)
+_NOTES = frozenset(_ALL[_ALL.index(Kind.UNFINISHED_JOB) :])
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing an audit found."""
+
+    kind: Kind
+    path: str
+    """File or directory it was found in."""
+    message: str
+    found: str = ""
+    """The value that is there, where there is one."""
+    expected: str = ""
+    """The value that the evidence gives, where there is one."""

@@ -1,0 +1,193 @@
+"""Is a trial what it says it is: its directory, its config, its phases, its slot in the plan?"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, starmap
+
+import msgspec
+from msgspec.structs import asdict
+
+from proctor.audit.findings import Finding, Kind
+from proctor.audit.mixing import limits_of
+from proctor.errors import JobError
+from proctor.files import read_small
+from proctor.harbor.documents import Decoder, LockDocument, Phase, TrialConfigDocument
+from proctor.harbor.job import Job
+from proctor.harbor.order import Slot, agent_slot, moment
+from proctor.harbor.trial import FoundTrial
+
+_PLAN_SCHEMA = 1
+"""The lock.json whose slots say all that a trial's config may; later ones say it otherwise."""
+
+
+class Phases(msgspec.Struct, frozen=True, gc=False):
+    """A trial's result.json, as far as its times go."""
+
+    environment_setup: Phase | None = None
+    agent_setup: Phase | None = None
+    agent_execution: Phase | None = None
+    verifier: Phase | None = None
+
+
+_PHASES = Decoder(Phases)
+
+type Told = dict[str, object]
+"""What a config says, by name, as far as a score depends on it."""
+
+
+def audit_identity(job: Job) -> Iterator[Finding]:
+    """Findings about what each trial says of itself."""
+    plan = _plan_of(job.lock)
+    if job.lock is not None and plan is None:
+        path, version = f"{job.directory}/lock.json", job.lock.schema_version
+        message = f"schema_version is {version}; expected {_PLAN_SCHEMA} to hold configs against it"
+        yield Finding(Kind.NO_PLAN, path, message)
+    usual = _usual_names(job.trials)
+    for found in job.trials:
+        yield from _audit_name(found)
+        yield from _audit_config_file(found)
+        yield from _audit_agent(found, usual)
+        yield from _audit_slot(found, plan or {})
+        yield from _audit_times(found)
+
+
+def _plan_of(lock: LockDocument | None) -> dict[object, list[Told]] | None:
+    """What the plan tells the trials of each task; None when it cannot be held against them."""
+    if lock is None or lock.schema_version != _PLAN_SCHEMA:
+        return None
+    plan: dict[object, list[Told]] = {}
+    for slot in lock.trials:
+        told = _told(slot)
+        # Slots of a task are alike but for the agent: one a kind is enough to compare with.
+        slots = plan.setdefault(slot.task.identity, [])
+        if told not in slots:
+            slots.append(told)
+    return plan
+
+
+def _told(config: TrialConfigDocument) -> Told:
+    verifier = config.verifier
+    return {
+        "source": config.task.source,
+        "verifier.disable": verifier.disable,
+        "verifier.import_path": verifier.import_path,
+        **limits_of(config),
+    }
+
+
+def _audit_name(found: FoundTrial) -> Iterator[Finding]:
+    name = os.path.basename(found.directory)
+    if name != found.trial.name:
+        message = f"the directory is {name}, the trial in it is {found.trial.name}"
+        yield Finding(Kind.RENAMED_TRIAL, found.directory, message, name, found.trial.name)
+
+
+def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
+    path = f"{found.directory}/config.json"
+    try:
+        told = json.loads(read_small(path))
+        recorded = json.loads(read_small(f"{found.directory}/result.json")).get("config")
+    except FileNotFoundError:
+        message = "no config.json: what the trial was told cannot be checked"
+        yield Finding(Kind.NO_PLAN, path, message)
+        return
+    except OSError as error:
+        yield Finding(Kind.TORN_FILE, path, f"{path}: cannot be read: {error.strerror}")
+        return
+    except (ValueError, RecursionError) as error:
+        yield Finding(Kind.TORN_FILE, path, f"{path}: torn or not JSON: {error}")
+        return
+    if recorded is not None and told != recorded:
+        keys = _differing_keys(told, recorded)
+        message = f"config.json differs from the config in result.json: {', '.join(keys)}"
+        yield Finding(Kind.EDITED_CONFIG, path, message)
+
+
+def _differing_keys(left: object, right: object) -> list[str]:
+    if not (isinstance(left, dict) and isinstance(right, dict)):
+        return ["the documents"]
+    return sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))
+
+
+def _usual_names(trials: Sequence[FoundTrial]) -> dict[Slot, str]:
+    """What most trials of each agent are counted as."""
+    names: dict[Slot, Counter[str]] = {}
+    for found in trials:
+        slot = agent_slot(found.document.config.agent)
+        names.setdefault(slot, Counter())[_counted_as(found)] += 1
+    return {slot: counts.most_common(1)[0][0] for slot, counts in names.items()}
+
+
+def _audit_agent(found: FoundTrial, usual: dict[Slot, str]) -> Iterator[Finding]:
+    """The agent and model a trial is counted under are those it was told to run.
+
+    An agent by import path has a name of its own, but one and the same in all its trials.
+    """
+    config = found.document.config
+    path = f"{found.directory}/result.json"
+    name, model = config.agent.name, config.agent.model_name
+    if name and not config.agent.import_path and name != found.trial.agent:
+        message = f"counted under agent {found.trial.agent}; its config asked for {name}"
+        yield Finding(Kind.EDITED_CONFIG, path, message, found.trial.agent, name)
+    mine, theirs = _counted_as(found), usual[agent_slot(config.agent)]
+    if mine != theirs:
+        message = f"counted as {mine}; the other trials of the same agent as {theirs}"
+        yield Finding(Kind.EDITED_CONFIG, path, message, mine, theirs)
+    counted = found.trial.model
+    if model and counted and counted not in (model, model.partition("/")[2]):
+        message = f"counted under model {counted}; its config asked for {model}"
+        yield Finding(Kind.EDITED_CONFIG, path, message, counted, model)
+
+
+def _counted_as(found: FoundTrial) -> str:
+    return f"{found.trial.agent} with {found.trial.model or 'no model'}"
+
+
+def _audit_slot(found: FoundTrial, plan: dict[object, list[Told]]) -> Iterator[Finding]:
+    """What a trial was told is what the plan tells some trial of its task."""
+    config = found.document.config
+    path = f"{found.directory}/result.json"
+    slots = plan.get(config.task.identity, [])
+    told = _told(config)
+    if slots and told not in slots:
+        names = [name for name, value in told.items() if value != slots[0][name]]
+        message = f"its config differs from every slot in lock.json: {', '.join(names)}"
+        found_values, planned = _show(told, names), _show(slots[0], names)
+        yield Finding(Kind.EDITED_CONFIG, path, message, found_values, planned)
+    elif slots and found.trial.source not in {slot["source"] for slot in slots}:
+        planned = str(slots[0]["source"])
+        message = f"counted under dataset {found.trial.dataset}; lock.json has it from {planned}"
+        yield Finding(Kind.EDITED_CONFIG, path, message, found.trial.dataset, planned)
+
+
+def _show(told: Told, names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={told[name]}" for name in names)
+
+
+def _audit_times(found: FoundTrial) -> Iterator[Finding]:
+    path = f"{found.directory}/result.json"
+    began, ended = found.document.started_at, found.document.finished_at
+    if _reversed(began, ended):
+        message = f"the trial ended at {ended}, before it began at {began}"
+        yield Finding(Kind.IMPOSSIBLE_TIME, path, message, str(ended), f"after {began}")
+        return
+    try:
+        phases = asdict(_PHASES.load(path))
+    except JobError as error:
+        yield Finding(Kind.TORN_FILE, path, str(error))
+        return
+    for name, phase in phases.items():
+        times = [began, phase.started_at, phase.finished_at, ended] if phase else []
+        if any(starmap(_reversed, pairwise(times))):
+            message = (
+                f"{name} lasted from {times[1]} to {times[2]}, the trial from {began} to {ended}"
+            )
+            yield Finding(Kind.IMPOSSIBLE_TIME, path, message, f"{times[1]} to {times[2]}")
+
+
+def _reversed(earlier: str | None, later: str | None) -> bool:
+    if not (earlier and later) or earlier.endswith("Z") != later.endswith("Z"):
+        return False
+    return moment(later) < moment(earlier)

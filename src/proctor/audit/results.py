@@ -1,0 +1,265 @@
+"""Trial results against the job result: do the published numbers follow from the trials?"""
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from proctor.audit.findings import Finding, Kind
+from proctor.audit.orders import Orders, lies_among
+from proctor.audit.scoring import Origin, ScoredMetric, Scoring, score_jobs
+from proctor.harbor.job import Job
+from proctor.harbor.published import PublishedResult, parse_stats
+from proctor.harbor.render import render_json
+from proctor.harbor.stats import stats_document
+from proctor.harbor.trial import FoundTrial
+
+_PLAIN_COUNTERS = (
+    "n_completed_trials",
+    "n_errored_trials",
+    "n_running_trials",
+    "n_pending_trials",
+)
+_USAGE = ("n_input_tokens", "n_cache_tokens", "n_output_tokens", "cost_usd")
+
+_AT_ONCE = 4
+"""Trials that harbor runs at once unless told otherwise."""
+
+type Values = Mapping[str, object]
+
+
+def audit_result(scoring: Scoring) -> Iterator[Finding]:
+    """Findings about one job's result.json, given what its trials score."""
+    (job,) = scoring.jobs
+    yield from _audit_parts(job)
+    published = job.published
+    if published is None:
+        return
+    path = f"{job.directory}/result.json"
+    findings = list(_compare_stats(path, published, scoring))
+    if findings and _lags(job, published):
+        counted = _score_counted(scoring, published)
+        if all(finding.kind.is_note for finding in _compare_stats(path, published, counted)):
+            n, there = counted.denominators.run, len(job.trials)
+            message = f"counts {n} of {there} trials: the last may have ended as it was stopped"
+            yield Finding(Kind.LAGGING_RESULT, path, message, str(n), str(there))
+            return
+    yield from findings
+
+
+def _audit_parts(job: Job) -> Iterator[Finding]:
+    for problem in job.problems:
+        yield Finding(Kind.TORN_FILE, problem.path, problem.message)
+    torn = {problem.path for problem in job.problems}
+    path = f"{job.directory}/result.json"
+    if job.published is None and path not in torn:
+        message = "no result.json: nothing is published that could follow from the trials"
+        yield Finding(Kind.MISSING_RESULT, path, message)
+    for name, part in (("lock.json", job.lock), ("config.json", job.config)):
+        path = f"{job.directory}/{name}"
+        if part is None and path not in torn:
+            yield Finding(Kind.NO_PLAN, path, f"no {name}: what was planned cannot be checked")
+
+
+def _lags(job: Job, published: PublishedResult) -> bool:
+    """Whether a stopped job's result may only lack trials that ended just before it was stopped.
+
+    That can be as many as ran at once, and only such as were among the last to end.
+    """
+    at_once = (job.lock.n_concurrent_trials if job.lock else None) or _AT_ONCE
+    uncounted = len(job.trials) - published.count("n_completed_trials")
+    if published.finished or not 0 < uncounted <= at_once:
+        return False
+    names = published.names()
+    return names <= {found.trial.name for found in job.trials} and all(
+        found.trial.name in names or not _is_listed(found) for found in job.trials[: -2 * at_once]
+    )
+
+
+def _is_listed(found: FoundTrial) -> bool:
+    """Whether the result names a trial when it counts it: for its rewards, or its exception."""
+    trial = found.trial
+    return trial.exception is not None or bool(trial.verdict and trial.verdict.rewards)
+
+
+def _score_counted(scoring: Scoring, published: PublishedResult) -> Scoring:
+    """What the trials score that the result counts: those it names, then those that ended first."""
+    (job,) = scoring.jobs
+    names, n = published.names(), published.count("n_completed_trials")
+    places = sorted(range(len(job.trials)), key=lambda at: job.trials[at].trial.name not in names)
+    trials = [job.trials[at] for at in sorted(places[:n])]
+    counted = replace(job, ordered=replace(job.ordered, trials=trials))
+    return score_jobs([counted], scoring.profile, add_up=False)
+
+
+def _compare_stats(path: str, published: PublishedResult, scoring: Scoring) -> Iterator[Finding]:
+    orders = Orders(scoring)
+    # Both sides go through the same text: 1 and 1.0, nan and null are told apart as files do.
+    recomputed = parse_stats(render_json(stats_document(scoring.stats)).encode(), path)
+    for name in _PLAIN_COUNTERS:
+        yield from _compare(Kind.EDITED_COUNTER, path, name, published.stats, recomputed)
+    for name in _USAGE:
+        if scoring.live and _nearly(published.stats.get(name), recomputed[name]):
+            continue
+        for finding in _compare(Kind.EDITED_USAGE, path, name, published.stats, recomputed):
+            others = [getattr(other.stats, name) for other in _others(orders)]
+            yield _excused(finding, published.stats.get(name), others)
+    evals = recomputed["evals"]
+    assert isinstance(evals, dict)  # noqa: S101 - our own rendering
+    stated = published.evals
+    if scoring.live:
+        stated = {key: entry for key, entry in stated.items() if key in evals or not _bare(entry)}
+    yield from _compare_groups(path, stated, evals)
+    for key in evals:
+        if key in stated:
+            yield from _compare_group(path, key, stated[key], evals[key], orders)
+
+
+def _nearly(found: object, expected: object) -> bool:
+    """Whether usage is the same but for what adding and taking away again does to it."""
+    left, right = found or 0, expected or 0
+    if not (isinstance(left, int | float) and isinstance(right, int | float)):
+        return False
+    return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def _bare(entry: Values) -> bool:
+    """Whether a group counts nothing: harbor takes a trial away to retry it; its group stays."""
+    names = (_unordered(entry.get(name), bare=True) for name in ("reward_stats", "exception_stats"))
+    counts = (entry.get(name) for name in ("n_trials", "n_errors", "metrics", "pass_at_k"))
+    return not any(names) and not any(counts)
+
+
+def _compare_groups(path: str, published: Values, recomputed: Values) -> Iterator[Finding]:
+    for key in sorted(published.keys() - recomputed.keys()):
+        message = f"group {key} is published, and no trial belongs to it"
+        yield Finding(Kind.EDITED_GROUP, path, message, key, "no such group")
+    for key in sorted(recomputed.keys() - published.keys()):
+        message = f"trials belong to group {key}, and it is not published"
+        yield Finding(Kind.EDITED_GROUP, path, message, "no such group", key)
+
+
+def _compare_group(
+    path: str, key: str, published: Values, recomputed: Values, orders: Orders
+) -> Iterator[Finding]:
+    scoring = orders.scoring
+    where = f"evals.{key}"
+    for name in ("n_trials", "n_errors"):
+        yield from _compare(Kind.EDITED_COUNTER, path, name, published, recomputed, where)
+    yield from _compare_metrics(path, key, published, orders)
+    for finding in _compare(Kind.EDITED_PASS_AT_K, path, "pass_at_k", published, recomputed, where):
+        estimates = [other.stats.evals[key].pass_at_k for other in _others(orders)]
+        others = [{str(k): value for k, value in found.items()} for found in estimates]
+        yield _excused(finding, published.get("pass_at_k"), others)
+    kinds = {
+        "reward_stats": Kind.EDITED_REWARD_STATS,
+        "exception_stats": Kind.EDITED_EXCEPTION_STATS,
+    }
+    for name, kind in kinds.items():
+        stated, evidence = published.get(name), recomputed.get(name)
+        if _unordered(stated, bare=scoring.live) != _unordered(evidence, bare=scoring.live):
+            yield from _compare(kind, path, name, published, recomputed, where)
+
+
+def _compare_metrics(path: str, key: str, published: Values, orders: Orders) -> Iterator[Finding]:
+    scoring = orders.scoring
+    entries = published.get("metrics")
+    stated = entries if isinstance(entries, list) else []
+    scored = scoring.metrics[key]
+    where = f"evals.{key}.metrics"
+    if scoring.live and not stated and scored:
+        # harbor starts a resumed job with the trials it finds, and metrics at the next that ends.
+        message = f"{where} is empty, as after a resume; the trials give {len(scored)} metrics"
+        yield Finding(Kind.NOT_RECOMPUTED, path, message)
+    elif len(stated) != len(scored):
+        message = f"{where} has {len(stated)} entries; the job declares {len(scored)} metrics"
+        yield Finding(Kind.EDITED_METRIC, path, message, str(len(stated)), str(len(scored)))
+    for index, (entry, metric) in enumerate(zip(stated, scored, strict=False)):
+        at = f"{where}[{index}]"
+        for finding in _compare_metric(path, at, entry, metric):
+            others = [other.metrics[key][index].entry for other in _others(orders)]
+            yield _excused(finding, entry, others)
+
+
+def _compare_metric(
+    path: str, where: str, entry: object, metric: ScoredMetric
+) -> Iterator[Finding]:
+    name = metric.declared.name
+    if metric.declared.inferred:
+        message = f"{where}: metric {name} is inferred from the published names"
+        yield Finding(Kind.NOT_RECOMPUTED, path, message)
+    if metric.origin is Origin.CARRIED:
+        message = f"{where}: metric {name} is not recomputed. {metric.detail}".strip()
+        yield Finding(Kind.NOT_RECOMPUTED, path, message)
+    elif metric.origin is Origin.FAILED:
+        message = f"{where}: the rewards give no {name}: {metric.detail}"
+        yield Finding(Kind.EDITED_METRIC, path, message, render_json(entry), "no value")
+    else:
+        yield from _compare_values(Kind.EDITED_METRIC, path, where, entry, metric.entry)
+
+
+def _others(orders: Orders) -> list[Scoring]:
+    return orders.others() if orders.open else []
+
+
+def _excused(finding: Finding, found: object, others: Sequence[object]) -> Finding:
+    """A difference, or a note if another order of the trials could have made the number."""
+    if finding.kind.is_note or not lies_among(found, others):
+        return finding
+    message = f"{finding.message}: the order of trials decides the last bits, and is not known"
+    return replace(finding, kind=Kind.ORDER_DEPENDENT, message=message)
+
+
+def _compare(
+    kind: Kind, path: str, name: str, published: Values, recomputed: Values, where: str = "stats"
+) -> Iterator[Finding]:
+    return _compare_values(kind, path, f"{where}.{name}", published.get(name), recomputed.get(name))
+
+
+def _compare_values(
+    kind: Kind, path: str, where: str, found: object, expected: object
+) -> Iterator[Finding]:
+    stated, evidence = render_json(found), render_json(expected)
+    if stated != evidence:
+        message = f"{where} is {_shortened(stated)}; the trials give {_shortened(evidence)}"
+        yield Finding(kind, path, message, stated, evidence)
+
+
+def _unordered(value: object, *, bare: bool) -> object:
+    """Names as sets: their order is another finding. With bare, what holds none is left out."""
+    if isinstance(value, dict):
+        items = {key: _unordered(item, bare=bare) for key, item in value.items()}
+        return {key: item for key, item in items.items() if item or not bare}
+    if isinstance(value, list):
+        return Counter(map(str, value))
+    return value
+
+
+def _shortened(text: str, limit: int = 120) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def audit_presence(job: Job) -> Iterator[Finding]:
+    """Findings about trials that are there and not counted, or counted and not there."""
+    published = job.published
+    if published is None:
+        return
+    path = f"{job.directory}/result.json"
+    there = {found.trial.name: found for found in job.trials}
+    broken = {os.path.basename(problem.path) for problem in job.broken}
+    for name in sorted(published.names() - there.keys() - broken):
+        message = f"{name} is counted, and has no directory with a result"
+        yield Finding(Kind.TRIAL_WITHOUT_DIRECTORY, path, message, name, "a trial directory")
+    if not published.finished:
+        return
+    for name in sorted(there.keys() - published.names()):
+        found = there[name]
+        if _is_listed(found):
+            message = f"{name} ended, and the job result does not count it"
+            yield Finding(Kind.DIRECTORY_WITHOUT_TRIAL, found.directory, message)
+    completed, planned = published.count("n_completed_trials"), published.document.n_total_trials
+    if completed < planned:
+        message = f"the job finished with {completed} of {planned} planned trials"
+        yield Finding(Kind.MISSING_TRIALS, path, message, str(completed), str(planned))

@@ -1,0 +1,303 @@
+"""One job, or several as one: metrics, pass@k and counters recomputed from the evidence.
+
+What the files cannot tell is carried over from the published result and said: n_retries,
+n_cancelled_trials, the running trials of an unfinished job, and metrics whose script was not run.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from importlib import import_module
+
+import msgspec
+
+from proctor.audit.mixing import check_mixable
+from proctor.digest import sha256_file
+from proctor.errors import JobError, MetricError
+from proctor.harbor.declared import (
+    SCRIPT,
+    DeclaredMetric,
+    declared_metrics,
+    infer_metrics,
+    remote_datasets,
+)
+from proctor.harbor.job import Job
+from proctor.harbor.order import OrderBasis
+from proctor.harbor.published import PublishedResult
+from proctor.harbor.render import render_json
+from proctor.harbor.stats import (
+    Group,
+    JobStats,
+    MetricEntry,
+    TrialTable,
+    assemble_final,
+    assemble_live,
+    dataset_of_key,
+)
+from proctor.harbor.trial import Basis
+from proctor.outcome.line import Summary, summarize_result
+from proctor.reward.metric import METRICS, compute_metric
+from proctor.reward.profile import Profile
+from proctor.reward.score import Unscored
+
+
+class Origin(StrEnum):
+    """Where a metric's value comes from."""
+
+    COMPUTED = "computed"
+    CARRIED = "carried over"
+    """Published by the job and not recomputed here."""
+    FAILED = "failed"
+    """The metric has no value for these rewards; harbor's job would have died of it."""
+
+
+class ScoredMetric(msgspec.Struct, frozen=True):
+    """One metric of a group."""
+
+    declared: DeclaredMetric
+    origin: Origin
+    entry: MetricEntry | None
+    """The value, as harbor writes it; None when there is none."""
+    detail: str = ""
+    """Why it was not computed."""
+
+
+class Denominators(msgspec.Struct, frozen=True):
+    """What a number rests on: planned = run + broken + not_run; run = scored + zero_by_missing."""
+
+    planned: int
+    """Trials that were to be run."""
+    run: int
+    """Trials with a result that can be read."""
+    scored: int
+    """Trials with a reward."""
+    errored: int
+    """Trials with an exception; some of them have a reward all the same."""
+    zero_by_missing: int
+    """Trials without a reward, which harbor counts as 0."""
+    broken: int
+    """Trials whose result cannot be read: in no number."""
+    not_run: int
+    """Trials that left no result: in no number."""
+
+
+class Scoring(msgspec.Struct, frozen=True):
+    """What one job, or several as one, scored."""
+
+    jobs: Sequence[Job]
+    profile: Profile
+    table: TrialTable
+    stats: JobStats
+    """In harbor's shape."""
+    metrics: dict[str, list[ScoredMetric]]
+    """By evals key."""
+    denominators: Denominators
+    live: bool
+    """The numbers are those of an unfinished job: no pass@k."""
+    notes: list[str]
+    """What was carried over, inferred or left out, in sentences."""
+
+    @property
+    def summary(self) -> Summary:
+        """What the result line says for these numbers."""
+        return summarize_metrics(
+            [entry for group in self.stats.evals.values() for entry in group.metrics],
+            planned=self.denominators.planned,
+            completed=self.stats.n_completed_trials,
+            errored=self.stats.n_errored_trials,
+        )
+
+    @property
+    def unscored(self) -> bool:
+        """Whether some planned trial has no reward."""
+        parts = self.denominators
+        return parts.scored < parts.planned
+
+
+def summarize_metrics(
+    entries: Sequence[MetricEntry], *, planned: int, completed: int, errored: int
+) -> Summary:
+    """The result line of these metrics, written as harbor writes them and read back."""
+    stats = {
+        "n_completed_trials": completed,
+        "n_errored_trials": errored,
+        "evals": {"all": {"metrics": entries}},
+    }
+    return summarize_result(render_json({"n_total_trials": planned, "stats": stats}).encode())
+
+
+def score_jobs(
+    jobs: Sequence[Job],
+    profile: Profile,
+    *,
+    allow_mixed: bool = False,
+    run_scripts: bool = False,
+    add_up: bool = True,
+) -> Scoring:
+    """Score jobs as one, in the order given. With add_up off, trials beyond the plan are let pass.
+
+    Raises:
+        MixedJobsError: the jobs do not make one honest number.
+        JobError: the trials do not add up to the plan.
+    """
+    check_mixable(jobs, allow_mixed=allow_mixed)
+    table = TrialTable(found.trial for job in jobs for found in job.trials)
+    live = len(jobs) == 1 and not jobs[0].finished and jobs[0].published is not None
+    stats = assemble_live(table, {}) if live else assemble_final(table, {})
+    metrics = {
+        key: list(_score_metrics(jobs, group, live=live, run_scripts=run_scripts))
+        for key, group in table.groups.items()
+    }
+    for key, scored in metrics.items():
+        stats.evals[key].metrics = [metric.entry for metric in scored if metric.entry is not None]
+    _carry_over(stats, jobs, live=live)
+    _order_groups(stats, jobs)
+    denominators = _count(jobs, table, add_up=add_up)
+    notes = list(_notes(jobs, metrics, live=live))
+    return Scoring(jobs, profile, table, stats, metrics, denominators, live, notes)
+
+
+def _score_metrics(
+    jobs: Sequence[Job], group: Group, *, live: bool, run_scripts: bool
+) -> Iterator[ScoredMetric]:
+    dataset = group.dataset if live else dataset_of_key(group.key)
+    for index, declared in enumerate(_declared_for(jobs, group, dataset)):
+        if declared.name not in METRICS:
+            yield _score_script(jobs, group, declared, index, run_scripts=run_scripts)
+            continue
+        try:
+            entry = compute_metric(declared.name, group.column)
+            yield ScoredMetric(declared, Origin.COMPUTED, entry)
+        except (ArithmeticError, ValueError) as error:
+            yield ScoredMetric(declared, Origin.FAILED, None, str(error))
+
+
+def _declared_for(jobs: Sequence[Job], group: Group, dataset: str) -> list[DeclaredMetric]:
+    """The metrics of a group, from the first job that settles them."""
+    for job in jobs:
+        declared = declared_metrics(job.config, [group.dataset]).get(dataset)
+        if declared is not None and job.config is not None:
+            return declared
+    for job in jobs:
+        unsettled = job.config is None or dataset in remote_datasets(job.config)
+        if unsettled and job.published is not None and group.key in job.published.evals:
+            return infer_metrics(job.published.metrics(group.key), group.column)
+    if all(job.config is None for job in jobs):
+        return infer_metrics([], group.column)
+    return []
+
+
+def _score_script(
+    jobs: Sequence[Job], group: Group, declared: DeclaredMetric, index: int, *, run_scripts: bool
+) -> ScoredMetric:
+    script = declared.script
+    if declared.name == SCRIPT and script is not None and run_scripts:
+        try:
+            # What runs a stranger's program is not even loaded until the user asks for it.
+            runner = import_module("proctor.reward.script")
+            computed: MetricEntry = runner.run_metric_script(script, group.column.rewards)
+            return ScoredMetric(declared, Origin.COMPUTED, computed)
+        except MetricError as error:
+            return ScoredMetric(declared, Origin.FAILED, None, str(error))
+    published = jobs[0].published
+    entries = published.metrics(group.key) if published is not None and len(jobs) == 1 else []
+    entry = entries[index] if index < len(entries) else None
+    return ScoredMetric(declared, Origin.CARRIED, entry, _describe_script(declared))
+
+
+def _describe_script(declared: DeclaredMetric) -> str:
+    script = declared.script
+    if declared.name != SCRIPT:
+        return "not a metric that harbor has"
+    if script is None:
+        return "a script whose file is not part of the job"
+    if not script.is_file():
+        return f"script {script}, which is not here"
+    return f"script {script} (sha256 {sha256_file(script)}); --run-metric-scripts runs it"
+
+
+def _carry_over(stats: JobStats, jobs: Sequence[Job], *, live: bool) -> None:
+    published = [job.published for job in jobs if job.published is not None]
+    stats.count_progress(
+        sum(job.n_planned for job in jobs),
+        running=published[0].count("n_running_trials") if live else 0,
+        cancelled=_total(published, "n_cancelled_trials") if published else None,
+        retries=_total(published, "n_retries"),
+    )
+
+
+def _order_groups(stats: JobStats, jobs: Sequence[Job]) -> None:
+    """Groups of a resumed job in the order they were published in: no file else tells it."""
+    published = jobs[0].published
+    if len(jobs) > 1 or published is None or jobs[0].ordered.basis is not OrderBasis.PUBLISHED:
+        return
+    if published.evals.keys() == stats.evals.keys():
+        stats.evals = {key: stats.evals[key] for key in published.evals}
+
+
+def _total(published: Sequence[PublishedResult], name: str) -> int:
+    return sum(result.count(name) for result in published)
+
+
+def _count(jobs: Sequence[Job], table: TrialTable, *, add_up: bool) -> Denominators:
+    groups = table.groups.values()
+    scored = sum(group.n_rewarded for group in groups)
+    planned = sum(job.n_planned for job in jobs)
+    broken = sum(len(job.broken) for job in jobs)
+    not_run = planned - table.n_trials - broken
+    if not_run < 0 and add_up:
+        raise JobError(
+            f"{', '.join(job.directory for job in jobs)}: {planned} trials were planned but "
+            f"{table.n_trials + broken} are there; `proctor audit` names the ones too many"
+        )
+    return Denominators(
+        planned=planned,
+        run=table.n_trials,
+        scored=scored,
+        errored=sum(group.n_errored for group in groups),
+        zero_by_missing=table.n_trials - scored,
+        broken=broken,
+        not_run=not_run,
+    )
+
+
+def _notes(
+    jobs: Sequence[Job], metrics: dict[str, list[ScoredMetric]], *, live: bool
+) -> Iterator[str]:
+    for job in jobs:
+        yield from _notes_of_job(job)
+    if live:
+        yield "unfinished job: the numbers are those harbor keeps while a job runs, without pass@k"
+    for key, scored in metrics.items():
+        for metric in scored:
+            yield from _notes_of_metric(key, metric)
+
+
+def _notes_of_job(job: Job) -> Iterator[str]:
+    yield from (problem.message for problem in [*job.problems, *job.broken])
+    if job.published is None:
+        yield f"{job.directory}: no readable result.json; planned is taken to be {job.n_planned}"
+    else:
+        yield f"{job.name}: n_retries and n_cancelled_trials cannot be recomputed: as published"
+    for found in job.trials:
+        if isinstance(found.evidence, Unscored) and found.basis is not Basis.TRIAL_RESULT:
+            yield found.evidence.reason
+    if strategies := Counter(found.strategy for found in job.trials if found.strategy):
+        counts = ", ".join(f"{name} {n}" for name, n in strategies.items())
+        yield f"{job.name}: how steps make a trial's rewards is inferred from its claim: {counts}"
+    yield f"{job.name}: trials are added up in the order of {job.ordered.basis}"
+    if job.unfinished and not job.finished:
+        yield f"{job.name}: {len(job.unfinished)} trial directories without a result.json"
+
+
+def _notes_of_metric(key: str, metric: ScoredMetric) -> Iterator[str]:
+    name = metric.declared.name
+    if metric.declared.inferred:
+        yield f"{key}: metric {name} is inferred from what was published; no declaration is here"
+    if metric.origin is Origin.CARRIED:
+        value = (
+            "the published value is carried over" if metric.entry is not None else "it has no value"
+        )
+        yield f"{key}: metric {name} is not recomputed, {value}: {metric.detail}"
+    if metric.origin is Origin.FAILED:
+        yield f"{key}: metric {name} has no value: {metric.detail}"

@@ -1,0 +1,64 @@
+"""Claims, verdicts and evidence as findings show them."""
+
+import json
+
+from proctor.harbor.documents import ExceptionDocument, VerifierDocument, WrittenRewards
+from proctor.harbor.render import render_json
+from proctor.reward.number import Number, Rewards
+from proctor.reward.score import Score, Scored, Unscored
+from proctor.reward.steps import Verdict
+
+REWARD_ERRORS = frozenset(
+    {
+        "RewardFileNotFoundError",
+        "RewardFileEmptyError",
+        "VerifierOutputParseError",
+        "ValidationError",
+    }
+)
+"""Exceptions that harbor raises for what it finds in reward files."""
+
+
+def is_reward_error(recorded: ExceptionDocument | None) -> bool:
+    """Whether harbor raised it for what it found in reward files.
+
+    An agent may raise pydantic's ValidationError too; only harbor's is about a VerifierResult.
+    """
+    if recorded is None or recorded.exception_type not in REWARD_ERRORS:
+        return False
+    by_agent = "VerifierResult" not in recorded.exception_message
+    return not (recorded.exception_type == "ValidationError" and by_agent)
+
+
+def error_left(evidence: Score | None) -> str:
+    """The exception that reward files give, or what they hold instead."""
+    match evidence:
+        case None:
+            return "RewardFileNotFoundError"
+        case Unscored(error=str(error)):
+            return error
+        case Unscored():
+            return "no reward and no error"
+        case Scored(rewards):
+            return f"rewards {render_json(rewards)}"
+
+
+def show_claim(claimed: VerifierDocument | None) -> str:
+    """A claimed verifier result, as text."""
+    return "nothing" if claimed is None else _show(claimed.rewards)
+
+
+def show_verdict(verdict: Verdict | None) -> str:
+    """A verdict, as text; numbers that are not finite by their names."""
+    return "nothing" if verdict is None else _show(verdict.rewards)
+
+
+def _show(rewards: WrittenRewards | Rewards | None) -> str:
+    if rewards is None:
+        return "null"
+    items = (f"{json.dumps(key)}: {_show_number(value)}" for key, value in rewards.items())
+    return f"{{{', '.join(items)}}}"
+
+
+def _show_number(value: Number | None) -> str:
+    return "null" if value is None else repr(value)

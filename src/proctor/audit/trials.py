@@ -1,0 +1,143 @@
+"""Reward files against trial results: does each claim follow from what the verifier left?"""
+
+import os
+from collections.abc import Iterator
+
+from proctor.audit.findings import Finding, Kind
+from proctor.audit.shown import REWARD_ERRORS, error_left, is_reward_error, show_claim, show_verdict
+from proctor.audit.steps import audit_listed, audit_steps
+from proctor.files import read_small
+from proctor.harbor.job import Job
+from proctor.harbor.render import render_json
+from proctor.harbor.trial import Basis, FoundTrial
+from proctor.reward.profile import Profile
+from proctor.reward.score import Scored, Unscored
+
+
+def audit_trials(job: Job, profile: Profile) -> Iterator[Finding]:
+    """Findings about each trial by itself."""
+    for problem in job.broken:
+        yield Finding(Kind.TORN_FILE, f"{problem.path}/result.json", problem.message)
+    for found in job.trials:
+        if found.document.step_results is None:
+            yield from audit_listed(found, ())
+        yield from _audit_claim(found, profile)
+        yield from _audit_exception(found)
+
+
+def _audit_claim(found: FoundTrial, profile: Profile) -> Iterator[Finding]:
+    if found.basis is Basis.STEP_FILES:
+        yield from audit_steps(found, profile)
+    elif found.basis is Basis.TRIAL_RESULT:
+        yield from _audit_unweighed(found)
+    elif not found.follows or found.claimed is None:
+        yield _unfollowed(found)
+    elif isinstance(found.evidence, Scored) and _has_both_files(found.directory):
+        path = f"{found.directory}/verifier/reward.txt"
+        yield Finding(Kind.UNUSED_REWARD_FILE, path, "reward.json is there too and decides")
+    yield from _note_lost_number(found)
+
+
+def _unfollowed(found: FoundTrial) -> Finding:
+    claimed, counted = show_claim(found.claimed), show_verdict(found.trial.verdict)
+    path = f"{found.directory}/result.json"
+    match found.evidence:
+        case Unscored(reason=reason, error=str(error)) if error not in REWARD_ERRORS:
+            return Finding(Kind.TORN_FILE, f"{found.directory}/verifier", reason)
+    if found.follows:
+        left = error_left(found.evidence)
+        message = f"the trial result has neither rewards nor an exception; its files give {left}"
+        return Finding(Kind.EDITED_EXCEPTION, path, message, "none", left)
+    if found.evidence is None:
+        return Finding(
+            Kind.MISSING_REWARD_FILE,
+            f"{found.directory}/verifier",
+            f"the trial result claims {claimed}, and no reward file is there",
+            claimed,
+            "a reward file",
+        )
+    if found.claimed is None:
+        message = f"the reward file holds {counted}, and the trial result claims nothing"
+        return Finding(Kind.DROPPED_REWARD, path, message, claimed, counted)
+    message = f"the trial result claims {claimed}, the reward file holds {counted}"
+    return Finding(Kind.EDITED_REWARD, path, message, claimed, counted)
+
+
+def _audit_unweighed(found: FoundTrial) -> Iterator[Finding]:
+    verifier = found.document.config.verifier
+    if verifier.disable and found.claimed is not None:
+        claimed, path = show_claim(found.claimed), f"{found.directory}/result.json"
+        message = f"the trial result claims {claimed}, and verification was disabled"
+        yield Finding(Kind.EDITED_REWARD, path, message, claimed, "nothing")
+    if isinstance(found.evidence, Scored):
+        held = render_json(found.evidence.rewards)
+        why = found.trial.exception or "verification was disabled"
+        message = f"the reward file holds {held}, which does not count: {why}"
+        yield Finding(Kind.UNUSED_REWARD_FILE, f"{found.directory}/verifier", message)
+    elif found.evidence is None and verifier.import_path and found.claimed is not None:
+        message = f"rewards of the custom verifier {verifier.import_path}; it left no reward file"
+        yield Finding(Kind.NO_REWARD_FILES, found.directory, message)
+
+
+def _note_lost_number(found: FoundTrial) -> Iterator[Finding]:
+    written = found.claimed.rewards if found.claimed else None
+    lost = [key for key, value in (written or {}).items() if value is None]
+    if lost:
+        message = (
+            f"{', '.join(lost)}: no finite number, written as null; harbor cannot read it back"
+        )
+        yield Finding(Kind.LOST_NUMBER, f"{found.directory}/result.json", message)
+
+
+def _audit_exception(found: FoundTrial) -> Iterator[Finding]:
+    """The recorded exception, exception.txt and the reward files must tell one story."""
+    recorded = found.document.exception_info
+    trace = f"{found.directory}/exception.txt"
+    if recorded is None and os.path.exists(trace):
+        message = "an exception was raised, and the trial result records none"
+        yield Finding(Kind.EDITED_EXCEPTION, trace, message, "none", "an exception")
+    if recorded is not None and not os.path.exists(trace):
+        message = (
+            f"the trial result records {recorded.exception_type}, and there is no exception.txt"
+        )
+        yield Finding(Kind.EDITED_EXCEPTION, trace, message, recorded.exception_type, "a traceback")
+    elif recorded is not None and not _names_exception(trace, recorded.exception_type):
+        message = f"it does not name {recorded.exception_type}, which the trial result records"
+        yield Finding(Kind.EDITED_EXCEPTION, trace, message, recorded.exception_type)
+    if recorded is None or not _explained_by_files(found):
+        return
+    left = error_left(found.evidence)
+    if left != recorded.exception_type:
+        message = (
+            f"the trial result records {recorded.exception_type}; its reward files give {left}"
+        )
+        yield Finding(
+            Kind.EDITED_EXCEPTION, found.directory, message, recorded.exception_type, left
+        )
+
+
+def _explained_by_files(found: FoundTrial) -> bool:
+    """Whether the reward files alone must show the recorded exception.
+
+    An agent may raise one of the same name, but then verification was never begun; and a custom
+    verifier may raise what it likes.
+    """
+    document = found.document
+    return (
+        is_reward_error(document.exception_info)
+        and document.verifier_result is None
+        and document.step_results is None
+        and document.verifier is not None
+        and document.config.verifier.import_path is None
+    )
+
+
+def _names_exception(trace: str, exception: str) -> bool:
+    try:
+        return exception in read_small(trace).decode("utf-8", "replace")
+    except OSError:
+        return False
+
+
+def _has_both_files(directory: str) -> bool:
+    return all(os.path.exists(f"{directory}/verifier/reward.{kind}") for kind in ("txt", "json"))

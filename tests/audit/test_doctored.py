@@ -1,0 +1,65 @@
+"""Every scripted falsification is found, named by kind and file; no honest job is accused."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from proctor.audit.findings import Finding, Kind
+from proctor.audit.job import audit_job
+from proctor.cli.audit import command
+from tests.audit.directories import JOBS, NAMES, copy_job, listing
+from tests.audit.doctors import Doctoring
+from tests.audit.hiding_doctorings import HIDING_DOCTORINGS
+from tests.audit.result_doctorings import RESULT_DOCTORINGS
+from tests.audit.trial_doctorings import TRIAL_DOCTORINGS
+
+DOCTORINGS = [*TRIAL_DOCTORINGS, *HIDING_DOCTORINGS, *RESULT_DOCTORINGS]
+
+every_doctoring = pytest.mark.parametrize("doctoring", DOCTORINGS, ids=lambda found: found.name)
+every_job = pytest.mark.parametrize("name", NAMES)
+
+
+def kinds_by_file(job: Path, findings: list[Finding]) -> dict[str, set[Kind]]:
+    """Kinds of findings by file, trials without their suffix."""
+    found: dict[str, set[Kind]] = {}
+    for finding in findings:
+        file = re.sub(r"__\w{7}(?=/|$)", "", os.path.relpath(finding.path, job))
+        found.setdefault(file, set()).add(finding.kind)
+    return found
+
+
+def test_there_are_doctorings_enough() -> None:
+    assert len({doctoring.name for doctoring in DOCTORINGS}) == len(DOCTORINGS) >= 60
+    doctored = {kind for row in DOCTORINGS for kinds in row.findings.values() for kind in kinds}
+    assert doctored == {kind for kind in Kind if not kind.is_note}
+
+
+@every_doctoring
+def test_a_doctored_job_does_not_follow(doctoring: Doctoring, tmp_path: Path) -> None:
+    job = copy_job(doctoring.job, tmp_path)
+    doctoring.doctor(job)
+    before = listing(job)
+    audit = audit_job(str(job))
+    assert not audit.follows
+    assert kinds_by_file(job, audit.differences) == doctoring.findings
+    result = CliRunner().invoke(command, [str(job)], standalone_mode=False)
+    assert result.return_value == 1
+    for kinds in doctoring.findings.values():
+        assert all(f"\n  {kind}  " in result.stdout for kind in kinds)
+    assert listing(job) == before
+
+
+@every_job
+def test_an_untouched_job_follows(name: str) -> None:
+    audit = audit_job(str(JOBS / name))
+    assert audit.differences == []
+
+
+@every_job
+def test_the_command_passes_an_untouched_job(name: str) -> None:
+    result = CliRunner().invoke(command, [str(JOBS / name)], standalone_mode=False)
+    assert (result.return_value, result.exception) == (0, None)
+    assert result.stdout.startswith(f"{JOBS / name}: the published numbers follow")

@@ -1,0 +1,28 @@
+"""Differences fail an audit, notes do not."""
+
+import pytest
+
+from proctor.audit.findings import Kind
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_kind_is_named_after_its_constant(kind: Kind) -> None:
+    assert kind == kind.name.lower().replace("_", "-")
+
+
+def test_what_cannot_be_known_is_a_note() -> None:
+    notes = {kind for kind in Kind if kind.is_note}
+    assert notes == {
+        Kind.UNFINISHED_JOB,
+        Kind.UNFINISHED_TRIAL,
+        Kind.LOST_ATTEMPTS,
+        Kind.RESUMED_ORDER,
+        Kind.UNUSED_REWARD_FILE,
+        Kind.IDENTICAL_COMMANDS,
+        Kind.NO_REWARD_FILES,
+        Kind.NOT_RECOMPUTED,
+        Kind.LOST_NUMBER,
+        Kind.NO_PLAN,
+        Kind.LAGGING_RESULT,
+        Kind.ORDER_DEPENDENT,
+    }

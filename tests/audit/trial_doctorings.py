@@ -1,0 +1,355 @@
+"""Falsified trials: what is done to which job, and what an audit must find."""
+
+from proctor.audit.findings import Kind
+from tests.audit.doctors import (
+    Doctoring,
+    change_agent,
+    change_checksum,
+    change_dataset,
+    change_dataset_everywhere,
+    change_model,
+    claim_own_verifier,
+    claim_without_verification,
+    copy_trial,
+    copy_trial_as_its_own,
+    delete_reward_file,
+    delete_step_file,
+    delete_trial,
+    delete_trial_and_confess,
+    delete_trial_and_publish,
+    disable_verifier_and_claim,
+    drop_claim,
+    drop_claim_and_trial,
+    edit_reward_json,
+    edit_step_claim,
+    edit_step_file,
+    edit_step_total,
+    hide_step_behind_error,
+    in_trial,
+    invent_exception,
+    pass_a_stopped_verifier,
+    raise_claim,
+    raise_claim_and_numbers,
+    raise_claim_by_one_bit,
+    raise_file_and_claim,
+    raise_reward_text,
+    raise_timeout_in_both,
+    raise_timeout_in_config,
+    remove_exception,
+    rename_directory,
+    replace_attempt_by_copy,
+    replace_error,
+    reverse_times,
+    shorten_trial,
+    take_trial_of_other_job,
+    tear,
+    turn_int_to_float,
+)
+
+BINARY, BINARY_K5 = "01-binary-oracle-k1", "03-binary-oracle-k5"
+PASS_AT_K, REWARDS = "04-binary-scripted-k5", "05-rewards-oracle-k1"
+ERRORS, STEPS = "06-errors-oracle-k1", "10-multistep-oracle-mounted"
+UNVERIFIED = "22-disable-verification"
+
+TRIAL_DOCTORINGS = [
+    Doctoring(
+        "reward.txt raised",
+        BINARY,
+        raise_reward_text,
+        {
+            "oracle-wrong/result.json": {Kind.EDITED_REWARD},
+            "result.json": {Kind.EDITED_METRIC, Kind.EDITED_REWARD_STATS},
+        },
+    ),
+    Doctoring(
+        "reward.json edited",
+        REWARDS,
+        edit_reward_json,
+        {
+            "multi-metric/result.json": {Kind.EDITED_REWARD},
+            "result.json": {Kind.EDITED_METRIC, Kind.EDITED_REWARD_STATS},
+        },
+    ),
+    Doctoring(
+        "an int in reward.json made a float",
+        REWARDS,
+        turn_int_to_float,
+        {
+            "multi-metric/result.json": {Kind.EDITED_REWARD},
+            "result.json": {Kind.EDITED_REWARD_STATS},
+        },
+    ),
+    Doctoring(
+        "a trial result's reward raised",
+        BINARY,
+        raise_claim,
+        {"oracle-wrong/result.json": {Kind.EDITED_REWARD}},
+    ),
+    Doctoring(
+        "a trial result's reward raised by one bit",
+        BINARY,
+        raise_claim_by_one_bit,
+        {"oracle-wrong/result.json": {Kind.EDITED_REWARD}},
+    ),
+    Doctoring(
+        "reward.txt and trial result raised, not the job's",
+        BINARY,
+        raise_file_and_claim,
+        {"result.json": {Kind.EDITED_METRIC, Kind.EDITED_REWARD_STATS}},
+    ),
+    Doctoring(
+        "trial and job result raised, not reward.txt",
+        BINARY,
+        raise_claim_and_numbers,
+        {
+            "oracle-wrong/result.json": {Kind.EDITED_REWARD},
+            "result.json": {Kind.EDITED_METRIC, Kind.EDITED_REWARD_STATS},
+        },
+    ),
+    Doctoring(
+        "a trial result's reward dropped",
+        BINARY,
+        drop_claim,
+        {"oracle-wrong/result.json": {Kind.DROPPED_REWARD}},
+    ),
+    Doctoring(
+        "a failed trial dropped from the mean",
+        BINARY,
+        drop_claim_and_trial,
+        {
+            "oracle-wrong/result.json": {Kind.DROPPED_REWARD},
+            "result.json": {Kind.EDITED_COUNTER, Kind.EDITED_METRIC, Kind.EDITED_REWARD_STATS},
+            "oracle-wrong": {Kind.DIRECTORY_WITHOUT_TRIAL},
+        },
+    ),
+    Doctoring(
+        "a trial deleted",
+        BINARY,
+        delete_trial,
+        {
+            "result.json": {
+                Kind.EDITED_COUNTER,
+                Kind.EDITED_METRIC,
+                Kind.EDITED_REWARD_STATS,
+                Kind.TRIAL_WITHOUT_DIRECTORY,
+            }
+        },
+    ),
+    Doctoring(
+        "a trial deleted and everything recounted",
+        BINARY,
+        delete_trial_and_publish,
+        {"result.json": {Kind.EDITED_COUNTER}},
+    ),
+    Doctoring(
+        "a trial deleted and recounted but for the plan",
+        BINARY,
+        delete_trial_and_confess,
+        {"result.json": {Kind.MISSING_TRIALS}},
+    ),
+    Doctoring(
+        "a trial copied under a new name",
+        BINARY,
+        copy_trial,
+        {
+            "pass-simple": {
+                Kind.RENAMED_TRIAL,
+                Kind.DUPLICATE_TRIAL,
+                Kind.COPIED_TRIAL,
+                Kind.UNPLANNED_TRIAL,
+            },
+            "result.json": {Kind.EDITED_COUNTER, Kind.EDITED_METRIC, Kind.EDITED_REWARD_STATS},
+        },
+    ),
+    Doctoring(
+        "a trial copied with a new id, name and time",
+        BINARY,
+        copy_trial_as_its_own,
+        {"pass-simple": {Kind.UNPLANNED_TRIAL}, "result.json": {Kind.EDITED_COUNTER}},
+    ),
+    Doctoring(
+        "a failed attempt replaced by a copy of a good one",
+        PASS_AT_K,
+        replace_attempt_by_copy,
+        {"pass-two/agent/trajectory.json": {Kind.COPIED_TRIAL}},
+    ),
+    Doctoring(
+        "a trial taken from another job",
+        BINARY,
+        take_trial_of_other_job,
+        {"oracle-wrong": {Kind.FOREIGN_TRIAL}},
+    ),
+    Doctoring(
+        "a trial directory renamed",
+        BINARY,
+        rename_directory,
+        {"oracle-right": {Kind.RENAMED_TRIAL}},
+    ),
+    Doctoring(
+        "an exception removed",
+        ERRORS,
+        remove_exception,
+        {"agent-timeout/exception.txt": {Kind.EDITED_EXCEPTION}},
+    ),
+    Doctoring(
+        "an exception invented",
+        BINARY,
+        invent_exception,
+        {"oracle-wrong/exception.txt": {Kind.EDITED_EXCEPTION}},
+    ),
+    Doctoring(
+        "a reward file deleted",
+        BINARY,
+        delete_reward_file,
+        {
+            "pass-two/verifier": {Kind.MISSING_REWARD_FILE},
+            "result.json": {
+                Kind.EDITED_COUNTER,
+                Kind.EDITED_METRIC,
+                Kind.EDITED_REWARD_STATS,
+                Kind.EDITED_EXCEPTION_STATS,
+            },
+        },
+    ),
+    Doctoring(
+        "a verifier that timed out made a pass",
+        ERRORS,
+        pass_a_stopped_verifier,
+        {"verifier-timeout/exception.txt": {Kind.EDITED_EXCEPTION}},
+    ),
+    Doctoring(
+        "a failed verification's error replaced",
+        REWARDS,
+        replace_error("empty-reward", "RewardFileNotFoundError"),
+        {
+            "empty-reward/exception.txt": {Kind.EDITED_EXCEPTION},
+            "empty-reward": {Kind.EDITED_EXCEPTION},
+        },
+    ),
+    Doctoring(
+        "an exception renamed",
+        ERRORS,
+        replace_error("build-fail", "AgentTimeoutError"),
+        {"build-fail/exception.txt": {Kind.EDITED_EXCEPTION}},
+    ),
+    Doctoring(
+        "a step's reward raised",
+        STEPS,
+        edit_step_claim,
+        {"ms-mean/result.json": {Kind.EDITED_STEP_REWARD}},
+    ),
+    Doctoring(
+        "a step's reward file raised",
+        STEPS,
+        edit_step_file,
+        {
+            "ms-mean/result.json": {Kind.EDITED_STEP_REWARD, Kind.EDITED_STEP_TOTAL},
+            "result.json": {Kind.EDITED_METRIC, Kind.EDITED_REWARD_STATS},
+        },
+    ),
+    Doctoring(
+        "a step's reward file deleted",
+        STEPS,
+        delete_step_file,
+        {"ms-final/result.json": {Kind.MISSING_REWARD_FILE}},
+    ),
+    Doctoring(
+        "a multi-step total raised",
+        STEPS,
+        edit_step_total,
+        {"ms-mean/result.json": {Kind.EDITED_STEP_TOTAL}},
+    ),
+    Doctoring(
+        "a failed step hidden behind an error",
+        STEPS,
+        hide_step_behind_error,
+        {"ms-mean/result.json": {Kind.EDITED_EXCEPTION, Kind.EDITED_STEP_TOTAL}},
+    ),
+    Doctoring(
+        "a time limit raised in config.json",
+        BINARY,
+        raise_timeout_in_config,
+        {"oracle-wrong/config.json": {Kind.EDITED_CONFIG}},
+    ),
+    Doctoring(
+        "a time limit raised in both configs",
+        BINARY,
+        raise_timeout_in_both,
+        {"oracle-wrong/result.json": {Kind.EDITED_CONFIG}},
+    ),
+    Doctoring(
+        "verification disabled and a pass claimed",
+        BINARY,
+        disable_verifier_and_claim,
+        {"oracle-wrong/result.json": {Kind.EDITED_REWARD, Kind.EDITED_CONFIG}},
+    ),
+    Doctoring(
+        "a pass claimed where nothing was verified",
+        UNVERIFIED,
+        claim_without_verification,
+        {"oracle-wrong/result.json": {Kind.EDITED_REWARD}},
+    ),
+    Doctoring(
+        "a custom verifier invented",
+        BINARY,
+        claim_own_verifier,
+        {"oracle-wrong/result.json": {Kind.EDITED_CONFIG}},
+    ),
+    Doctoring(
+        "the task of one attempt changed",
+        BINARY_K5,
+        change_checksum,
+        {"oracle-wrong": {Kind.MIXED_TASK}},
+    ),
+    Doctoring(
+        "a failure moved to another dataset",
+        BINARY,
+        change_dataset,
+        {"oracle-wrong/result.json": {Kind.EDITED_CONFIG}},
+    ),
+    Doctoring(
+        "a failure moved to another dataset everywhere",
+        BINARY,
+        change_dataset_everywhere,
+        {"oracle-wrong/result.json": {Kind.EDITED_CONFIG}},
+    ),
+    Doctoring(
+        "a failure ascribed to another model",
+        PASS_AT_K,
+        change_model,
+        {"oracle-wrong/result.json": {Kind.EDITED_CONFIG}},
+    ),
+    Doctoring(
+        "a failure ascribed to another agent",
+        BINARY,
+        change_agent,
+        {"oracle-wrong/result.json": {Kind.EDITED_CONFIG}},
+    ),
+    Doctoring(
+        "a torn trial result",
+        BINARY,
+        tear("oracle-wrong/result.json"),
+        {
+            "oracle-wrong/result.json": {Kind.TORN_FILE},
+            "result.json": {Kind.EDITED_COUNTER, Kind.EDITED_METRIC, Kind.EDITED_REWARD_STATS},
+        },
+    ),
+    Doctoring(
+        "a torn trial config",
+        BINARY,
+        tear("oracle-wrong/config.json"),
+        {"oracle-wrong/config.json": {Kind.TORN_FILE}},
+    ),
+    Doctoring(
+        "times reversed",
+        BINARY,
+        in_trial("oracle-wrong", reverse_times),
+        {"oracle-wrong/result.json": {Kind.IMPOSSIBLE_TIME}},
+    ),
+    Doctoring(
+        "a trial made to look quick",
+        BINARY,
+        in_trial("oracle-wrong", shorten_trial),
+        {"oracle-wrong/result.json": {Kind.IMPOSSIBLE_TIME}},
+    ),
+]
