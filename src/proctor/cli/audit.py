@@ -1,0 +1,129 @@
+"""`proctor audit`: whether published numbers follow from the evidence, and how two runs differ."""
+
+import click
+from msgspec.structs import asdict
+
+from proctor.audit.difference import RunDifference, compare_runs
+from proctor.audit.findings import Finding
+from proctor.audit.job import Audit, audit_job, load_as_run
+from proctor.cli.options import check_companions
+from proctor.cli.output import json_option, print_json, print_line, reading_progress
+from proctor.cli.table import print_table
+from proctor.harbor.job import Job
+from proctor.reward.profile import PROFILES
+
+
+@click.command("audit")
+@click.argument("jobs", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help="Rules to audit by; else those of the harbor that lock.json names.",
+)
+@click.option("--against", type=click.Path(), help="Compare one job with this one, task by task.")
+@click.option(
+    "--epsilon",
+    type=click.FloatRange(min=0.0),
+    default=0.0,
+    show_default=True,
+    help="With --against: rewards this close are equal.",
+)
+@click.option("--run-metric-scripts", is_flag=True, help="Run the job's own metric programs.")
+@json_option
+def command(
+    jobs: tuple[str, ...],
+    profile: str | None,
+    against: str | None,
+    epsilon: float,
+    run_metric_scripts: bool,
+    as_json: bool,
+) -> int:
+    """See whether published numbers follow from the evidence.
+
+    Reward files are held against trial results, and those against the job result. Every
+    difference is named by its kind, with file and value. What is merely so, or cannot be known, is
+    a note.
+
+    With --against, two runs are compared task by task: reward, status, reason, resolved.
+
+    Exit code 1: the numbers do not follow, or the runs differ.
+
+    Example: proctor audit jobs/nightly
+    """
+    check_companions({"epsilon": "against"})
+    rules = PROFILES[profile] if profile else None
+    if against is not None:
+        if len(jobs) != 1:
+            raise click.UsageError(
+                f"--against compares one job with another; {len(jobs)} were given"
+            )
+        if run_metric_scripts:
+            raise click.UsageError("--run-metric-scripts does not go with --against")
+        left, right = (
+            load_as_run(path, rules, reading_progress(path))[0] for path in (jobs[0], against)
+        )
+        return _compare(left, right, epsilon, as_json=as_json)
+    audits = [
+        audit_job(path, rules, run_scripts=run_metric_scripts, watch=reading_progress(path))
+        for path in jobs
+    ]
+    if as_json:
+        follows = all(audit.follows for audit in audits)
+        print_json({"follows": follows, "jobs": [_document(audit) for audit in audits]})
+    else:
+        for audit in audits:
+            _print(audit)
+    return 0 if all(audit.follows for audit in audits) else 1
+
+
+def _print(audit: Audit) -> None:
+    n = len(audit.differences)
+    verdict = f"{n} difference{'s' if n > 1 else ''}" if n else "the published numbers follow"
+    print_line(f"{audit.job.directory}: {verdict} ({audit.profile.name})")
+    for finding in audit.differences:
+        print_line(f"  {finding.kind}  {_inside(audit, finding)}")
+        print_line(f"    {finding.message}")
+    by_kind: dict[str, list[Finding]] = {}
+    for finding in audit.notes:
+        by_kind.setdefault(finding.kind, []).append(finding)
+    for kind, (first, *more) in by_kind.items():
+        also = f" (and {len(more)} more; --json lists them)" if more else ""
+        print_line(f"  note: {kind}  {_inside(audit, first)}")
+        print_line(f"    {first.message}{also}")
+
+
+def _inside(audit: Audit, finding: Finding) -> str:
+    return finding.path.removeprefix(audit.job.directory).lstrip("/")
+
+
+def _document(audit: Audit) -> dict[str, object]:
+    return {
+        "directory": audit.job.directory,
+        "profile": audit.profile.name,
+        "follows": audit.follows,
+        "differences": [asdict(finding) for finding in audit.differences],
+        "notes": [asdict(finding) for finding in audit.notes],
+    }
+
+
+def _compare(left: Job, right: Job, epsilon: float, *, as_json: bool) -> int:
+    differences = compare_runs(left, right, epsilon)
+    if as_json:
+        document = {
+            "left": left.directory,
+            "right": right.directory,
+            "same": not differences,
+            "differences": [asdict(difference) for difference in differences],
+        }
+        print_json(document)
+    elif differences:
+        columns = ("task", "attempt", "what", left.name, right.name)
+        print_table(columns, [_row(difference) for difference in differences], fold=columns)
+    else:
+        print_line(f"{left.name} and {right.name}: every task came to the same")
+    return 1 if differences else 0
+
+
+def _row(difference: RunDifference) -> tuple[str, ...]:
+    attempt = str(difference.attempt or "")
+    return (difference.task, attempt, difference.field, difference.left, difference.right)

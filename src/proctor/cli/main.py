@@ -1,0 +1,92 @@
+"""The command table and the outermost door: every error leaves here as a sentence and an exit code.
+
+    0    done
+    1    the check that was asked for failed
+    2    wrong use or bad input
+    3    done, but some trials are unscored
+    130  interrupted
+
+A command's module is loaded when the command is used, so that `--help` stays fast.
+"""
+
+import importlib
+import sys
+import traceback
+
+import click
+
+from proctor import __version__
+from proctor.cli.printable import printable
+from proctor.cli.stdout import discard_stdout, render_failure
+from proctor.errors import ProctorError
+
+COMMANDS = {
+    "score": "Recompute a job's numbers from its evidence.",
+    "check": "Check a certificate or a score record by itself.",
+    "audit": "See whether published numbers follow from the evidence.",
+    "outcome": "The result line, what its reader makes of it, and reason codes.",
+}
+"""Every command and the first line of its help; proctor.cli.NAME holds it."""
+
+
+class CommandTable(click.Group):
+    """A group whose commands are loaded when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, if there is one."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"proctor.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=CommandTable,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: proctor score jobs/2026-11-15__10-00-00",
+)
+@click.version_option(__version__, prog_name="proctor")
+def cli() -> None:
+    """Marks agent benchmark jobs exactly, and checks that published numbers follow."""
+
+
+def main() -> None:
+    """Run a command and leave with its exit code."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except ProctorError as error:
+        click.echo(f"proctor: {printable(str(error))}", err=True)
+        code = 2
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("proctor: interrupted", err=True)
+        code = 130
+    except SystemExit:
+        # click leaves so when the reader of a help page has gone, which is its right.
+        code = 0
+    except Exception as error:  # noqa: BLE001 - the outermost door
+        _report(error)
+        code = 2
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _report(error: Exception) -> None:
+    """Whatever gets here is our own defect, but for a help page that click could not print."""
+    # Every file that is read or written has a name; only a stream's error has none.
+    if isinstance(error, OSError) and error.filename is None:
+        discard_stdout()
+        click.echo(f"proctor: {render_failure(error)}", err=True)
+        return
+    traceback.print_exception(error)
+    click.echo("proctor: the error above is a defect of proctor; please report it", err=True)

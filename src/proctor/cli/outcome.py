@@ -1,0 +1,235 @@
+"""`proctor outcome`: the result line, what its reader makes of it, and reason codes."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+from msgspec.structs import asdict
+
+from proctor.audit.task_scores import task_scores
+from proctor.cli.options import check_companions
+from proctor.cli.output import json_option, print_json, print_line, reading_progress, write_file
+from proctor.errors import InputError
+from proctor.files import read_small
+from proctor.harbor.job import load_job
+from proctor.outcome.consumer import RunReading, read_run
+from proctor.outcome.line import render_line, summarize_result
+from proctor.outcome.policy import Keep, KeepPolicy, parse_aggregation, parse_keep_policy
+from proctor.outcome.reasons import find_rule, is_known, is_retryable
+from proctor.outcome.score_record import make_score_record, render_score_record
+from proctor.outcome.scoring_policy import ScoringPolicy
+
+_COMPANIONS = {
+    "exit_code": "stdout",
+    "timed_out": "stdout",
+    "attempt": "reason",
+    "score_record": "job",
+    "run_id": "score_record",
+    "aggregate": "score_record",
+    "keep": "score_record",
+}
+
+
+@click.command("outcome")
+@click.argument("job", required=False, type=click.Path())
+@click.option("--stdout", type=click.Path(), help="Read a run by its stdout; - is standard input.")
+@click.option("--exit-code", type=int, help="With --stdout: the exit code of the run.")
+@click.option("--timed-out", is_flag=True, help="With --stdout: the run was stopped for time.")
+@click.option("--reason", help="Find the reason code that a text stands for.")
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="With --reason: which attempt this was.",
+)
+@click.option("--score-record", type=click.Path(), help="Write the job's score record to a file.")
+@click.option("--run-id", help="With --score-record: name of the run; else the job's.")
+@click.option(
+    "--aggregate",
+    default="mean",
+    show_default=True,
+    help="With --score-record: score of a task: mean, best-of-k.",
+)
+@click.option(
+    "--keep",
+    default="off",
+    show_default=True,
+    help="With --score-record: tasks that count: off, drop-lowest-n=N, threshold-band=T.",
+)
+@json_option
+def command(
+    job: str | None,
+    stdout: str | None,
+    exit_code: int | None,
+    timed_out: bool,
+    reason: str | None,
+    attempt: int,
+    score_record: str | None,
+    run_id: str | None,
+    aggregate: str,
+    keep: str,
+    as_json: bool,
+) -> int:
+    """The result line, what its reader makes of it, and reason codes.
+
+    For JOB, a job directory or its result.json, prints the line that stands behind the run. With
+    --stdout, judges a run by what it printed and how it ended. With --reason, names the code that
+    a text stands for, and the rule that says so. With --score-record, writes the scores of all
+    tasks as a canonical record with its digest.
+
+    Example: proctor outcome jobs/nightly
+    """
+    if sum(given is not None for given in (job, stdout, reason)) != 1:
+        raise click.UsageError("give one of: a job or result.json, --stdout FILE, --reason TEXT")
+    check_companions(_COMPANIONS)
+    if reason is not None:
+        _show_reason(reason, attempt, as_json=as_json)
+    elif stdout is not None:
+        if exit_code is None and not timed_out:
+            raise click.UsageError("--stdout needs --exit-code: a run is judged by both")
+        run = read_run(_read_text(stdout), exit_code or 0, timed_out=timed_out)
+        _show_run(run, as_json=as_json)
+    elif job is not None and score_record is not None:
+        policy = ScoringPolicy(parse_aggregation(aggregate), _parse_keep(keep))
+        _write_record(job, Path(score_record), run_id, policy, as_json=as_json)
+    elif job is not None:
+        _show_line(job, as_json=as_json)
+    return 0
+
+
+def _show_line(job: str, *, as_json: bool) -> None:
+    summary = summarize_result(_read_result(job))
+    line = render_line(summary)
+    reading = read_run(line, 0, timed_out=False)
+    if as_json:
+        print_json({"line": line, "summary": asdict(summary), "reader": _reading(reading)})
+        return
+    print_line(line)
+    click.echo(f"its reader, at exit code 0, makes of it: {_sentence(reading)}", err=True)
+
+
+def _read_result(job: str) -> bytes | None:
+    """Bytes of the result.json that is meant; None when the directory it should be in has none."""
+    path = Path(job)
+    try:
+        if path.is_dir():
+            if not _looks_like_job(path):
+                load_job(job, watch=reading_progress(job))  # refuses what is no job
+            path = path / "result.json"
+        if path.name == "result.json" and path.parent.is_dir() and not path.exists():
+            return None
+        return read_small(str(path))
+    except OSError as error:
+        raise InputError(
+            f"{job}: cannot be read: {error.strerror}; expected a job directory or its result.json"
+        ) from error
+
+
+def _looks_like_job(directory: Path) -> bool:
+    """Whether it has a result that is not a trial's: good enough to read only that."""
+    is_trial = (directory / "trial.log").exists() or (directory / "verifier").is_dir()
+    return (directory / "result.json").exists() and not is_trial
+
+
+def _show_run(reading: RunReading, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_reading(reading))
+    else:
+        print_line(_sentence(reading))
+
+
+def _reading(reading: RunReading) -> Mapping[str, object]:
+    return {
+        "status": reading.status,
+        "score": reading.score,
+        "reason_code": reading.reason_code,
+        "payload": reading.payload,
+    }
+
+
+def _sentence(reading: RunReading) -> str:
+    reason = f", reason {reading.reason_code}" if reading.reason_code else ""
+    return f"{reading.status}, score {reading.score!r}{reason}"
+
+
+def _show_reason(text: str, attempt: int, *, as_json: bool) -> None:
+    match = find_rule(text)
+    known, again = is_known(match.code), is_retryable(match.code, attempt)
+    if as_json:
+        document = {
+            "text": text,
+            "code": match.code,
+            "known": known,
+            "rule": match.rule,
+            "why": match.why,
+            "attempt": attempt,
+            "retry": again,
+        }
+        print_json(document)
+        return
+    print_line(f"{match.code or 'no code'}: rule {match.rule}, {match.why}")
+    member = "in the taxonomy" if known else "not in the taxonomy"
+    print_line(
+        f"{member}; after attempt {attempt} the task is {'' if again else 'not '}tried again"
+    )
+
+
+def _write_record(
+    job: str, path: Path, run_id: str | None, policy: ScoringPolicy, *, as_json: bool
+) -> None:
+    loaded = load_job(job, watch=reading_progress(job))
+    record = make_score_record(run_id or loaded.name, policy, task_scores(loaded))
+    write_file(path, render_score_record(record), [job])
+    facts = {
+        "path": str(path),
+        "digest": record.digest,
+        "policy_digest": record.policy_digest,
+        "score": record.job_score,
+        "passed_tasks": record.passed_tasks,
+        "total_tasks": record.total_tasks,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    passed = f"{record.passed_tasks} of {record.total_tasks} tasks passed"
+    print_line(f"{path}: {passed}, score {record.job_score!r}")
+    print_line(f"sha256 {record.digest}")
+
+
+def _parse_keep(text: str) -> Keep:
+    name, equals, parameter = text.partition("=")
+    policy = parse_keep_policy(name)
+    try:
+        if policy is KeepPolicy.DROP_LOWEST_N:
+            return Keep(policy, drop_lowest_n=int(parameter))
+        if policy is KeepPolicy.THRESHOLD_BAND:
+            return Keep(policy, threshold=float(parameter))
+    except ValueError as error:
+        message = f"--keep {text}: {parameter!r} is no number; expected for example {name}=1"
+        raise InputError(message) from error
+    if equals:
+        raise InputError(f"--keep {text}: {name} has no parameter; expected --keep {name}")
+    return Keep(policy)
+
+
+def _read_text(path: str) -> str:
+    if path == "-":
+        return _read_stdin().decode("utf-8", "replace")
+    try:
+        return read_small(path).decode("utf-8", "replace")
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read: {error.strerror}; expected the stdout of a run"
+        ) from error
+
+
+def _read_stdin() -> bytes:
+    # Python has no stdin at all where it was started with none.
+    if sys.stdin is None:
+        raise InputError("standard input: closed; expected the stdout of a run")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise InputError(f"standard input: cannot be read: {error.strerror}") from error

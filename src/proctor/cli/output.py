@@ -1,0 +1,70 @@
+"""What people and programs see: plain lines, JSON, progress, and the files they ask for."""
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from proctor.cli.printable import printable
+from proctor.cli.stdout import send
+from proctor.errors import InputError
+from proctor.files import write_atomic
+from proctor.harbor.job import Watch
+from proctor.harbor.render import render_json
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+_SHOW_AFTER_SECONDS = 1.0
+_BEYOND_ASCII = re.compile("[^\n -~]+")
+
+
+def print_line(text: str = "") -> None:
+    """One line on stdout."""
+    send(printable(text))
+
+
+def print_json(document: object) -> None:
+    """One JSON document on stdout; numbers as harbor writes them, nan as null."""
+    send(_BEYOND_ASCII.sub(_escaped, render_json(document, indent=2)))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in match[0])
+
+
+def write_file(path: Path, data: bytes, jobs: Sequence[str]) -> None:
+    """Write what was asked for, but not into a job.
+
+    Raises:
+        InputError: it is in one, or cannot be written.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise InputError(f"{path}: a link that leads round in a circle; expected a file")
+    for job in jobs:
+        if target.is_relative_to(os.path.realpath(job)):
+            raise InputError(f"{path}: inside the job {job}; proctor writes nothing into a job")
+    try:
+        write_atomic(target, data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def reading_progress(what: str) -> Watch:
+    """A counter on stderr once reading takes longer than a second; silent where nobody looks."""
+    if not sys.stderr.isatty():
+        return lambda _done, _total: None
+    began = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        if time.monotonic() - began < _SHOW_AFTER_SECONDS:
+            return
+        end = "\r\x1b[K" if done == total else ""
+        click.echo(f"\r{printable(what)}: {done:,} of {total:,} trials{end}", nl=False, err=True)
+
+    return show

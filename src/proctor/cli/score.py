@@ -1,0 +1,186 @@
+"""`proctor score`: a job's numbers, recomputed from its evidence."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+from msgspec.structs import asdict
+
+from proctor.audit.certificate import Certificate, make_certificate, render_certificate
+from proctor.audit.explain import explain
+from proctor.audit.scoring import Scoring, score_jobs
+from proctor.cli.output import (
+    json_option,
+    print_json,
+    print_line,
+    reading_progress,
+    write_file,
+)
+from proctor.cli.printable import printable
+from proctor.harbor.job import load_job
+from proctor.harbor.render import render_json
+from proctor.harbor.stats import Group, stats_document
+from proctor.reward.profile import DEFAULT_PROFILE, PROFILES
+
+
+@click.command("score")
+@click.argument("jobs", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    default=DEFAULT_PROFILE.name,
+    show_default=True,
+    help="Rules to score by.",
+)
+@click.option("--explain", "explained", is_flag=True, help="List every operand, to the last bit.")
+@click.option("--certificate", type=click.Path(), help="Write every operand and result to a file.")
+@click.option("--allow-mixed", is_flag=True, help="Score as one what is not one honest number.")
+@click.option("--run-metric-scripts", is_flag=True, help="Run the job's own metric programs.")
+@json_option
+def command(
+    jobs: tuple[str, ...],
+    profile: str,
+    explained: bool,
+    certificate: str | None,
+    allow_mixed: bool,
+    run_metric_scripts: bool,
+    as_json: bool,
+) -> int:
+    """Recompute a job's numbers from its evidence.
+
+    Rewards are read from the reward files where verification ended without an exception, else
+    from the trial results. Several JOBS are scored as one, in the order given. Nothing is
+    written into a job, and nothing of it is run unless asked for.
+
+    Exit code 3: done, but some planned trials have no reward.
+
+    Example: proctor score jobs/nightly --explain
+    """
+    rules = PROFILES[profile]
+    loaded = [load_job(path, rules, watch=reading_progress(path)) for path in jobs]
+    scoring = score_jobs(loaded, rules, allow_mixed=allow_mixed, run_scripts=run_metric_scripts)
+    certified = make_certificate(scoring) if explained or certificate else None
+    if certificate and certified:
+        _write_certificate(Path(certificate), certified, jobs)
+    lines = list(explain(certified)) if explained and certified else None
+    if as_json:
+        print_json(_document(scoring, lines))
+    else:
+        _print(scoring, lines)
+    return 3 if scoring.unscored else 0
+
+
+def _write_certificate(path: Path, certificate: Certificate, jobs: Sequence[str]) -> None:
+    write_file(path, render_certificate(certificate), jobs)
+    click.echo(f"certificate written to {printable(str(path))}", err=True)
+
+
+def _print(scoring: Scoring, lines: list[str] | None) -> None:
+    names = ", ".join(job.name for job in scoring.jobs)
+    print_line(f"{names}, scored by {scoring.profile.name}")
+    for group in scoring.table.groups.values():
+        print_line()
+        counts = ", ".join(f"{n} {what}" for what, n in _counts(group).items()).replace("_", " ")
+        print_line(f"{group.key}: {counts}")
+        values = list(_values(scoring, group.key)) or [("no metric", "-")]
+        width = max(len(label) for label, _ in values)
+        for label, value in values:
+            print_line(f"  {label:<{width}}  {value}")
+    print_line()
+    _print_basis(scoring)
+    for line in [*(f"note: {note}" for note in scoring.notes), *(lines or ())]:
+        print_line(line)
+
+
+def _print_basis(scoring: Scoring) -> None:
+    parts = scoring.denominators
+    print_line(
+        f"trials: {parts.planned} planned = {parts.run} run + {parts.broken} broken "
+        f"+ {parts.not_run} not run"
+    )
+    print_line(
+        f"        {parts.run} run = {parts.scored} scored + {parts.zero_by_missing} zero by "
+        f"missing; {parts.errored} errored"
+    )
+    bases = Counter(str(found.basis) for job in scoring.jobs for found in job.trials)
+    print_line(f"rewards taken from: {', '.join(f'{k} {n}' for k, n in bases.items()) or '-'}")
+
+
+def _values(scoring: Scoring, key: str) -> Iterator[tuple[str, str]]:
+    for metric in scoring.metrics[key]:
+        entry, name = metric.entry, metric.declared.name
+        for label, value in (entry or {}).items():
+            yield (name if label == name else f"{name} of {label}", _shown(value))
+    for k, estimate in scoring.stats.evals[key].pass_at_k.items():
+        yield f"pass@{k}", _shown(estimate)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return render_json(value)
+
+
+def _counts(group: Group) -> dict[str, int]:
+    scored = sum(1 for rewards in group.column.rewards if rewards)
+    run = len(group.column)
+    errored = sum(map(len, group.exceptions.values()))
+    return {"run": run, "scored": scored, "errored": errored, "zero_by_missing": run - scored}
+
+
+def _document(scoring: Scoring, lines: list[str] | None) -> dict[str, object]:
+    document: dict[str, object] = {
+        "profile": scoring.profile.name,
+        "jobs": [
+            {
+                "name": job.name,
+                "directory": job.directory,
+                "finished": job.finished,
+                "order": str(job.ordered.basis),
+                "broken": [asdict(problem) for problem in job.broken],
+                "unfinished": list(job.unfinished),
+            }
+            for job in scoring.jobs
+        ],
+        "denominators": asdict(scoring.denominators),
+        "stats": stats_document(scoring.stats),
+        "carried_over": ["n_cancelled_trials", "n_retries"],
+        "groups": {
+            key: _group_document(scoring, group) for key, group in scoring.table.groups.items()
+        },
+        "trials": list(_trial_documents(scoring)),
+        "outcome": asdict(scoring.summary),
+        "notes": scoring.notes,
+    }
+    if lines is not None:
+        document["explain"] = lines
+    return document
+
+
+def _group_document(scoring: Scoring, group: Group) -> dict[str, object]:
+    metrics = [
+        {
+            "metric": metric.declared.name,
+            "origin": str(metric.origin),
+            "inferred": metric.declared.inferred,
+            "detail": metric.detail,
+            "value": metric.entry,
+        }
+        for metric in scoring.metrics[group.key]
+    ]
+    return {"denominators": _counts(group), "metrics": metrics}
+
+
+def _trial_documents(scoring: Scoring) -> Iterator[dict[str, object]]:
+    for job in scoring.jobs:
+        for found in job.trials:
+            trial = found.trial
+            yield {
+                "trial": trial.name,
+                "task": trial.task,
+                "rewards": trial.verdict.rewards if trial.verdict else None,
+                "basis": str(found.basis),
+                "exception": trial.exception,
+            }

@@ -1,0 +1,74 @@
+"""proctor as a program: in this process where that is enough, else as a child."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NOBODY = 65534
+
+_AS_NOBODY = f"""
+import os, shutil
+from proctor.cli import audit, check, main, outcome, score
+# Only now: this Python may lie where nobody can read it.
+os.setgroups([])
+os.setgid({NOBODY})
+os.setuid({NOBODY})
+main.main()
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+type Proctor = Callable[..., Ran]
+"""Runs a command in this process: `proctor("score", path)`."""
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """The environment of a child; it finds proctor where this process does."""
+    path = os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)])
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    return {**clean, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **changes}
+
+
+def command_line(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "proctor", *map(str, arguments)]
+
+
+def run_child(
+    *arguments: object,
+    env: Mapping[str, str] | None = None,
+    stdin: str = "",
+) -> Ran:
+    """Run a command as a child, to its end."""
+    return _run(command_line(*arguments), env, stdin)
+
+
+def run_unprivileged(*arguments: object) -> Ran:
+    """Run a command as a child whom file modes stop; root is not stopped by any."""
+    if os.geteuid() != 0:
+        return run_child(*arguments)
+    return _run([sys.executable, "-c", _AS_NOBODY, *map(str, arguments)], None, "")
+
+
+def _run(command: list[str], env: Mapping[str, str] | None, stdin: str) -> Ran:
+    done = subprocess.run(
+        command,
+        env=environment(**(env or {})),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)

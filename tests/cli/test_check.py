@@ -1,0 +1,174 @@
+"""`proctor check`: certificates and score records, by themselves."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.audit.directories import COPIED, Document, copy_job, edit_json, write_json
+from tests.cli.programs import Proctor
+
+
+@pytest.fixture
+def certificate(proctor: Proctor, tmp_path: Path) -> Path:
+    path = tmp_path / "certificate.json"
+    proctor("score", COPIED / "01-binary-oracle-k1", "--certificate", path)
+    return path
+
+
+@pytest.fixture
+def record(proctor: Proctor, tmp_path: Path) -> Path:
+    path = tmp_path / "record.json"
+    proctor("outcome", COPIED / "04-binary-scripted-k5", "--score-record", path)
+    return path
+
+
+def test_what_follows_is_said_to_follow(proctor: Proctor, certificate: Path, record: Path) -> None:
+    ran = proctor("check", certificate, record)
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        f"{path}: every number follows from its operands" for path in (certificate, record)
+    ]
+
+
+def test_a_changed_number_is_named_to_the_bit(proctor: Proctor, certificate: Path) -> None:
+    def change(document: Document) -> None:
+        document["groups"][0]["metrics"][0]["result"]["mean"] = "0x1.5555555555556p-1"
+
+    edit_json(certificate, change)
+    ran = proctor("check", certificate)
+    assert ran.code == 1
+    assert ran.out == (
+        f"{certificate}: groups[0] oracle__binary.metrics[0].mean.mean: stated "
+        "0x1.5555555555556p-1, the operands give 0x1.5555555555555p-1; first differing bit: "
+        "fraction bit 1 (bit 1 of 64)\n"
+    )
+
+
+def test_a_script_gets_the_same_answer(proctor: Proctor, certificate: Path, record: Path) -> None:
+    edit_json(certificate, lambda document: document["outcome"].update(total=9))
+    ran = proctor("check", certificate, record, "--json")
+    assert ran.code == 1
+    problem = "outcome.total: stated 9, the operands give 3"
+    assert json.loads(ran.out) == {
+        "follows": False,
+        "checked": [
+            {"path": str(certificate), "follows": False, "problem": problem, "unchecked": []},
+            {"path": str(record), "follows": True, "problem": None, "unchecked": []},
+        ],
+    }
+
+
+def test_what_cannot_be_checked_is_said(proctor: Proctor, tmp_path: Path) -> None:
+    job = copy_job("01-binary-oracle-k1", tmp_path)
+    edit_json(job / "config.json", lambda config: config.update(metrics=[{"type": "uv-script"}]))
+    path = tmp_path / "certificate.json"
+    proctor("score", job, "--certificate", path)
+    ran = proctor("check", path)
+    assert ran.code == 0
+    assert "  not checked: metric uv-script of oracle__binary (carried over)" in ran.out
+
+
+def test_a_changed_score_record_is_found(proctor: Proctor, record: Path) -> None:
+    def change(document: Document) -> None:
+        task = document["tasks"][0]
+        task["aggregate_score_f64be"] = "3ff0000000000000"
+
+    edit_json(record, change)
+    ran = proctor("check", record)
+    assert ran.code == 1
+    assert ran.out.startswith(f"{record}: ")
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "best-of-k"])
+def test_common_policies_need_not_be_named(
+    proctor: Proctor, tmp_path: Path, aggregate: str
+) -> None:
+    path = tmp_path / "record.json"
+    job = COPIED / "04-binary-scripted-k5"
+    proctor("outcome", job, "--score-record", path, "--aggregate", aggregate)
+    assert proctor("check", path).code == 0
+
+
+def test_another_policy_must_be_named(proctor: Proctor, tmp_path: Path) -> None:
+    path, policy = tmp_path / "record.json", tmp_path / "policy.json"
+    job = COPIED / "04-binary-scripted-k5"
+    proctor("outcome", job, "--score-record", path, "--keep", "drop-lowest-n=1")
+    ran = proctor("check", path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "name the policy with --policy" in ran.err
+    rules = {
+        "schema_version": 1,
+        "per_task_aggregation": "mean",
+        "keep_policy": "drop_lowest_n",
+        "drop_lowest_n": 1,
+        "threshold_f64be": None,
+    }
+    write_json(policy, rules)
+    assert proctor("check", path, "--policy", policy).code == 0
+    write_json(policy, {**rules, "drop_lowest_n": 2})
+    assert f"which is not that of {policy}" in proctor("check", path, "--policy", policy).err
+    write_json(policy, {**rules, "keep_policy": "all"})
+    assert proctor("check", path, "--policy", policy).err.startswith(f"proctor: {policy}: keep")
+    assert "absent: cannot be read" in proctor("check", path, "--policy", "absent").err
+
+
+def test_an_operand_that_is_no_number_is_named_with_its_file(
+    proctor: Proctor, certificate: Path
+) -> None:
+    edit_json(certificate, lambda document: document["outcome"].update(score="much"))
+    ran = proctor("check", certificate)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"proctor: {certificate}: outcome.score: 'much' is no number")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "torn or not JSON"),
+        ('{"eval_run', "torn or not JSON"),
+        ("{}", "not a score certificate"),
+        ("[" * 100_000, "torn or not JSON"),
+        ('{"eval_run_id": "x"}', ""),
+    ],
+)
+def test_what_is_neither_is_refused_by_name(
+    proctor: Proctor, tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "thing.json"
+    path.write_text(text)
+    ran = proctor("check", path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"proctor: {path}: ")
+    assert message in ran.err
+
+
+def test_a_policy_needs_a_score_record(
+    proctor: Proctor, certificate: Path, record: Path, tmp_path: Path
+) -> None:
+    ran = proctor("check", certificate, "--policy", tmp_path / "absent")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--policy goes with a score record; none was given" in ran.err
+    ran = proctor("check", certificate, record, "--policy", tmp_path / "absent")
+    assert "absent: cannot be read" in ran.err
+
+
+def test_a_certificate_that_mentions_a_record_is_still_one(
+    proctor: Proctor, certificate: Path
+) -> None:
+    edit_json(certificate, lambda document: document.update(later={"eval_run_id": "eval_run_id"}))
+    assert proctor("check", certificate).code == 0
+
+
+def test_a_job_is_not_for_check(proctor: Proctor) -> None:
+    ran = proctor("check", COPIED / "01-binary-oracle-k1")
+    assert ran.code == 2
+    assert "a directory; expected a file. `proctor audit` checks a job" in ran.err
+
+
+def test_a_file_that_is_not_there_is_refused(proctor: Proctor) -> None:
+    ran = proctor("check", "absent.json")
+    assert (ran.code, ran.err) == (
+        2,
+        "proctor: absent.json: cannot be read: No such file or directory\n",
+    )
