@@ -1,0 +1,25 @@
+"""Measurements against the program we are compared with, each with a bar it must clear.
+
+    python -m benchmarks [NAME…]     prints a table, writes build/bench.json
+
+    row         one line of the table: two figures, their ratio, the bar
+    bench       where and how often to measure; the least of several, in turns
+    table       rows as a table and as JSON
+    subjects    every subject by name, in the order they are run
+    commands, assemble, load, audit     the subjects
+    sizes       how sizes are named, and what counts as growing with them
+    drawn       trials drawn at random from a seed; the same for both programs
+    job_data    job directories of such trials, kept in build/bench-data
+    write_job   how such a directory is written, by harbor's own models
+    ours        what proctor is asked to do, in a process of its own
+    theirs, theirs_viewer, theirs_uploader     the same for harbor
+
+To add a benchmark, write a module with a function that takes a Bench and yields rows, and name it
+in `subjects.SUBJECTS`. Take both figures with `Bench.least`, so that a busy spell of the machine
+hits both; run whatever imports the other program in a process of its own (`bench.run_module`), so
+that neither pays for the other's modules; refuse results that differ (`bench.check_same`); make a
+row with `row.times_faster` or `row.share_of`. Sizes are keyword arguments with defaults:
+`tests/test_benchmarks.py` runs the same functions at tiny ones.
+
+Nothing here is part of the installed package.
+"""

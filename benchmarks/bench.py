@@ -1,0 +1,109 @@
+"""Where and how often to measure, and the processes that are measured.
+
+Every measured process gets one environment: compiled modules, the repository's sources on the
+path, no network. Where memory or start-up counts, each figure is of a fresh process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+HARBOR = "harbor 0.13.1"
+
+
+class BenchmarkError(Exception):
+    """A measurement that cannot be taken, or two programs that did not do the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a subject is given."""
+
+    data: Path
+    """Directory for generated inputs; they are kept from run to run."""
+    rounds: int = 5
+    """How often each figure is taken."""
+
+    def least(
+        self, ours: Callable[[], float], other: Callable[[], float], *, rounds: int | None = None
+    ) -> tuple[float, float]:
+        """The least of several figures of each, taken in turns."""
+        pairs = [(ours(), other()) for _ in range(min(rounds or self.rounds, self.rounds))]
+        return min(left for left, _ in pairs), min(right for _, right in pairs)
+
+
+def run_module(name: str, *arguments: str) -> dict[str, object]:
+    """What `python -m benchmarks.NAME` prints: one JSON object."""
+    answer: object = json.loads(_run(["-m", f"benchmarks.{name}", *arguments]))
+    if not isinstance(answer, dict):
+        raise BenchmarkError(f"benchmarks.{name} printed {answer!r}; expected a JSON object")
+    return answer
+
+
+def command_seconds(arguments: Sequence[str], *, exits: Collection[int] = (0,)) -> float:
+    """Wall time of a whole Python process, from its start to its end with one of the exit codes."""
+    start = time.perf_counter()
+    _run(arguments, exits)
+    return time.perf_counter() - start
+
+
+def entry_point(module: str, function: str, *arguments: str) -> list[str]:
+    """Python arguments that do what an installed console script does."""
+    program = f"import sys; from {module} import {function}; sys.exit({function}())"
+    return ["-c", program, *arguments]
+
+
+def peak_megabytes() -> float:
+    """Most memory this process ever held, in MB.
+
+    Not getrusage: its figure starts with the memory of the process that started this one.
+    """
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1000
+    raise BenchmarkError("/proc/self/status: no VmHWM line; expected Linux")
+
+
+def figure(answer: dict[str, object], name: str) -> float:
+    """A number of a process's answer."""
+    value = answer.get(name)
+    if not isinstance(value, int | float):
+        raise BenchmarkError(f"{name} is {value!r} in what the process printed; expected a number")
+    return float(value)
+
+
+def check_same(what: str, ours: object, theirs: object) -> None:
+    """Refuse to compare the speed of two programs whose results differ.
+
+    Raises:
+        BenchmarkError: they do.
+    """
+    if ours != theirs:
+        raise BenchmarkError(f"{what}: our result is {ours}, theirs {theirs}; expected equal bytes")
+
+
+def _run(arguments: Sequence[str], exits: Collection[int] = (0,)) -> bytes:
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, check=False, cwd=ROOT, env=_environment()
+    )
+    if done.returncode not in exits:
+        tail = done.stderr.decode(errors="replace")[-2000:]
+        raise BenchmarkError(f"python {' '.join(arguments)}: exit {done.returncode}\n{tail}")
+    return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    variables = dict(os.environ)
+    # With it set, every start would compile every module again.
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Harbor's litellm would ask the network for a price list at every import, and wait for it.
+    variables["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    variables["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    return variables

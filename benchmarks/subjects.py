@@ -1,0 +1,20 @@
+"""Every subject by name, in the order they are run. A new benchmark gets its line here."""
+
+from collections.abc import Callable, Iterator
+
+from benchmarks.assemble import assemble_rows
+from benchmarks.audit import audit_rows
+from benchmarks.bench import Bench
+from benchmarks.commands import score_rows, start_up_rows
+from benchmarks.load import load_rows
+from benchmarks.row import Row
+
+type Subject = Callable[[Bench], Iterator[Row]]
+
+SUBJECTS: dict[str, Subject] = {
+    "start-up": start_up_rows,
+    "score": score_rows,
+    "assemble": assemble_rows,
+    "load": load_rows,
+    "audit": audit_rows,
+}

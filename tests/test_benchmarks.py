@@ -1,0 +1,142 @@
+"""The benchmarks run, report in the agreed shape, and know a missed bar from a met one.
+
+At tiny sizes, and without looking at any time: how fast it is, is for `make bench` to say.
+"""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import choose, main
+from benchmarks.assemble import assemble_rows
+from benchmarks.audit import audit_rows
+from benchmarks.bench import Bench, BenchmarkError, check_same
+from benchmarks.commands import score_rows, start_up_rows
+from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
+from benchmarks.load import load_rows
+from benchmarks.row import Row, share_of, times_faster
+from benchmarks.subjects import SUBJECTS, Subject
+from benchmarks.table import render_heading, render_row
+from proctor.audit.job import audit_job
+
+KEYS = ["name", "unit", "ours", "other", "other_name", "ratio", "bar", "holds"]
+
+TINY: dict[str, Subject] = {
+    "start-up": start_up_rows,
+    "score": partial(score_rows, n_tasks=3, n_attempts=2),
+    "assemble": partial(assemble_rows, sizes=(10, 20), n_tasks=5),
+    "load": partial(load_rows, sizes=(6, 12), judged=12, n_tasks=3),
+    "audit": partial(audit_rows, sizes=(60, 120), n_tasks=3),
+}
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("build")
+    assert main([], TINY, directory, rounds=1) in (0, 1)
+    return directory
+
+
+def test_every_subject_is_tried_here() -> None:
+    assert list(TINY) == list(SUBJECTS)
+
+
+def test_bench_json_lists_rows_of_one_shape(build: Path) -> None:
+    rows = json.loads((build / "bench.json").read_text(encoding="utf-8"))
+    assert [list(row) for row in rows] == [KEYS] * len(rows)
+    for row in rows:
+        assert row["ours"] > 0
+        assert row["other"] > 0
+        assert row["unit"] in ("s", "MB")
+        assert isinstance(row["holds"], bool)
+        turned = row["other"] / row["ours"], row["ours"] / row["other"]
+        assert row["ratio"] in turned
+
+
+def test_the_agreed_names_are_there_with_their_bars(build: Path) -> None:
+    rows = json.loads((build / "bench.json").read_text(encoding="utf-8"))
+    assert {row["name"]: row["bar"] for row in rows} == {
+        "start-up": "<= 0.25",
+        "score-6": ">= 5",
+        "score-6-viewer": None,
+        "assemble-10": None,
+        "assemble-20": ">= 20",
+        "assemble-growth": "<= 2",
+        "load-6": None,
+        "load-6-memory": None,
+        "load-12": ">= 4",
+        "load-12-memory": "<= 0.33",
+        "load-growth": "<= 2",
+        "audit-60": None,
+        "audit-120": "<= 6",
+        "audit-growth": "<= 2",
+    }
+
+
+def test_written_jobs_are_kept_for_the_next_run(build: Path) -> None:
+    kept = sorted(path.name for path in (build / "bench-data").glob("*/*"))
+    jobs = ["3x2", "3x20", "3x4", "3x40"]
+    assert kept == sorted([*jobs, *(f"{job}.json" for job in jobs)])
+
+
+def test_the_numbers_of_a_written_job_follow_from_its_evidence(build: Path) -> None:
+    (job,) = (build / "bench-data").glob("*/3x40")
+    audit = audit_job(str(job))
+    assert audit.follows, audit.differences
+    exceptions = {trial.trial.exception for trial in audit.job.trials}
+    assert exceptions == {None, TIMED_OUT, NEVER_STARTED}
+
+
+@pytest.mark.parametrize(
+    ("row", "ratio", "holds"),
+    [
+        (times_faster("a", (1.0, 20.0), "o", at_least=20), 20.0, True),
+        (times_faster("a", (1.0, 19.9), "o", at_least=20), 19.9, False),
+        (times_faster("a", (2.0, 1.0), "o"), 0.5, True),
+        (share_of("a", (33.0, 100.0), "o", at_most=0.33), 0.33, True),
+        (share_of("a", (34.0, 100.0), "o", at_most=0.33, unit="MB"), 0.34, False),
+        (share_of("a", (300.0, 100.0), "o"), 3.0, True),
+    ],
+)
+def test_a_bar_is_held_in_its_own_direction(row: Row, ratio: float, holds: bool) -> None:
+    assert (row.ratio, row.holds) == (ratio, holds)
+
+
+def rows_of(row: Row, bench: Bench) -> Iterator[Row]:
+    yield row
+
+
+@pytest.mark.parametrize(("ours", "code"), [(1.0, 0), (9.0, 1)])
+def test_a_missed_bar_shows_in_the_exit_code(tmp_path: Path, ours: float, code: int) -> None:
+    row = times_faster("x", (ours, 10.0), "o", at_least=5)
+    assert main([], {"x": partial(rows_of, row)}, tmp_path) == code
+
+
+def test_a_line_fits_80_columns() -> None:
+    row = share_of("load-10k-memory", (1234.5, 98765.4), "o", at_most=0.33, unit="MB")
+    assert [len(line) <= 80 for line in (render_heading(), render_row(row))] == [True, True]
+
+
+def test_a_row_or_a_subject_can_be_asked_for_by_name() -> None:
+    assert choose(["load-10k"], SUBJECTS) == ["load"]
+    assert choose(["load", "score-445"], SUBJECTS) == ["score", "load"]
+    with pytest.raises(BenchmarkError, match="lod: no such benchmark; expected one of start-up"):
+        choose(["lod"], SUBJECTS)
+
+
+def test_programs_that_differ_are_not_compared() -> None:
+    with pytest.raises(BenchmarkError, match="stats: our result is 1, theirs 2"):
+        check_same("stats", 1, 2)
+
+
+def test_figures_are_taken_in_turns_and_the_least_counts() -> None:
+    taken = iter([3.0, 30.0, 1.0, 20.0])
+    bench = Bench(Path("unused"), rounds=2)
+    assert bench.least(lambda: next(taken), lambda: next(taken)) == (1.0, 20.0)
+
+
+def test_drawn_trials_are_the_same_every_time() -> None:
+    assert list(draw_trials(3, 2)) == list(draw_trials(3, 2))
