@@ -3,8 +3,11 @@
 A script is the task author's code. Nothing calls this unless the user said so on the command line.
 """
 
+import contextlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,15 +43,32 @@ def run_metric_script(script: Path, rewards: Sequence[Rewards | None]) -> dict[s
 
 
 def _run(command: list[str], script: Path) -> None:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_LONGEST_SECONDS
-        )
-    except subprocess.TimeoutExpired as error:
-        message = f"{script}: still running after {_LONGEST_SECONDS} s; it was stopped"
-        raise MetricError(message) from error
-    if done.returncode != 0:
-        raise MetricError(f"Failed to compute custom metric: {done.stderr}")
+    # A session of its own, so that what uv started is stopped with it.
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        try:
+            _, complaint = running.communicate(timeout=_LONGEST_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            _stop(running)
+            message = f"{script}: still running after {_LONGEST_SECONDS} s; it was stopped"
+            raise MetricError(message) from error
+        except BaseException:
+            _stop(running)
+            raise
+    if running.returncode != 0:
+        raise MetricError(f"Failed to compute custom metric: {complaint}")
+
+
+def _stop(running: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
 
 
 def _load_output(target: Path, script: Path) -> dict[str, object]:
