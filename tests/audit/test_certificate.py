@@ -27,15 +27,13 @@ from proctor.reward.profile import DEFAULT_PROFILE, HARBOR_0_25
 from tests.audit.directories import (
     COPIED,
     JOBS,
-    NAMES,
     Document,
     copy_job,
     edit_json,
+    every_job,
     find_trial,
     make_job,
 )
-
-every_job = pytest.mark.parametrize("name", NAMES)
 
 
 def certify(*jobs: Path) -> Certificate:

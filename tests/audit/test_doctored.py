@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.job import audit_job
 from proctor.cli.audit import command
-from tests.audit.directories import JOBS, NAMES, copy_job, listing
+from tests.audit.directories import JOBS, copy_job, every_job, listing
 from tests.audit.doctors import Doctoring
 from tests.audit.hiding_doctorings import HIDING_DOCTORINGS
 from tests.audit.result_doctorings import RESULT_DOCTORINGS
@@ -19,7 +19,6 @@ from tests.audit.trial_doctorings import TRIAL_DOCTORINGS
 DOCTORINGS = [*TRIAL_DOCTORINGS, *HIDING_DOCTORINGS, *RESULT_DOCTORINGS]
 
 every_doctoring = pytest.mark.parametrize("doctoring", DOCTORINGS, ids=lambda found: found.name)
-every_job = pytest.mark.parametrize("name", NAMES)
 
 
 def kinds_by_file(job: Path, findings: list[Finding]) -> dict[str, set[Kind]]:

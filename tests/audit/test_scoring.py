@@ -14,16 +14,14 @@ from proctor.reward.profile import DEFAULT_PROFILE, HARBOR_0_25
 from tests.audit.directories import (
     COPIED,
     JOBS,
-    NAMES,
     Document,
     copy_job,
     edit_json,
+    every_job,
     find_trial,
     make_job,
     read_json,
 )
-
-every_job = pytest.mark.parametrize("name", NAMES)
 
 MARKING_SCRIPT = """
 import json, pathlib, sys

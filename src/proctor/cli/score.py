@@ -124,10 +124,13 @@ def _shown(value: object) -> str:
 
 
 def _counts(group: Group) -> dict[str, int]:
-    scored = sum(1 for rewards in group.column.rewards if rewards)
-    run = len(group.column)
-    errored = sum(map(len, group.exceptions.values()))
-    return {"run": run, "scored": scored, "errored": errored, "zero_by_missing": run - scored}
+    run, scored = len(group.column), group.n_rewarded
+    return {
+        "run": run,
+        "scored": scored,
+        "errored": group.n_errored,
+        "zero_by_missing": run - scored,
+    }
 
 
 def _document(scoring: Scoring, lines: list[str] | None) -> dict[str, object]:

@@ -12,6 +12,12 @@ from typing import Literal
 
 import msgspec
 
+from proctor.errors import (
+    RewardFileEmptyError,
+    RewardFileNotFoundError,
+    VerifierOutputParseError,
+)
+
 MAX_ATTEMPTS = 3
 """The attempt of a task after which nothing is retried, counted from 1."""
 
@@ -111,10 +117,11 @@ _EXCEPTIONS: Mapping[str, ReasonCode] = MappingProxyType(
         "AgentTimeoutError": ReasonCode.HARBOR_AGENT_TIMEOUT_ERROR,
         "CancelledError": ReasonCode.HARBOR_CANCELLED_ERROR,
         "EnvironmentStartTimeoutError": ReasonCode.HARBOR_ENVIRONMENT_START_TIMEOUT_ERROR,
-        "RewardFileEmptyError": ReasonCode.HARBOR_REWARD_EMPTY,
-        "RewardFileNotFoundError": ReasonCode.HARBOR_REWARD_MISSING,
-        "VerifierOutputParseError": ReasonCode.HARBOR_REWARD_PARSE_ERROR,
         "VerifierTimeoutError": ReasonCode.HARBOR_VERIFIER_TIMEOUT_ERROR,
+        **{
+            kind.__name__: ReasonCode(kind.reason_code)
+            for kind in (RewardFileEmptyError, RewardFileNotFoundError, VerifierOutputParseError)
+        },
     }
 )
 

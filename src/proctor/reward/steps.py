@@ -9,7 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from proctor.reward.number import Number, Rewards, exact_sum
+from proctor.reward.metric import mean
+from proctor.reward.number import Number, Rewards
 
 type Strategy = Literal["mean", "final"]
 type MinReward = Number | Mapping[str, Number]
@@ -76,11 +77,7 @@ def trial_verdict(
     keys = {key: None for rewards in verified for key in rewards}
     if not keys:
         return None
-    return Verdict({key: _mean_of(key, verified) for key in keys})
-
-
-def _mean_of(key: str, verified: Sequence[Rewards]) -> float:
-    return exact_sum([rewards.get(key, 0) for rewards in verified]) / len(verified)
+    return Verdict({key: mean([rewards.get(key, 0) for rewards in verified]) for key in keys})
 
 
 def _find_shortfall(rewards: Rewards | None, minimum: MinReward) -> str | None:
