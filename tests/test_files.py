@@ -8,16 +8,18 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Barrier
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor import files
-from proctor.files import read_small, write_atomic
+from proctor.files import read_head, read_small, write_atomic, write_new
 
 SIZES = [0, 1, 16383, 16384, 16385, 100_000]
 
@@ -27,6 +29,24 @@ def test_a_file_is_read_whole_whatever_its_size(tmp_path: Path, size: int) -> No
     data = os.urandom(size)
     (tmp_path / "f").write_bytes(data)
     assert read_small(str(tmp_path / "f")) == data
+
+
+@pytest.mark.parametrize("size", [0, 5, 40_000, 300_000])
+def test_the_head_of_a_file_is_all_of_a_short_one(tmp_path: Path, size: int) -> None:
+    data = os.urandom(size)
+    (tmp_path / "f").write_bytes(data)
+    before = count_open_files()
+    assert read_head(str(tmp_path / "f"), 1 << 16) == data[: 1 << 16]
+    assert count_open_files() == before
+
+
+def test_a_pipe_or_a_device_has_no_head(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    before = count_open_files()
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(OSError, match="not a regular file"):
+            read_head(str(path), 10)
+    assert count_open_files() == before
 
 
 def test_a_small_file_takes_three_system_calls(
@@ -117,7 +137,6 @@ def test_a_read_file_is_not_handed_to_child_processes(
     assert flags == [os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK]
 
 
-@settings(deadline=None)
 @given(st.one_of(st.none(), st.binary(max_size=100)), st.binary(max_size=50_000))
 def test_what_was_written_is_read_back(old: bytes | None, new: bytes) -> None:
     with TemporaryDirectory() as directory:
@@ -236,3 +255,44 @@ def test_a_missing_directory_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_atomic(tmp_path / "nowhere" / "f", b"x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_file_is_there_whole_and_nothing_else(tmp_path: Path) -> None:
+    write_new(tmp_path / "f", b"data")
+    assert (tmp_path / "f").read_bytes() == b"data"
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+@pytest.mark.parametrize("there", ["file", "directory", "link"])
+def test_a_new_file_replaces_nothing(tmp_path: Path, there: str) -> None:
+    path = tmp_path / "f"
+    match there:
+        case "file":
+            path.write_bytes(b"old")
+        case "directory":
+            path.mkdir()
+        case _:
+            path.symlink_to(tmp_path / "nowhere")
+    before = path.lstat()
+    with pytest.raises(FileExistsError):
+        write_new(path, b"new")
+    assert path.lstat() == before
+    assert [found.name for found in tmp_path.iterdir()] == ["f"]
+
+
+def test_of_many_writers_of_a_new_file_one_wins(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    begun = Barrier(8)
+
+    def write(name: bytes) -> bool:
+        begun.wait()
+        try:
+            write_new(path, name * 1000)
+        except FileExistsError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(write, [bytes([65 + n]) for n in range(8)]))
+    assert won.count(True) == 1
+    assert path.read_bytes() == bytes([65 + won.index(True)]) * 1000

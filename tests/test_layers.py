@@ -25,18 +25,24 @@ LAYERS = (
     ("harbor", "inspection"),
     ("outcome", "record"),
     ("task", "trajectory", "reward"),
-    ("digest", "files"),
+    ("diagnostic", "digest", "files", "sentence"),
     ("errors",),
 )
 HEIGHT = {unit: -line for line, units in enumerate(LAYERS) for unit in units}
 
 # Modules that are loaded on use, because most runs do not need them and they are slow to load. The
 # command table loads its commands likewise. All of them still have to point down the map.
-LOADED_ON_USE = frozenset({"proctor.reward.coerce", "proctor.reward.script"})
+LOADED_ON_USE = frozenset(
+    {"proctor.record.prices", "proctor.reward.coerce", "proctor.reward.script"}
+)
 
 # Packages from elsewhere. Whatever a unit needs beyond the first set is named here, unit by unit.
 EVERYWHERE = frozenset({"msgspec", "pydantic", "pydantic_core"})
-BESIDES = {"cli": frozenset({"click", "rich"})}
+BESIDES = {
+    "cli": frozenset({"click", "rich"}),
+    "record": frozenset({"genai_prices"}),
+    "task": frozenset({"pathspec"}),
+}
 
 
 BY_NAME = "importlib.import_module:"

@@ -15,7 +15,9 @@ FUNCTION_LINES = 50
 FILE_LINES = 400
 
 # "path" or "path::function" of something too long, and why it is better so.
-EXCUSES: dict[str, str] = {}
+EXCUSES: dict[str, str] = {
+    "src/proctor/trajectory/writer.py": "copied into containers as one file",
+}
 
 
 def length_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

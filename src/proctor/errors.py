@@ -5,6 +5,10 @@ ProctorError
 │   ├── JobError                    a Harbor job or trial directory
 │   │   └── MixedJobsError          jobs that must not be scored as one
 │   ├── CertificateError            a score certificate
+│   ├── TraceError                  a trajectory, a conversation or an ATIF file
+│   ├── TaskError                   a task directory or a dataset of them
+│   ├── RecordError                 a TrialRecord
+│   │   └── IncompleteRecordError   not yet what `complete` promises
 │   ├── PolicyError                 a scoring policy or its parameters
 │   │   ├── InvalidKeepPolicyError
 │   │   └── InvalidAggregationModeError
@@ -40,6 +44,31 @@ class MixedJobsError(JobError):
 
 class CertificateError(InputError):
     """A file that is not a score certificate."""
+
+
+class TraceError(InputError):
+    """A trace that cannot be read as what it claims to be."""
+
+
+class TaskError(InputError):
+    """A task directory, or a dataset of them, that cannot be used."""
+
+
+class RecordError(InputError):
+    """A TrialRecord that breaks its format."""
+
+
+class IncompleteRecordError(RecordError):
+    """A record that is called complete and lacks what that promises."""
+
+    def __init__(self, message: str, missing: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.missing = missing
+        """The fields that are missing, in the order of the format."""
+
+    def __reduce__(self) -> tuple[type, tuple[str, tuple[str, ...]]]:
+        """How it travels between processes."""
+        return type(self), (str(self), self.missing)
 
 
 class PolicyError(InputError):

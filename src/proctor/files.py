@@ -1,7 +1,9 @@
 """Durable writes and small reads: the only fsync.
 
     write_atomic(path, data)    the file is the old one or the new one, never half of either
+    write_new(path, data)       the file is there whole or not at all, and nobody's is replaced
     read_small(path)            the whole file in as few system calls as Python allows
+    read_head(path, size)       the beginning of a file of any size
 
 Nothing here knows what the bytes mean.
 """
@@ -10,6 +12,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 _FIRST_READ = 16384
@@ -20,17 +23,16 @@ _LARGEST = 1 << 28
 def read_small(path: str) -> bytes:
     """All bytes of a regular file, in three system calls when it is under 16 KiB.
 
-    Never waits on a pipe and never drains a device: a stranger may have put one there.
+    Never waits on a pipe and never drains a device: a stranger may have put one there. To look
+    what it is would take a fourth call, so what is none and short gives the few bytes it has.
 
     Raises:
-        OSError: unreadable, not a regular file, or larger than 256 MiB.
+        OSError: unreadable, larger than 256 MiB, or not a regular file and endless.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         data = os.read(fd, _FIRST_READ)
-        if len(data) < _FIRST_READ:
-            return data
-        return data + _read_rest(fd, path)
+        return data if len(data) < _FIRST_READ else data + _read_rest(fd, path)
     except OSError as error:
         error.filename = path
         raise
@@ -38,10 +40,30 @@ def read_small(path: str) -> bytes:
         os.close(fd)
 
 
-def _read_rest(fd: int, path: str) -> bytes:
+def read_head(path: str, size: int) -> bytes:
+    """The first `size` bytes of a regular file, or all of it when it has fewer.
+
+    Raises:
+        OSError: unreadable, or not a regular file.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        _check_regular(fd, path)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read(size)
+    finally:
+        os.close(fd)
+
+
+def _check_regular(fd: int, path: str) -> os.stat_result:
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
+    return status
+
+
+def _read_rest(fd: int, path: str) -> bytes:
+    status = _check_regular(fd, path)
     if status.st_size > _LARGEST:
         raise OSError(errno.EFBIG, f"larger than {_LARGEST >> 20} MiB", path)
     with os.fdopen(fd, "rb", closefd=False) as file:
@@ -57,6 +79,21 @@ def write_atomic(path: Path, data: bytes) -> None:
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a plain file", str(path))
+    _write_beside(path, data, os.replace)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Put data at a path where nothing is, durable when this returns; two at once are one.
+
+    Raises:
+        FileExistsError: something is there, a link among them.
+        OSError: it cannot be written.
+    """
+    _write_beside(path, data, os.link)
+
+
+def _write_beside(path: Path, data: bytes, give_name: Callable[[Path, Path], None]) -> None:
+    """Write the data under another name, then give it its own in one step."""
     temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
@@ -64,11 +101,11 @@ def write_atomic(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
+        give_name(temporary, path)
+    finally:
+        # Gone already where the name was changed; still there where it was added.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-        raise
     _sync_directory(path.parent)
 
 
