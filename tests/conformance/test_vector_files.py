@@ -10,10 +10,9 @@ from types import ModuleType
 
 import pytest
 
-from tests.conformance.vectors import NOT_YET_COVERED, VECTORS, load_lines
+from tests.conformance.vectors import VECTORS, load_lines
 
 NAMES = sorted(path.stem for path in VECTORS.glob("*.jsonl"))
-COVERED = [name for name in NAMES if name not in NOT_YET_COVERED]
 
 
 @cache
@@ -49,7 +48,7 @@ def find_untested(name: str) -> list[int]:
 
 
 def test_there_are_vectors() -> None:
-    assert COVERED
+    assert NAMES
 
 
 def test_the_directory_holds_nothing_but_vectors() -> None:
@@ -57,13 +56,7 @@ def test_the_directory_holds_nothing_but_vectors() -> None:
     assert others <= {"README.md"}
 
 
-@pytest.mark.parametrize("name", COVERED)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_line_of_a_known_file_is_a_test(name: str) -> None:
     assert load_lines(name)
     assert find_untested(name) == [], f"{name}.jsonl: a test_*_vectors.py must replay these lines"
-
-
-@pytest.mark.parametrize("name", NOT_YET_COVERED)
-def test_a_file_listed_as_not_yet_covered_has_no_tests(name: str) -> None:
-    covered = len(load_lines(name)) - len(find_untested(name))
-    assert covered == 0, f"{name} is covered now: delete it from NOT_YET_COVERED"

@@ -17,12 +17,6 @@ type Line = dict[str, Any]
 
 VECTORS = Path(os.environ.get("PROCTOR_VECTORS") or Path(__file__).parent / "vectors")
 
-NOT_YET_COVERED = {
-    "trace_summary": "trajectories come with a later issue",
-    "trace_classification": "trajectories come with a later issue",
-}
-"""Vector files that no test replays, and why. Nowhere else is one left out."""
-
 
 def load_lines(name: str) -> list[Line]:
     """Every vector of a file, in order; none when the directory has no such file."""

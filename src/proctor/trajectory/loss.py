@@ -1,0 +1,66 @@
+"""What a conversion could not keep, found by comparing what went in with what comes back.
+
+Nothing is claimed from a list of known gaps: a field is lost when the way back does not bring it.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+_SUMMARY: Final = 60
+_MISSING: Final = object()
+
+
+class Loss(msgspec.Struct, frozen=True, gc=False):
+    """One field that did not survive."""
+
+    path: str
+    """Where in the source, as in `steps[3].metrics.cost_usd`."""
+    value_summary: str
+    """The beginning of the value, as JSON."""
+    why: str
+    """A sentence for a person."""
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.value_summary}): {self.why}"
+
+
+def at_key(path: str, key: str) -> str:
+    """The path of a member of the object at path."""
+    key = key if len(key) <= _SUMMARY else key[:_SUMMARY] + "…"
+    return f"{path}.{key}" if path else key
+
+
+def render_summary(value: object) -> str:
+    """A JSON value in at most 60 characters or so."""
+    if isinstance(value, str | list | tuple | dict) and len(value) > _SUMMARY:
+        if not isinstance(value, str):
+            return f"{'an object' if isinstance(value, dict) else 'an array'} of {len(value)}"
+        value = value[:_SUMMARY] + "…"
+    try:
+        text = msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, RecursionError):
+        text = ascii(value) if isinstance(value, str) else "a deep or unprintable value"
+    return text if len(text) <= _SUMMARY + 8 else text[:_SUMMARY] + "…"
+
+
+def find_losses(before: Any, after: Any, path: str = "") -> Iterator[Loss]:
+    """Everything of one JSON value that another one does not have, or has otherwise.
+
+    What is only in the other one is no loss, and neither is a null that is absent there.
+    """
+    if before is None or before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key, value in before.items():
+            yield from find_losses(value, after.get(key, _MISSING), at_key(path, key))
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        for index, value in enumerate(before):
+            other = after[index] if index < len(after) else _MISSING
+            yield from find_losses(value, other, f"{path}[{index}]")
+    elif after is _MISSING or after is None:
+        yield Loss(path, render_summary(before), "there is no place for it")
+    else:
+        why = f"it comes back as {render_summary(after)}"
+        yield Loss(path, render_summary(before), why)

@@ -1,0 +1,110 @@
+"""The trace of one trial: its trajectory, else its ATIF file, else its conversation.
+
+A file that is preferred and holds nothing usable does not hide the next one; what was passed over,
+and why, is said beside what was used. Reading is always the salvaging kind: a torn trace is still
+a trace.
+"""
+
+import os
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from proctor.diagnostic import Diagnostic
+from proctor.errors import TraceError
+from proctor.trajectory.atif.convert import to_entries
+from proctor.trajectory.atif.model import Atif
+from proctor.trajectory.atif.read import load_atif
+from proctor.trajectory.conversation import load_conversation
+from proctor.trajectory.entry import Entry
+from proctor.trajectory.read import load_trajectory
+from proctor.trajectory.turn import Turn
+
+
+class TraceKind(StrEnum):
+    """What a trace can be read from, the preferred first."""
+
+    TRAJECTORY = "trajectory"
+    ATIF = "ATIF trajectory"
+    CONVERSATION = "conversation"
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent did, as far as one file tells it."""
+
+    kind: TraceKind
+    path: str
+    entries: list[Entry] = []
+    """Of a trajectory or an ATIF file."""
+    lines: list[int] = []
+    """The line of each entry of a trajectory, counted from 1."""
+    turns: tuple[Turn, ...] = ()
+    """Of a conversation."""
+    models: tuple[str, ...] = ()
+    """Models that the file says have answered, in their order; an ATIF file may say so."""
+    diagnostics: list[Diagnostic] = []
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self.entries or self.turns)
+
+
+def load_trace_file(path: str, kind: TraceKind) -> Trace:
+    """What is in one file.
+
+    Raises:
+        TraceError: it cannot be read at all.
+    """
+    match kind:
+        case TraceKind.TRAJECTORY:
+            found = load_trajectory(path, salvage=True)
+            return Trace(
+                kind=kind,
+                path=path,
+                entries=found.entries,
+                lines=found.lines,
+                diagnostics=found.diagnostics,
+            )
+        case TraceKind.ATIF:
+            document = load_atif(Path(path), salvage=True)
+            entries, _ = to_entries(document.atif)
+            return Trace(
+                kind=kind,
+                path=path,
+                entries=entries,
+                models=_find_models(document.atif),
+                diagnostics=list(document.diagnostics),
+            )
+        case TraceKind.CONVERSATION:
+            spoken = load_conversation(path, salvage=True)
+            noticed = list(spoken.diagnostics)
+            return Trace(kind=kind, path=path, turns=spoken.turns, diagnostics=noticed)
+
+
+def find_trace(candidates: Iterable[tuple[TraceKind, str]]) -> tuple[Trace | None, tuple[str, ...]]:
+    """The first candidate with anything usable in it, and why those before it were not used.
+
+    Candidates come with the preferred first; those that are not there are passed over in silence.
+    """
+    passed_over: list[str] = []
+    for kind, path in candidates:
+        if not os.path.lexists(path):
+            continue
+        try:
+            trace = load_trace_file(path, kind)
+        except TraceError as error:
+            passed_over.append(str(error))
+            continue
+        if trace.is_usable:
+            return trace, tuple(passed_over)
+        what = "turn" if kind is TraceKind.CONVERSATION else "entry"
+        passed_over.append(f"{path}: no usable {what} in it")
+    return None, tuple(passed_over)
+
+
+def _find_models(atif: Atif) -> tuple[str, ...]:
+    answered = [step.model_name for step in atif.steps or () if step.model_name]
+    return tuple(dict.fromkeys(answered))
