@@ -1,0 +1,171 @@
+"""Harbor's task_checksum: one digest over names, places and contents of a whole directory.
+
+    file        data:<sha256 of its bytes> NUL name:<name>
+    directory   dirhash:<its digest> NUL name:<name>
+    digest      of a directory: SHA-256 of the sorted descriptions of its entries, joined by NUL NUL
+
+Links are followed, wherever they lead. Directories without a file below them, dangling links,
+pipes, sockets and devices do not count. Nothing else is left out: a `.git` counts.
+
+The files that a checksum covers come from the walk that computed it: none is in one and not in
+the other.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from proctor.digest import sha256_hex
+from proctor.errors import TaskError
+from proctor.task.hashed import SHARED, FileHashes
+from proctor.task.manifest import FileDigest
+
+LONGEST_LIST: Final = 1 << 24
+"""Characters that the paths of all files may have together, for them to be listed."""
+
+
+class HashedTree(msgspec.Struct, frozen=True):
+    """A whole directory, links followed."""
+
+    checksum: str
+    """As in a trial's result.json."""
+    files: tuple[FileDigest, ...] | None
+    """Every file that the checksum covers, in order; None where links make too many paths."""
+
+
+class _Listing(msgspec.Struct, gc=False):
+    """What one directory holds."""
+
+    files: list[str]
+    """Names."""
+    hashed: list[FileDigest]
+    """The same, by name alone, once they are read."""
+    directories: dict[str, str]
+    """Names, each with the real path that it leads to."""
+
+
+def task_checksum(directory: Path, hashes: FileHashes = SHARED) -> str:
+    """The checksum of a task directory, as in a trial's result.json.
+
+    Raises:
+        TaskError: as for hash_tree.
+    """
+    return hash_tree(directory, hashes).checksum
+
+
+def hash_tree(directory: Path, hashes: FileHashes = SHARED) -> HashedTree:
+    """The checksum of a task directory, and the files that it covers.
+
+    Raises:
+        TaskError: it holds no file, something in it cannot be read, a name is not UTF-8, or its
+            links lead round in a circle. Harbor fails there too.
+    """
+    root = os.path.realpath(directory)
+    digests: dict[str, str] = {}
+    tree = _list_tree(root)
+    for path, listing in tree.items():
+        listing.hashed += [_hash_file(path, name, hashes) for name in listing.files]
+        if entries := _describe(listing, digests):
+            digests[path] = _hash_entries(path, entries)
+    if root not in digests:
+        raise TaskError(f"{directory}: holds no file; there is nothing to hash")
+    if _measure(tree, root) > LONGEST_LIST:
+        return HashedTree(digests[root], None)
+    # A few links can make more paths to nothing than there is time for.
+    filled = {path: listing for path, listing in tree.items() if path in digests}
+    files = sorted(_spread(filled, root), key=lambda file: file.path)
+    return HashedTree(digests[root], tuple(files))
+
+
+def _hash_file(folder: str, name: str, hashes: FileHashes) -> FileDigest:
+    path = Path(folder, name)
+    digest = hashes.digest_of(path)
+    try:
+        return FileDigest(name, digest, path.stat().st_size)
+    except OSError as error:
+        raise TaskError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _measure(tree: dict[str, _Listing], root: str) -> int:
+    """How many characters the paths of all files have, without making one of them."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for path, listing in tree.items():
+        count, length = len(listing.files), sum(map(len, listing.files))
+        for name, real in listing.directories.items():
+            below, their_length = sizes[real]
+            count += below
+            length += their_length + below * (len(name) + 1)
+        sizes[path] = count, length
+    return sizes[root][1]
+
+
+def _spread(tree: dict[str, _Listing], root: str) -> Iterator[FileDigest]:
+    """Every file under every path that leads to it."""
+    waiting = [("", root)]
+    while waiting:
+        before, real = waiting.pop()
+        for file in tree[real].hashed:
+            yield FileDigest(f"{before}{file.path}", file.sha256, file.size)
+        below = tree[real].directories.items()
+        waiting += [(f"{before}{name}/", path) for name, path in below if path in tree]
+
+
+def _describe(listing: _Listing, digests: dict[str, str]) -> list[str]:
+    entries = [f"data:{file.sha256}\0name:{file.path}" for file in listing.hashed]
+    entries += [
+        f"dirhash:{digests[real]}\0name:{name}"
+        for name, real in listing.directories.items()
+        if real in digests
+    ]
+    return sorted(entries)
+
+
+def _hash_entries(path: str, entries: list[str]) -> str:
+    try:
+        return sha256_hex("\0\0".join(entries).encode())
+    except UnicodeEncodeError as error:
+        raise TaskError(
+            f"{path}: holds a file whose name is not UTF-8; harbor cannot hash it either"
+        ) from error
+
+
+def _list_tree(root: str) -> dict[str, _Listing]:
+    """Every directory that can be reached, by real path; each after all those below it.
+
+    A directory that many links lead to is listed once: a few links can make more paths than
+    there is time for. All is listed before a file is read, so that a link to the root of the
+    file system is found out first.
+    """
+    done: dict[str, _Listing] = {}
+    open_ = {root: _list_directory(root)}
+    way = [(root, iter(open_[root].directories.values()))]
+    while way:
+        path, below = way[-1]
+        child = next(below, None)
+        if child is None:
+            done[path] = open_.pop(path)
+            way.pop()
+        elif child in open_:
+            raise TaskError(f"{path}: its links lead round in a circle, back to {child}")
+        elif child not in done:
+            open_[child] = _list_directory(child)
+            way.append((child, iter(open_[child].directories.values())))
+    return done
+
+
+def _list_directory(path: str) -> _Listing:
+    listing = _Listing([], [], {})
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                    listing.directories[entry.name] = real
+                elif entry.is_file():
+                    listing.files.append(entry.name)
+    except OSError as error:
+        raise TaskError(f"{error.filename or path}: cannot be read: {error.strerror}") from error
+    return listing

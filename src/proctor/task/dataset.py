@@ -1,0 +1,108 @@
+"""A directory of tasks, and the directories in it that harbor does not take.
+
+Harbor takes every direct child that is a valid task and passes all others over without a word.
+Here each has its reasons. Children that are files are no tasks and are not listed.
+"""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from proctor.diagnostic import Diagnostic
+from proctor.errors import TaskError
+from proctor.task.directory import CONFIG, INSTRUCTION, find_faults
+from proctor.task.hashed import SHARED, FileHashes
+from proctor.task.manifest import dataset_digest, hash_files, task_digest
+from proctor.task.presence import is_directory
+
+_SIGNS = (INSTRUCTION, "environment", "tests", "solution")
+"""What is found in a task; a directory with none of them was not meant to be one."""
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """One directory in a dataset."""
+
+    path: Path
+    """Where it is."""
+    faults: tuple[Diagnostic, ...] = ()
+    """Why harbor passes it over; none if it takes it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the directory."""
+        return self.path.name
+
+    @property
+    def is_task(self) -> bool:
+        """Whether harbor takes it."""
+        return not self.faults
+
+
+class Dataset(msgspec.Struct, frozen=True):
+    """A directory of tasks."""
+
+    path: Path
+    """Where it is."""
+    candidates: tuple[Candidate, ...]
+    """Every directory in it, by name. Harbor's own order is that of the file system."""
+
+    @property
+    def tasks(self) -> tuple[Candidate, ...]:
+        """Those that harbor takes."""
+        return tuple(found for found in self.candidates if found.is_task)
+
+    @property
+    def skipped(self) -> tuple[Candidate, ...]:
+        """Those that it passes over."""
+        return tuple(found for found in self.candidates if not found.is_task)
+
+    @property
+    def name(self) -> str:
+        """The name of the directory: `source` of a trial's result."""
+        return Path(os.path.realpath(self.path)).name
+
+
+def load_dataset(path: Path) -> Dataset:
+    """A dataset and everything in it that is or is not a task.
+
+    Raises:
+        TaskError: it cannot be listed.
+    """
+    try:
+        children = sorted(child for child in path.iterdir() if _may_be_directory(child))
+    except OSError as error:
+        raise TaskError(f"{path}: cannot be listed: {error.strerror}") from error
+    return Dataset(path, tuple(Candidate(child, tuple(_find_faults(child))) for child in children))
+
+
+def load_dataset_digest(dataset: Dataset, hashes: FileHashes = SHARED) -> str:
+    """Dataset digest v1 of the tasks that harbor takes, read from disk.
+
+    Raises:
+        TaskError: a task cannot be hashed.
+    """
+    tasks = {task.name: task_digest(hash_files(task.path, hashes)) for task in dataset.tasks}
+    return dataset_digest(tasks)
+
+
+def is_task_directory(path: Path) -> bool:
+    """Whether a directory is, or was meant to be, one task: it has a task.toml."""
+    return os.path.lexists(path / CONFIG)
+
+
+def _may_be_directory(child: Path) -> bool:
+    try:
+        return is_directory(child)
+    except OSError:
+        # It is listed with that as its fault: harbor ends a job over it.
+        return True
+
+
+def _find_faults(child: Path) -> list[Diagnostic]:
+    faults = find_faults(child)
+    meant = is_task_directory(child) or any(os.path.lexists(child / sign) for sign in _SIGNS)
+    if faults and not meant and faults[0].code == "missing-config":
+        message = "no task.toml, nor anything else of a task"
+        return [Diagnostic("not-a-task", message, is_problem=False)]
+    return faults

@@ -1,0 +1,197 @@
+"""The machine a task runs in, as [environment] describes it. Nothing here builds or starts one."""
+
+import math
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from proctor.task.network import EnvironmentNetwork, NetworkMode
+from proctor.task.table import Table
+
+ENDS_HARBOR = "ends_harbor"
+"""Type of an error at which harbor does not pass a task over but ends the whole job."""
+
+_TOPOLOGY = re.compile(r"^[1-9]\d*(x[1-9]\d*)+$")
+_MEGABYTES = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
+
+
+class TaskOS(StrEnum):
+    """The operating system inside the environment."""
+
+    LINUX = "linux"
+    WINDOWS = "windows"
+
+    @property
+    def script_suffix(self) -> str:
+        """How the names of its test and solution scripts end."""
+        return ".bat" if self is TaskOS.WINDOWS else ".sh"
+
+
+class Healthcheck(Table):
+    """A command that is repeated until it succeeds."""
+
+    command: str
+    """Shell command; exit code 0 is healthy."""
+    interval_sec: float = 5.0
+    """Seconds between two tries."""
+    timeout_sec: float = 30.0
+    """Seconds that one try may take."""
+    start_period_sec: float = 0.0
+    """Seconds from the start in which a failed try does not count."""
+    start_interval_sec: float = 5.0
+    """Seconds between two tries in that period."""
+    retries: int = 3
+    """Failed tries in a row that make it unhealthy."""
+
+
+def _parse_topology(text: str) -> str:
+    topology = text.strip()
+    if not _TOPOLOGY.match(topology):
+        raise ValueError(f"{text!r}; expected whole numbers joined by x, such as '2x4' or '2x2x1'")
+    return topology
+
+
+class Tpu(Table):
+    """A slice of TPU chips."""
+
+    type: str = Field(min_length=1)
+    """Kind of accelerator, such as 'v6e' or 'tpu-v6e-slice'."""
+    topology: Annotated[str, AfterValidator(_parse_topology)]
+    """Chips along each axis, such as '2x4'."""
+
+    @property
+    def chip_count(self) -> int:
+        """All chips of the slice."""
+        return math.prod(int(axis) for axis in self.topology.split("x"))
+
+
+def _name_transport(value: object) -> object:
+    return "streamable-http" if value == "http" else value
+
+
+type Transport = Literal["stdio", "sse", "streamable-http"]
+
+
+class McpServer(Table):
+    """A server of tools that the agent may use."""
+
+    name: str
+    """What the agent knows it by."""
+    transport: Annotated[Transport, BeforeValidator(_name_transport)] = "sse"
+    """How it is spoken to; 'http' is taken for 'streamable-http'."""
+    url: str | None = None
+    """Where it listens; needed unless the transport is 'stdio'."""
+    command: str | None = None
+    """The program to start; needed when the transport is 'stdio'."""
+    args: tuple[str, ...] = ()
+    """Arguments of that program."""
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> Self:
+        if self.transport == "stdio":
+            if not self.command:
+                raise ValueError("no command; transport 'stdio' needs one")
+        elif not self.url:
+            raise ValueError(f"no url; transport {self.transport!r} needs one")
+        return self
+
+
+def parse_megabytes(size: str) -> int:
+    """Megabytes of a size such as '2G', '512M' or '64K', cut off to a whole number.
+
+    Raises:
+        ValueError: it is not such a size.
+        OverflowError: it is endless.
+    """
+    text = size.strip().upper()
+    unit = _MEGABYTES.get(text[-1:])
+    if unit is None:
+        raise ValueError(f"{size!r}; expected a number with G, M or K, such as '2G'")
+    return int(float(text[:-1]) * unit)
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _with_megabytes(data: dict[str, Any], old: str, new: str) -> dict[str, Any]:
+    """The table with its size under the key of today."""
+    size = data.get(old)
+    # Harbor reads only text here; a bare number it drops.
+    if not isinstance(size, str):
+        return data
+    try:
+        megabytes = parse_megabytes(size)
+    except OverflowError as error:
+        message = "{old} is {size}, which is endless; harbor ends the whole job over it"
+        raise PydanticCustomError(ENDS_HARBOR, message, {"old": old, "size": repr(size)}) from error
+    if data.get(new, megabytes) != megabytes:
+        raise ValueError(f"{old} is {size!r}, {megabytes} MB, and {new} is {data[new]!r}")
+    return {new: megabytes, **data}
+
+
+class EnvironmentConfig(EnvironmentNetwork):
+    """[environment], and [verifier.environment]."""
+
+    other_spellings: ClassVar[Mapping[str, str]] = {"memory": "memory_mb", "storage": "storage_mb"}
+
+    build_timeout_sec: float = 600.0
+    """Seconds that building and starting may take together."""
+    docker_image: str | None = None
+    """A ready image; then no Dockerfile is needed."""
+    os: Annotated[TaskOS, BeforeValidator(_lower)] = TaskOS.LINUX
+    """Operating system inside, in any case of letters."""
+    cpus: int | None = None
+    """Processors; None leaves it to the environment."""
+    memory_mb: int | None = None
+    """Memory in MiB; None leaves it to the environment."""
+    storage_mb: int | None = None
+    """Disk in MiB; None leaves it to the environment."""
+    gpus: int | None = None
+    """Graphics processors; None leaves it to the environment."""
+    gpu_types: tuple[str, ...] | None = None
+    """Kinds that will do, such as 'H100'; None: any."""
+    tpu: Tpu | None = None
+    """TPU chips, where the task needs them."""
+    mcp_servers: tuple[McpServer, ...] = ()
+    """Servers of tools that the agent is told of."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables of every command; `${NAME}` or `${NAME:-default}` comes from the host."""
+    skills_dir: str | None = None
+    """Directory inside that holds skills for the agent."""
+    healthcheck: Healthcheck | None = None
+    """Must pass before the agent is set up."""
+    workdir: str | None = None
+    """Where commands run; None: where the image says."""
+    allow_internet: bool | None = Field(default=None, exclude=True)
+    """The old spelling of network_mode; read, turned into that, and None ever after."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_old_sizes(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        data = _with_megabytes(data, "memory", "memory_mb")
+        return _with_megabytes(data, "storage", "storage_mb")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _take_old_network(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        config = handler(data)
+        if config.allow_internet is None:
+            return config
+        update: dict[str, object] = {"allow_internet": None}
+        if "network_mode" not in config.model_fields_set and config.allowed_hosts is None:
+            mode = NetworkMode.PUBLIC if config.allow_internet else NetworkMode.NO_NETWORK
+            update["network_mode"] = mode
+        return config.model_copy(update=update)

@@ -1,0 +1,82 @@
+"""Dataset digest v1: of every file, of a task, of a dataset.
+
+    file     SHA-256 of its bytes
+    task     SHA-256 of `path NUL digest LF` for every file, paths in order of code points
+    dataset  SHA-256 of `name NUL digest LF` for every task, names in order of code points
+
+Regular files only, and all of them: links are not followed and do not count, nor do modes and
+empty directories; no name is left out. A task's name here is that of its directory.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from proctor.digest import sha256_hex
+from proctor.errors import TaskError
+from proctor.task.hashed import SHARED, FileHashes
+
+
+class FileDigest(msgspec.Struct, frozen=True, gc=False):
+    """One file of a task."""
+
+    path: str
+    """Below the task directory, parts joined by slashes."""
+    sha256: str
+    """Of its bytes, in hex."""
+    size: int
+    """In bytes."""
+
+
+def hash_files(directory: Path, hashes: FileHashes = SHARED) -> tuple[FileDigest, ...]:
+    """Every regular file of a task directory, in order.
+
+    Raises:
+        TaskError: something cannot be read, or a name is not UTF-8.
+    """
+    root = Path(os.path.realpath(directory))
+    found = sorted((path.relative_to(root).as_posix(), path) for path in _find_files(root))
+    return tuple(_hash_file(name, path, hashes) for name, path in found)
+
+
+def task_digest(files: Iterable[FileDigest]) -> str:
+    """The digest of a task from those of its files, given in order."""
+    return _hash_lines((file.path, file.sha256) for file in files)
+
+
+def dataset_digest(tasks: Mapping[str, str]) -> str:
+    """The digest of a dataset from those of its tasks, by name."""
+    return _hash_lines(sorted(tasks.items()))
+
+
+def _hash_lines(pairs: Iterable[tuple[str, str]]) -> str:
+    return sha256_hex("".join(f"{name}\0{digest}\n" for name, digest in pairs).encode())
+
+
+def _hash_file(name: str, path: Path, hashes: FileHashes) -> FileDigest:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise TaskError(f"{path}: its name is not UTF-8; it cannot be hashed") from error
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise TaskError(f"{path}: cannot be read: {error.strerror}") from error
+    return FileDigest(name, hashes.digest_of(path), size)
+
+
+def _find_files(root: Path) -> Iterator[Path]:
+    waiting = [root]
+    while waiting:
+        directory = waiting.pop()
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+                    elif entry.is_file(follow_symlinks=False):
+                        yield Path(entry.path)
+        except OSError as error:
+            raise TaskError(f"{directory}: cannot be read: {error.strerror}") from error

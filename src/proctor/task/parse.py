@@ -1,0 +1,189 @@
+"""Text of task.toml to a config, or the sentences that say why not.
+
+Each fault is a `Diagnostic`. Those whose code is in `ENDS_JOB` are worse than the others: harbor
+passes a task over whose first fault is another, but at one of these it ends the whole job.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from proctor.diagnostic import Diagnostic
+from proctor.errors import TaskError
+from proctor.files import read_small
+from proctor.task.config import TaskConfig
+from proctor.task.environment import ENDS_HARBOR
+from proctor.task.presence import is_file
+from proctor.task.table import find_ignored_keys
+
+ENDS_JOB = frozenset(
+    {"config-not-utf8", "config-not-parsable", "config-endless-size", "unreadable"}
+)
+"""Codes of faults at which harbor does not pass the task over, but ends the whole job."""
+
+_LARGEST = 1 << 20
+_MOST_PARTS = 64
+"""Parts of one dotted key or header; reading one takes the square of that."""
+_LONG_KEY = re.compile(
+    r"""(?:^|[{,])[ \t]*+\[{0,2}[ \t]*+"""
+    r"""(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
+    rf"""{{{_MOST_PARTS}}}""",
+    re.MULTILINE,
+)
+_MOST_SHOWN = 100
+"""Faults and keys that are named one by one."""
+_LONGEST_SHOWN = 300
+"""Characters of a value or a key that are shown."""
+_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+
+
+class ParsedConfig(msgspec.Struct, frozen=True):
+    """What text of task.toml came to."""
+
+    config: TaskConfig | None
+    """None if it has a fault."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """The faults; or, of a good config, what is ignored in it."""
+
+
+def read_text(path: Path, largest: int | None = None) -> str:
+    """A text file as harbor reads it: UTF-8, every kind of line end made a newline.
+
+    Raises:
+        OSError: unreadable, no regular file, or too large.
+        UnicodeDecodeError: not UTF-8.
+    """
+    if not is_file(path):
+        # A pipe would give no bytes and no error.
+        raise OSError(0, "is not a regular file", str(path))
+    data = read_small(str(path))
+    if largest is not None and len(data) > largest:
+        raise OSError(0, f"is larger than {largest >> 20} MiB", str(path))
+    return data.decode().replace("\r\n", "\n").replace("\r", "\n")
+
+
+def load_config(path: Path) -> ParsedConfig:
+    """The config in a file."""
+    try:
+        text = read_text(path, _LARGEST)
+    except OSError as error:
+        return _fault("config-unreadable", f"task.toml cannot be read: it {_reason(error)}")
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"
+        message = f"task.toml is not UTF-8 ({found}); harbor ends the whole job over it"
+        return _fault("config-not-utf8", message)
+    return parse_config(text)
+
+
+def parse_config(text: str) -> ParsedConfig:
+    """The config in a text."""
+    try:
+        _check_keys(text)
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        place = _PLACE.search(str(error))
+        what = _PLACE.sub("", str(error))
+        line = int(place[1]) if place and place[1] else None
+        return _fault("config-not-toml", f"task.toml is not TOML: {what}", line)
+    except TaskError as error:
+        return _fault("config-too-large", str(error))
+    except (ValueError, RecursionError):
+        message = (
+            "task.toml has a number too long or values nested too deep to be read; "
+            "harbor ends the whole job over it"
+        )
+        return _fault("config-not-parsable", message)
+    return _validate(data)
+
+
+def _validate(data: dict[str, Any]) -> ParsedConfig:
+    try:
+        config = TaskConfig.model_validate(data)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False)
+        details.sort(key=lambda detail: detail["type"] != ENDS_HARBOR)
+        return ParsedConfig(None, tuple(map(_render_detail, details[:_MOST_SHOWN])))
+    return ParsedConfig(config, tuple(_find_ignored(data)))
+
+
+def _check_keys(text: str) -> None:
+    if found := _LONG_KEY.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise TaskError(f"task.toml has a key of more than {_MOST_PARTS} parts in line {line}")
+
+
+def _render_detail(detail: ErrorDetails) -> Diagnostic:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
+    what = _shorten(detail["msg"].removeprefix("Value error, "))
+    if detail["type"] == ENDS_HARBOR:
+        return Diagnostic("config-endless-size", f"task.toml: {what}")
+    found = _render_input(detail["input"])
+    return Diagnostic("config-bad-value", f"task.toml: {path.lstrip('.') or 'it'}{found}: {what}")
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def _render_input(value: object) -> str:
+    """What stood there, where that is short; tables are not, and may be deep."""
+    if isinstance(value, str | int | float) and len(text := repr(value)) <= _LONGEST_SHOWN:
+        return f" is {text}"
+    return ""
+
+
+def _find_ignored(data: dict[str, Any]) -> Iterator[Diagnostic]:
+    ignored = find_ignored_keys(TaskConfig, data)
+    for path, meant in islice(ignored, _MOST_SHOWN):
+        hint = f"; did you mean {meant}?" if meant else ""
+        message = f"task.toml: {_shorten(path)} is no key of harbor's and is ignored{hint}"
+        yield Diagnostic("unknown-key", message, is_problem=False)
+    if rest := sum(1 for _ in ignored):
+        message = f"task.toml: {rest} more keys are none of harbor's and are ignored"
+        yield Diagnostic("unknown-key", message, is_problem=False)
+    yield from _find_old(data)
+
+
+def _find_old(data: dict[str, Any]) -> Iterator[Diagnostic]:
+    if "version" in data and "schema_version" in data:
+        message = "task.toml: version is ignored, because schema_version is there too"
+        yield Diagnostic("unknown-key", message, is_problem=False)
+    for path, table in _find_environments(data):
+        yield from _find_old_in(table, path)
+
+
+def _find_environments(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every environment of a valid config, with its dotted path."""
+    places = [("", data), *((f"steps[{n}].", step) for n, step in enumerate(data.get("steps", ())))]
+    for prefix, place in places:
+        if "environment" in place.get("verifier", {}):
+            yield f"{prefix}verifier.environment", place["verifier"]["environment"]
+    if "environment" in data:
+        yield "environment", data["environment"]
+
+
+def _find_old_in(table: dict[str, Any], path: str) -> Iterator[Diagnostic]:
+    old = {"memory": "memory_mb", "storage": "storage_mb", "allow_internet": "network_mode"}
+    for key, new in old.items():
+        if key not in table:
+            continue
+        ignored = key != "allow_internet" and not isinstance(table[key], str)
+        what = "is ignored, because it is not text such as '2G'" if ignored else "is an old key"
+        message = f"task.toml: {path}.{key} {what}; use {new}"
+        yield Diagnostic("deprecated-key", message, is_problem=False)
+
+
+def _fault(code: str, message: str, line: int | None = None) -> ParsedConfig:
+    return ParsedConfig(None, (Diagnostic(code, message, line),))
+
+
+def _reason(error: OSError) -> str:
+    text = error.strerror or "cannot be read"
+    return text if error.errno == 0 else f"gives {text!r}"
