@@ -1,0 +1,116 @@
+"""The scalars of the format, and the strictness that all parts of a record share.
+
+Types are not coerced: "12" is no number and true is no 1. A whole number is read where the format
+says float. Times are read as aec-bench reads them (ISO 8601 with or without an offset, or an
+epoch number) and are kept as given; whether a time needs an offset is rules.py's business.
+"""
+
+import math
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+MAX_NESTING: Final = 100
+"""Levels of a free object. Readers of this format stop at 200, the record's own levels included."""
+
+
+class Part(BaseModel):
+    """A part of a record: frozen, no keys beyond its own, no coercion, no nan and no infinity."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+
+def _check_not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("expected text that is not blank")
+    return text
+
+
+def _check_offset(time: datetime) -> datetime:
+    offset = time.utcoffset()
+    if offset is not None and offset % timedelta(minutes=1):
+        # It would be written cut to the minute, and so as another instant.
+        raise ValueError("expected an offset from UTC in whole minutes")
+    return time
+
+
+def check_json(value: object, levels: int = MAX_NESTING) -> None:
+    """Refuse what no JSON document can hold.
+
+    Raises:
+        ValueError: nan or infinity, text that is no Unicode, a key that is no text, a value of
+            another kind, or nesting beyond those levels (so a value that holds itself too).
+    """
+    level: list[object] = [value]
+    for _ in range(levels + 1):
+        inner: list[object] = []
+        for item in level:
+            _check_scalar(item)
+            if isinstance(item, dict):
+                inner.extend(item.keys())
+                inner.extend(item.values())
+                _check_keys(item)
+            elif isinstance(item, list | tuple):
+                inner.extend(item)
+        if not inner:
+            return
+        level = inner
+    raise ValueError(f"is nested more than {levels} levels deep")
+
+
+def _check_keys(item: dict[Any, Any]) -> None:
+    strange = [key for key in item if not isinstance(key, str)]
+    if strange:
+        raise ValueError(f"has the key {strange[0]!r}; expected text")
+
+
+def _check_scalar(item: object) -> None:
+    match item:
+        case float() if not math.isfinite(item):
+            raise ValueError(f"holds {item}; expected a finite number")
+        case str():
+            try:
+                item.encode()
+            except UnicodeEncodeError:
+                raise ValueError("holds a lone surrogate, which is no text") from None
+        case None | bool() | int() | float() | list() | tuple() | dict():
+            pass
+        case _:
+            raise ValueError(f"holds a {type(item).__name__}; expected what JSON has")
+
+
+def _check_object(value: dict[str, Any]) -> dict[str, Any]:
+    check_json(value)
+    return value
+
+
+def _check_text(text: str) -> str:
+    _check_scalar(text)
+    return text
+
+
+type Text = Annotated[str, AfterValidator(_check_text)]
+"""Any text; "" too."""
+
+type NonEmptyStr = Annotated[
+    str,
+    AfterValidator(_check_text),
+    AfterValidator(_check_not_blank),
+    Field(json_schema_extra={"pattern": r"\S"}),
+]
+"""Text that is not blank; kept as it is, blanks around it included."""
+
+type Timestamp = Annotated[datetime, Field(strict=False), AfterValidator(_check_offset)]
+
+type Object = Annotated[dict[str, Any], AfterValidator(_check_object)]
+"""A free JSON object."""
+
+type Count = Annotated[int, Field(ge=0)]
+type Seconds = Annotated[float, Field(ge=0)]
