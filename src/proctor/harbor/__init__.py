@@ -1,5 +1,6 @@
 """Harbor's job and trial directories as values, read and written. Nothing here is run.
 
+    account     a trial's account of itself, for its record
     documents   the JSON files harbor leaves, as far as marking needs them
     trial       one trial: what counts, and the reward files it was read from
     job         one job directory: its trials, what is broken in it, what is missing
