@@ -12,7 +12,8 @@ NOBODY = 65534
 
 _AS_NOBODY = f"""
 import os, shutil
-from proctor.cli import audit, check, main, outcome, score
+from proctor.cli import audit, check, main, outcome, record, score, show, task, trace
+from proctor.audit.checks import records, scores, tasks, traces
 # Only now: this Python may lie where nobody can read it.
 os.setgroups([])
 os.setgid({NOBODY})

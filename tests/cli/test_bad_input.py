@@ -253,7 +253,7 @@ def test_an_unreadable_job_is_named(readable: Path, command: str) -> None:
     job.chmod(0)
     ran = run_unprivileged(command, job)
     assert (ran.code, ran.out) == (2, "")
-    assert f"{str(job)!r} is not readable" in ran.err
+    assert ran.err == f"proctor: {job}: cannot be read: Permission denied\n"
 
 
 def test_a_certificate_may_not_be_writable(readable: Path) -> None:

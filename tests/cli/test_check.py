@@ -27,7 +27,8 @@ def test_what_follows_is_said_to_follow(proctor: Proctor, certificate: Path, rec
     ran = proctor("check", certificate, record)
     assert ran.code == 0
     assert ran.out.splitlines() == [
-        f"{path}: every number follows from its operands" for path in (certificate, record)
+        f"{certificate}: certificate: every number follows from its operands: no problem",
+        f"{record}: score record: every number follows from its operands: no problem",
     ]
 
 
@@ -39,7 +40,8 @@ def test_a_changed_number_is_named_to_the_bit(proctor: Proctor, certificate: Pat
     ran = proctor("check", certificate)
     assert ran.code == 1
     assert ran.out == (
-        f"{certificate}: groups[0] oracle__binary.metrics[0].mean.mean: stated "
+        f"{certificate}: certificate: a number does not follow from its operands: 1 problem\n"
+        "  groups[0] oracle__binary.metrics[0].mean.mean: stated "
         "0x1.5555555555556p-1, the operands give 0x1.5555555555555p-1; first differing bit: "
         "fraction bit 1 (bit 1 of 64)\n"
     )
@@ -50,13 +52,13 @@ def test_a_script_gets_the_same_answer(proctor: Proctor, certificate: Path, reco
     ran = proctor("check", certificate, record, "--json")
     assert ran.code == 1
     problem = "outcome.total: stated 9, the operands give 3"
-    assert json.loads(ran.out) == {
-        "follows": False,
-        "checked": [
-            {"path": str(certificate), "follows": False, "problem": problem, "unchecked": []},
-            {"path": str(record), "follows": True, "problem": None, "unchecked": []},
-        ],
-    }
+    document = json.loads(ran.out)
+    assert document["sound"] is False
+    first, second = document["checked"]
+    assert first["path"] == str(certificate)
+    assert (first["thing"], first["sound"], first["unchecked"]) == ("certificate", False, [])
+    assert [each["message"] for each in first["diagnostics"]] == [problem]
+    assert (second["thing"], second["sound"], second["diagnostics"]) == ("score record", True, [])
 
 
 def test_what_cannot_be_checked_is_said(proctor: Proctor, tmp_path: Path) -> None:
@@ -125,9 +127,10 @@ def test_an_operand_that_is_no_number_is_named_with_its_file(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "torn or not JSON"),
+        ("", "an empty file"),
         ('{"eval_run', "torn or not JSON"),
-        ("{}", "not a score certificate"),
+        ("{}", "a JSON document whose keys say nothing of what it is"),
+        ('{"format": "x", "profile": "y"}', "not a score certificate"),
         ("[" * 100_000, "torn or not JSON"),
         ('{"eval_run_id": "x"}', ""),
     ],
@@ -163,7 +166,7 @@ def test_a_certificate_that_mentions_a_record_is_still_one(
 def test_a_job_is_not_for_check(proctor: Proctor) -> None:
     ran = proctor("check", COPIED / "01-binary-oracle-k1")
     assert ran.code == 2
-    assert "a directory; expected a file. `proctor audit` checks a job" in ran.err
+    assert "a job; `proctor audit` checks a job with its trials" in ran.err
 
 
 def test_a_file_that_is_not_there_is_refused(proctor: Proctor) -> None:

@@ -1,8 +1,13 @@
 """The command line: one file per noun, argument parsing and printing, nothing else.
 
     main                           the command table, and the door that every error leaves by
-    score, check, audit, outcome   the commands
+    score, check, audit, outcome   commands about numbers, and about any thing by itself
+    show, trace, record, task      commands about traces, records and tasks
+    trace_convert                  one kind of trace to another
+    trace_tail                     the end of a file that is being written
+    trace_text, record_text        traces and records as lines for people
     options                        options that go only together
+    redaction                      secrets named on the command line
     output                         lines, JSON, progress, and files that were asked for
     table                          tables for people
     stdout                         standard output, and what is done when it cannot be written

@@ -6,7 +6,7 @@ from msgspec.structs import asdict
 from proctor.audit.difference import RunDifference, compare_runs
 from proctor.audit.findings import Finding
 from proctor.audit.job import Audit, audit_job, load_as_run
-from proctor.cli.options import check_companions
+from proctor.cli.options import PATH, check_companions
 from proctor.cli.output import json_option, print_json, print_line, reading_progress
 from proctor.cli.table import print_table
 from proctor.harbor.job import Job
@@ -14,13 +14,13 @@ from proctor.reward.profile import PROFILES
 
 
 @click.command("audit")
-@click.argument("jobs", nargs=-1, required=True, type=click.Path())
+@click.argument("jobs", nargs=-1, required=True, type=PATH)
 @click.option(
     "--profile",
     type=click.Choice(list(PROFILES)),
     help="Rules to audit by; else those of the harbor that lock.json names.",
 )
-@click.option("--against", type=click.Path(), help="Compare one job with this one, task by task.")
+@click.option("--against", type=PATH, help="Compare one job with this one, task by task.")
 @click.option(
     "--epsilon",
     type=click.FloatRange(min=0.0),

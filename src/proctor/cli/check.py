@@ -1,144 +1,123 @@
-"""`proctor check`: a certificate or a score record, recomputed from what it holds."""
+"""`proctor check`: any thing by itself, as far as it can be judged alone."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 
 import click
 import msgspec
 
-from proctor.audit.certificate import check_certificate, find_unchecked, parse_certificate
+from proctor.audit.checks.checked import Checked
+from proctor.audit.things import Thing, find_thing
+from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line
-from proctor.errors import CertificateError, InputError, PolicyError, ScoreRecordError
-from proctor.files import read_small
-from proctor.outcome.policy import Aggregation
-from proctor.outcome.score_record import check_score_record, parse_score_record
-from proctor.outcome.scoring_policy import ScoringPolicy, parse_scoring_policy
+from proctor.errors import InputError
+from proctor.sentence import count_of
+from proctor.trajectory.parallel import map_paths
 
-_COMMON_POLICIES = (ScoringPolicy(), ScoringPolicy(aggregation=Aggregation.BEST_OF_K))
+_CHECKS = {
+    Thing.TRAJECTORY: "traces.check_trajectory_file",
+    Thing.CONVERSATION: "traces.check_conversation_file",
+    Thing.ATIF: "traces.check_atif_file",
+    Thing.RECORD: "records.check_record_file",
+    Thing.CERTIFICATE: "scores.check_certificate_file",
+    Thing.SCORE_RECORD: "scores.check_score_record_file",
+    Thing.TASK: "tasks.check_task_directory",
+    Thing.DATASET: "tasks.check_dataset_directory",
+}
+"""Module and function of proctor.audit.checks; loaded on use, as some are slow to load."""
 
 
 @click.command("check")
-@click.argument("things", nargs=-1, required=True, type=click.Path())
-@click.option("--policy", type=click.Path(), help="Scoring policy of a score record.")
+@click.argument("things", nargs=-1, required=True, type=PATH)
+@click.option("--policy", type=PATH, help="Scoring policy of a score record.")
+@click.option(
+    "--evidence",
+    multiple=True,
+    type=PATH,
+    help="Directory with the files a record names; may be given several times.",
+)
 @json_option
-def command(things: tuple[str, ...], policy: str | None, as_json: bool) -> int:
-    """Check a certificate or a score record by itself.
+def command(
+    things: tuple[str, ...], policy: str | None, evidence: tuple[str, ...], as_json: bool
+) -> int:
+    """Check a trace, record, task, dataset or certificate by itself.
 
-    A certificate (`proctor score --certificate`) is added up again from its operands alone; the
-    first number that differs is named, down to the first differing bit. A score record is
-    recomputed from its trial scores under its policy.
+    What a THING is, is told by what is in it. A trace is read to its last line and every problem
+    is named with its line; a record is held to its format and to what `complete` promises; of a
+    dataset, every task that harbor would pass over in silence is named; a certificate and a score
+    record are added up again from their operands. A job is for `proctor audit`.
 
-    Exit code 1: a number does not follow.
+    Exit code 1: a problem was found. 2: something could not be checked; the rest was.
 
-    Example: proctor check certificate.json
+    Example: proctor check trial/agent/trajectory.json record.json
     """
-    checked = [_check(thing, policy) for thing in things]
-    if policy is not None and not any(found.is_record for found in checked):
-        raise click.UsageError("--policy goes with a score record; none was given")
-    follows = all(found.follows for found in checked)
-    if as_json:
-        print_json({"follows": follows, "checked": [found.document for found in checked]})
-    else:
+    ask = partial(check_thing, policy=policy, evidence=evidence)
+    answers = list(map_paths(ask, things))
+    checked = [found for found in answers if isinstance(found, Checked)]
+    refused = [found for found in answers if isinstance(found, str)]
+    if not refused:
+        _check_used({found.thing for found in checked}, policy, evidence)
+    is_sound = all(found.is_sound for found in checked) and not refused
+    if as_json and checked:
+        documents = [_document(found) for found in checked]
+        print_json({"sound": is_sound, "checked": documents, "refused": refused})
+    elif not as_json:
         for found in checked:
             _print(found)
-    return 0 if follows else 1
+    if refused:
+        raise InputError("\nproctor: ".join(refused))
+    return 0 if is_sound else 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    """What was found about one file."""
-
-    path: str
-    problem: str | None
-    """What does not follow."""
-    is_record: bool
-    """Whether it is a score record; else it is a certificate."""
-    unchecked: list[str] = field(default_factory=list)
-    """What could not be checked."""
-
-    @property
-    def follows(self) -> bool:
-        return self.problem is None
-
-    @property
-    def document(self) -> dict[str, object]:
-        return {
-            "path": self.path,
-            "follows": self.follows,
-            "problem": self.problem,
-            "unchecked": self.unchecked,
-        }
+def check_thing(path: str, policy: str | None, evidence: tuple[str, ...]) -> Checked | str:
+    """What can be said of one thing; a sentence if it cannot be checked at all."""
+    try:
+        return _check(path, policy, evidence)
+    except InputError as error:
+        return str(error)
 
 
-def _print(found: _Checked) -> None:
-    follows = "every number follows from its operands"
-    if found.unchecked:
-        follows = "what can be checked follows; the outcome also rests on what cannot"
-    print_line(f"{found.path}: {found.problem or follows}")
+def _check(path: str, policy: str | None, evidence: tuple[str, ...]) -> Checked:
+    thing = find_thing(path)
+    if thing not in _CHECKS:
+        raise InputError(f"{path}: a {thing}; `proctor audit` checks a job with its trials")
+    module, function = _CHECKS[thing].split(".")
+    check: Callable[..., Checked]
+    check = getattr(import_module(f"proctor.audit.checks.{module}"), function)
+    match thing:
+        case Thing.SCORE_RECORD:
+            return check(path, policy)
+        case Thing.RECORD:
+            return check(path, evidence)
+    return check(path)
+
+
+def _check_used(kinds: set[Thing], policy: str | None, evidence: tuple[str, ...]) -> None:
+    if policy is not None and Thing.SCORE_RECORD not in kinds:
+        raise click.UsageError("--policy goes with a score record; none was given")
+    if evidence and Thing.RECORD not in kinds:
+        raise click.UsageError("--evidence goes with a trial record; none was given")
+
+
+def _print(found: Checked) -> None:
+    verdict = "no problem" if found.is_sound else count_of(found.n_problems, "problem")
+    print_line(f"{found.path}: {found.thing}: {found.summary}: {verdict}")
+    for each in found.diagnostics:
+        print_line(f"  {'' if each.is_problem else 'note: '}{each}")
+    for code, count in found.more.items():
+        print_line(f"  and {count:,} more like it ({code})")
     for what in found.unchecked:
         print_line(f"  not checked: {what}")
 
 
-def _check(thing: str, policy: str | None) -> _Checked:
-    data = _read(thing)
-    if _is_score_record(data):
-        return _Checked(thing, _check_record(thing, data, policy), is_record=True)
-    certificate = parse_certificate(data, thing)
-    try:
-        difference = check_certificate(certificate)
-    except CertificateError as error:
-        raise CertificateError(f"{thing}: {error}") from error
-    problem = None if difference is None else str(difference)
-    return _Checked(thing, problem, is_record=False, unchecked=find_unchecked(certificate))
-
-
-def _read(path: str) -> bytes:
-    try:
-        return read_small(path)
-    except IsADirectoryError as error:
-        raise InputError(
-            f"{path}: a directory; expected a file. `proctor audit` checks a job"
-        ) from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-
-
-class _RecordMark(msgspec.Struct):
-    """What tells a score record from a certificate; the rest is skipped, not parsed."""
-
-    eval_run_id: msgspec.Raw
-
-
-def _is_score_record(data: bytes) -> bool:
-    try:
-        msgspec.json.decode(data, type=_RecordMark)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
-
-
-def _check_record(thing: str, data: bytes, policy: str | None) -> str | None:
-    """What does not follow, or None."""
-    try:
-        record = parse_score_record(data)
-    except ScoreRecordError as error:
-        raise ScoreRecordError(f"{thing}: {error}") from error
-    candidates = [_load_policy(policy)] if policy else _COMMON_POLICIES
-    rules = next((found for found in candidates if found.digest == record.policy_digest), None)
-    if rules is None:
-        raise ScoreRecordError(
-            f"{thing}: its policy has digest {record.policy_digest}, which is not that of "
-            f"{policy or 'mean or best-of-k without a keep policy'}; name the policy with --policy"
-        )
-    try:
-        check_score_record(record, rules)
-    except ScoreRecordError as error:
-        return str(error)
-    return None
-
-
-def _load_policy(path: str) -> ScoringPolicy:
-    data = _read(path)
-    try:
-        return parse_scoring_policy(data)
-    except PolicyError as error:
-        raise PolicyError(f"{path}: {error}") from error
+def _document(found: Checked) -> dict[str, object]:
+    return {
+        "path": found.path,
+        "thing": str(found.thing),
+        "sound": found.is_sound,
+        "summary": found.summary,
+        "diagnostics": [msgspec.to_builtins(each) for each in found.diagnostics],
+        "more": found.more,
+        "unchecked": list(found.unchecked),
+    }

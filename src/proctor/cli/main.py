@@ -22,9 +22,13 @@ from proctor.errors import ProctorError
 
 COMMANDS = {
     "score": "Recompute a job's numbers from its evidence.",
-    "check": "Check a certificate or a score record by itself.",
+    "check": "Check a trace, record, task, dataset or certificate by itself.",
     "audit": "See whether published numbers follow from the evidence.",
     "outcome": "The result line, what its reader makes of it, and reason codes.",
+    "show": "Show a trace or a record, readable.",
+    "trace": "What an agent did: follow, convert, and the writer a harness needs.",
+    "record": "What is kept of one trial: make a record, and its schema.",
+    "task": "Task directories: the digests that pin them.",
 }
 """Every command and the first line of its help; proctor.cli.NAME holds it."""
 

@@ -1,9 +1,12 @@
-"""Options that mean something only together. One without its companion is refused, not ignored."""
+"""Options that go only together, or never. What would have no effect is refused, not ignored."""
 
 from collections.abc import Mapping
 
 import click
 from click.core import ParameterSource
+
+PATH = click.Path(readable=False)
+"""Any path; what is wrong with it is said by whoever reads it, in a sentence."""
 
 
 def check_companions(companions: Mapping[str, str]) -> None:
@@ -18,6 +21,31 @@ def check_companions(companions: Mapping[str, str]) -> None:
             raise click.UsageError(
                 f"{_shown(context, name)} goes with {_shown(context, companion)}"
             )
+
+
+def check_apart(first: str, second: str) -> None:
+    """See that two parameters of the current command were not both given.
+
+    Raises:
+        UsageError: they were.
+    """
+    context = click.get_current_context()
+    if _is_given(context, first) and _is_given(context, second):
+        raise click.UsageError(
+            f"{_shown(context, first)} does not go with {_shown(context, second)}"
+        )
+
+
+def check_unused(what: str, **values: object) -> None:
+    """See that parameters which mean nothing for what was found were not given.
+
+    Raises:
+        UsageError: names the first that was.
+    """
+    context = click.get_current_context()
+    for name, value in values.items():
+        if value not in (None, False, ()):
+            raise click.UsageError(f"{_shown(context, name)} means nothing for {what}")
 
 
 def _is_given(context: click.Context, name: str) -> bool:

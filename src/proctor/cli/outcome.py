@@ -8,7 +8,7 @@ import click
 from msgspec.structs import asdict
 
 from proctor.audit.task_scores import task_scores
-from proctor.cli.options import check_companions
+from proctor.cli.options import PATH, check_companions
 from proctor.cli.output import json_option, print_json, print_line, reading_progress, write_file
 from proctor.errors import InputError
 from proctor.files import read_small
@@ -32,8 +32,8 @@ _COMPANIONS = {
 
 
 @click.command("outcome")
-@click.argument("job", required=False, type=click.Path())
-@click.option("--stdout", type=click.Path(), help="Read a run by its stdout; - is standard input.")
+@click.argument("job", required=False, type=PATH)
+@click.option("--stdout", type=PATH, help="Read a run by its stdout; - is standard input.")
 @click.option("--exit-code", type=int, help="With --stdout: the exit code of the run.")
 @click.option("--timed-out", is_flag=True, help="With --stdout: the run was stopped for time.")
 @click.option("--reason", help="Find the reason code that a text stands for.")
@@ -44,7 +44,7 @@ _COMPANIONS = {
     show_default=True,
     help="With --reason: which attempt this was.",
 )
-@click.option("--score-record", type=click.Path(), help="Write the job's score record to a file.")
+@click.option("--score-record", type=PATH, help="Write the job's score record to a file.")
 @click.option("--run-id", help="With --score-record: name of the run; else the job's.")
 @click.option(
     "--aggregate",

@@ -13,7 +13,7 @@ import click
 from proctor.cli.printable import printable
 from proctor.cli.stdout import send
 from proctor.errors import InputError
-from proctor.files import write_atomic
+from proctor.files import read_small, write_atomic, write_new
 from proctor.harbor.job import Watch
 from proctor.harbor.render import render_json
 
@@ -37,22 +37,52 @@ def _escaped(match: re.Match[str]) -> str:
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in match[0])
 
 
-def write_file(path: Path, data: bytes, jobs: Sequence[str]) -> None:
-    """Write what was asked for, but not into a job.
+def write_file(path: Path, data: bytes, read: Sequence[str]) -> None:
+    """Write what was asked for, but not into a directory that was read.
 
     Raises:
         InputError: it is in one, or cannot be written.
     """
-    target = Path(os.path.realpath(path))
-    if target.is_symlink():
-        raise InputError(f"{path}: a link that leads round in a circle; expected a file")
-    for job in jobs:
-        if target.is_relative_to(os.path.realpath(job)):
-            raise InputError(f"{path}: inside the job {job}; proctor writes nothing into a job")
+    target = _find_target(path, read)
     try:
         write_atomic(target, data)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def write_new_file(path: Path, data: bytes, read: Sequence[str]) -> None:
+    """Write a file that is not there, or is there already as it should be.
+
+    Raises:
+        InputError: another file is there, it is in a directory that was read, or cannot be written.
+    """
+    target = _find_target(path, read)
+    try:
+        if not os.path.lexists(target):
+            write_new(target, data)
+    except FileExistsError:
+        pass  # somebody was faster; what they wrote may be the same
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    if not _holds(target, data):
+        raise InputError(f"{path}: another file is there; remove it first or name another")
+
+
+def _find_target(path: Path, read: Sequence[str]) -> Path:
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise InputError(f"{path}: a link that leads round in a circle; expected a file")
+    for place in read:
+        if target.is_relative_to(os.path.realpath(place)):
+            raise InputError(f"{path}: inside {place}; proctor writes nothing into what it reads")
+    return target
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return read_small(str(path)) == data
+    except OSError:
+        return False
 
 
 def reading_progress(what: str) -> Watch:

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from proctor.audit.certificate import Certificate, make_certificate, render_certificate
 from proctor.audit.explain import explain
 from proctor.audit.scoring import Scoring, score_jobs
+from proctor.cli.options import PATH
 from proctor.cli.output import (
     json_option,
     print_json,
@@ -26,7 +27,7 @@ from proctor.reward.profile import DEFAULT_PROFILE, PROFILES
 
 
 @click.command("score")
-@click.argument("jobs", nargs=-1, required=True, type=click.Path())
+@click.argument("jobs", nargs=-1, required=True, type=PATH)
 @click.option(
     "--profile",
     type=click.Choice(list(PROFILES)),
@@ -35,7 +36,7 @@ from proctor.reward.profile import DEFAULT_PROFILE, PROFILES
     help="Rules to score by.",
 )
 @click.option("--explain", "explained", is_flag=True, help="List every operand, to the last bit.")
-@click.option("--certificate", type=click.Path(), help="Write every operand and result to a file.")
+@click.option("--certificate", type=PATH, help="Write every operand and result to a file.")
 @click.option("--allow-mixed", is_flag=True, help="Score as one what is not one honest number.")
 @click.option("--run-metric-scripts", is_flag=True, help="Run the job's own metric programs.")
 @json_option

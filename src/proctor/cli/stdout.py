@@ -19,9 +19,27 @@ def send(text: str) -> None:
     try:
         click.echo(text)
     except OSError as error:
-        discard_stdout()
-        if not isinstance(error, BrokenPipeError):
-            raise InputError(render_failure(error)) from error
+        _give_up(error)
+
+
+def send_bytes(data: bytes) -> None:
+    """Bytes exactly as they are, otherwise likewise.
+
+    Raises:
+        InputError: stdout cannot be written.
+    """
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        _give_up(error)
+
+
+def _give_up(error: OSError) -> None:
+    discard_stdout()
+    if not isinstance(error, BrokenPipeError):
+        raise InputError(render_failure(error)) from error
 
 
 def discard_stdout() -> None:

@@ -1,0 +1,125 @@
+"""Trial records of every generation, and the files they name where those are at hand."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from proctor.audit.checks.checked import Checked, Tally
+from proctor.audit.things import TRACES, Thing, find_thing
+from proctor.diagnostic import Diagnostic
+from proctor.errors import InputError, RecordError
+from proctor.record.evidence import Evidence, find_evidence
+from proctor.record.foreign import find_foreign
+from proctor.record.ids import check_id
+from proctor.record.loaded import LoadedRecord
+from proctor.record.model import TrialRecord
+from proctor.record.read import load_record
+from proctor.sentence import count_of
+
+_GOOD = ("verified", "present")
+_STANDING = (*_GOOD, "differs", "refused", "absent")
+"""What is said of a file that several directories were searched for, the first that applies."""
+
+
+def check_record_file(path: str, evidence: tuple[str, ...] = ()) -> Checked:
+    """A record: its format, its rules and, given their directories, the files it names.
+
+    Raises:
+        RecordError: it cannot be read as one at all.
+    """
+    loaded = load_record(Path(path), salvage=True)
+    tally = Tally()
+    tally.add(loaded.diagnostics)
+    tally.add(_find_unsafe_ids(loaded.record))
+    tally.add(_find_notes(loaded))
+    unchecked: tuple[str, ...] = ()
+    found = _find_files(loaded.record, evidence)
+    if evidence:
+        tally.add(_judge(each) for each in found if each.is_problem)
+        absent = [each.path for each in found if each.state == "absent"]
+        unchecked = tuple(f"{name}: in none of the directories given" for name in absent)
+    elif named := _count_named(loaded.record):
+        files = count_of(named, "file")
+        unchecked = (f"{files} that it names; --evidence DIR says where to look",)
+    return Checked(
+        path=path,
+        thing=Thing.RECORD,
+        summary=_summarize(loaded, found if evidence else ()),
+        diagnostics=tally.kept,
+        more=tally.more,
+        unchecked=unchecked,
+    )
+
+
+def _summarize(loaded: LoadedRecord, found: Sequence[Evidence]) -> str:
+    record = loaded.record
+    reward = "not scored" if record.evaluation.reward is None else f"{record.evaluation.reward}"
+    text = (
+        f"{loaded.generation}, {record.completeness}, {record.trial_id} of "
+        f"{record.experiment_id}, reward {reward}"
+    )
+    states: Counter[str] = Counter(each.state for each in found)
+    counts = [f"files {state} {states[state]:,}" for state in _GOOD if states[state]]
+    return ", ".join([text, *counts])
+
+
+def _find_unsafe_ids(record: TrialRecord) -> Iterable[Diagnostic]:
+    """Ids that would lead elsewhere as the name of a file."""
+    for what in ("trial_id", "experiment_id"):
+        try:
+            check_id(getattr(record, what), what)
+        except RecordError as error:
+            yield Diagnostic("unsafe-id", str(error))
+
+
+def _find_notes(loaded: LoadedRecord) -> Iterable[Diagnostic]:
+    """What aec-bench could not hold, and what one record cannot say of a pair of documents."""
+    for found in find_foreign(loaded.record):
+        yield Diagnostic(found.code, found.message, is_problem=False)
+    for place in loaded.without_place:
+        message = f"{place} has no place in a record of the first generation; it is kept beside"
+        yield Diagnostic("without-place", message, is_problem=False)
+
+
+def _find_files(record: TrialRecord, roots: Sequence[str]) -> list[Evidence]:
+    """Each file that the record names, by the directory that knows most about it."""
+    by_field: dict[str, Evidence] = {}
+    for root in roots:
+        if not Path(root).is_dir():
+            raise RecordError(f"{root}: not a directory; expected one with a record's files")
+        for found in map(partial(_look_into, root), find_evidence(record, Path(root))):
+            known = by_field.get(found.field)
+            if known is None or _rank(found) < _rank(known):
+                by_field[found.field] = found
+    return list(by_field.values())
+
+
+def _look_into(root: str, found: Evidence) -> Evidence:
+    """What is said of a file, having seen that one named as a trace is a trace."""
+    if found.state != "present" or not found.field.startswith("outputs."):
+        return found
+    try:
+        thing = str(find_thing(str(Path(root, found.path))))
+    except InputError:
+        thing = "file of another kind"
+    if thing in TRACES:
+        return found
+    message = f"{found.field}: {found.path!r} is a {thing}; expected a trace"
+    return msgspec.structs.replace(found, state="refused", message=message, is_problem=True)
+
+
+def _rank(found: Evidence) -> int:
+    return _STANDING.index(found.state)
+
+
+def _judge(found: Evidence) -> Diagnostic:
+    return Diagnostic(f"file-{found.state}", found.message)
+
+
+def _count_named(record: TrialRecord) -> int:
+    outputs = record.outputs
+    traces = (outputs.trajectory_path, outputs.conversation_path)
+    return len(record.inputs.input_files or ()) + sum(path is not None for path in traces)

@@ -1,0 +1,88 @@
+"""Certificates and score records, recomputed from what they hold."""
+
+from proctor.audit.certificate import check_certificate, find_unchecked, parse_certificate
+from proctor.audit.checks.checked import Checked
+from proctor.audit.things import Thing
+from proctor.diagnostic import Diagnostic
+from proctor.errors import CertificateError, InputError, PolicyError, ScoreRecordError
+from proctor.files import read_small
+from proctor.outcome.policy import Aggregation
+from proctor.outcome.score_record import check_score_record, parse_score_record
+from proctor.outcome.scoring_policy import ScoringPolicy, parse_scoring_policy
+
+_COMMON_POLICIES = (ScoringPolicy(), ScoringPolicy(aggregation=Aggregation.BEST_OF_K))
+_FOLLOWS = "every number follows from its operands"
+_DIFFERS = "a number does not follow from its operands"
+_FOLLOWS_SO_FAR = "what can be checked follows; the outcome also rests on what cannot"
+
+
+def check_certificate_file(path: str) -> Checked:
+    """A certificate, added up again.
+
+    Raises:
+        CertificateError: it is none.
+        InputError: it cannot be read.
+    """
+    certificate = parse_certificate(_read(path), path)
+    try:
+        difference = check_certificate(certificate)
+    except CertificateError as error:
+        raise CertificateError(f"{path}: {error}") from error
+    unchecked = tuple(find_unchecked(certificate))
+    differs = None if difference is None else str(difference)
+    return _answer(path, Thing.CERTIFICATE, differs, unchecked)
+
+
+def check_score_record_file(path: str, policy: str | None = None) -> Checked:
+    """A score record, recomputed under its policy, which is a file unless it is a common one.
+
+    Raises:
+        ScoreRecordError: it is none, or its policy is not at hand.
+        PolicyError: the policy given is none.
+        InputError: a file cannot be read.
+    """
+    try:
+        record = parse_score_record(_read(path))
+    except ScoreRecordError as error:
+        raise ScoreRecordError(f"{path}: {error}") from error
+    candidates = [_load_policy(policy)] if policy else _COMMON_POLICIES
+    rules = next((found for found in candidates if found.digest == record.policy_digest), None)
+    if rules is None:
+        tried = policy or "mean or best-of-k without a keep policy"
+        raise ScoreRecordError(
+            f"{path}: its policy has digest {record.policy_digest}, which is not that of "
+            f"{tried}; name the policy with --policy"
+        )
+    try:
+        check_score_record(record, rules)
+    except ScoreRecordError as error:
+        return _answer(path, Thing.SCORE_RECORD, str(error))
+    return _answer(path, Thing.SCORE_RECORD, None)
+
+
+def _answer(
+    path: str, thing: Thing, difference: str | None, unchecked: tuple[str, ...] = ()
+) -> Checked:
+    summary = _FOLLOWS_SO_FAR if unchecked else _FOLLOWS
+    return Checked(
+        path=path,
+        thing=thing,
+        summary=summary if difference is None else _DIFFERS,
+        diagnostics=() if difference is None else (Diagnostic("differs", difference),),
+        unchecked=unchecked,
+    )
+
+
+def _load_policy(path: str) -> ScoringPolicy:
+    data = _read(path)
+    try:
+        return parse_scoring_policy(data)
+    except PolicyError as error:
+        raise PolicyError(f"{path}: {error}") from error
+
+
+def _read(path: str) -> bytes:
+    try:
+        return read_small(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error

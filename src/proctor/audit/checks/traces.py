@@ -1,0 +1,109 @@
+"""Trajectories, conversations and ATIF files, read to the last line. Memory stays small."""
+
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from proctor.audit.checks.checked import Checked, Tally
+from proctor.audit.things import Thing
+from proctor.diagnostic import Diagnostic
+from proctor.sentence import count_of
+from proctor.trajectory.atif.read import load_atif
+from proctor.trajectory.conversation import read_turns
+from proctor.trajectory.media import collect_media
+from proctor.trajectory.read import Chunk, read_chunks
+from proctor.trajectory.turn import Turn
+
+_LONGEST_ROLE = 40
+"""Characters of a role by which they are counted; a line may have any text as its role."""
+
+
+def check_trajectory_file(path: str) -> Checked:
+    """A trajectory.jsonl, every line of it read carefully.
+
+    Raises:
+        TraceError: it cannot be read at all.
+    """
+    tally, roles, header = Tally(), Counter[str](), "no header"
+    last_step = 0
+    for chunk in read_chunks(path, salvage=True, thorough=True):
+        tally.add(chunk.diagnostics)
+        tally.add(_find_dangling(chunk, path))
+        roles.update(entry.role[:_LONGEST_ROLE] for entry in chunk.entries)
+        last_step = max([last_step, *(entry.step for entry in chunk.entries)])
+        if chunk.headers and header == "no header":
+            header = f"header version {msgspec.json.encode(chunk.headers[0].version).decode()}"
+    entries = roles.total()
+    what = count_of(entries, "entry", "entries")
+    steps = f", last step {last_step}: {_render_roles(roles)}" if entries else ""
+    return Checked(
+        path=path,
+        thing=Thing.TRAJECTORY,
+        summary=f"{header}, {what}{steps}",
+        diagnostics=tally.kept,
+        more=tally.more,
+    )
+
+
+def _find_dangling(chunk: Chunk, path: str) -> list[Diagnostic]:
+    """Media that are named and do not lie with the trace: worth a note, as containers go away."""
+    named = [pair for pair in zip(chunk.lines, chunk.entries, strict=True) if pair[1].media]
+    missing = collect_media(named, _find_media(path)).missing if named else []
+    return [msgspec.structs.replace(found, is_problem=False) for found in missing]
+
+
+def _find_media(path: str) -> str:
+    """Where the media of a trace lie: in a trial with its artifacts, else beside it."""
+    folder = Path(path).resolve().parent
+    artifacts = folder.parent / "artifacts"
+    return str(artifacts if folder.name == "agent" and artifacts.is_dir() else folder)
+
+
+def _render_roles(roles: Counter[str]) -> str:
+    return ", ".join(f"{n} {role or 'without a role'}" for role, n in roles.most_common(8))
+
+
+def check_conversation_file(path: str) -> Checked:
+    """A conversation.jsonl in any of its dialects.
+
+    Raises:
+        TraceError: it cannot be read at all.
+    """
+    tally, roles = Tally(), Counter[str]()
+    calls = 0
+    for found in read_turns(path, salvage=True):
+        if isinstance(found, Turn):
+            roles[found.role[:_LONGEST_ROLE]] += 1
+            calls += len(found.calls)
+        else:
+            tally.add([found])
+    turns = roles.total()
+    counts = _render_roles(roles)
+    what = count_of(turns, "turn")
+    return Checked(
+        path=path,
+        thing=Thing.CONVERSATION,
+        summary=f"{what}, {count_of(calls, 'tool call')}" + (f": {counts}" if turns else ""),
+        diagnostics=tally.kept,
+        more=tally.more,
+    )
+
+
+def check_atif_file(path: str) -> Checked:
+    """A trajectory.json, by the rules of harbor's own validator.
+
+    Raises:
+        TraceError: it cannot be read at all.
+    """
+    found = load_atif(Path(path), salvage=True)
+    tally = Tally()
+    tally.add(found.diagnostics)
+    agent, steps = found.atif.agent, count_of(len(found.atif.steps), "step")
+    return Checked(
+        path=path,
+        thing=Thing.ATIF,
+        summary=f"{found.atif.schema_version}, {steps} by {agent.name} {agent.version}",
+        diagnostics=tally.kept,
+        more=tally.more,
+    )

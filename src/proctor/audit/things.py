@@ -1,0 +1,174 @@
+"""What kind of thing a path leads to, told by what is in it.
+
+The name of a file counts only where its bytes say nothing: a trace that is empty or begins with
+garbage. Nothing is judged here; the checks are in checks/.
+"""
+
+import json
+import os
+from collections.abc import Set
+from enum import StrEnum
+
+import msgspec
+
+from proctor.errors import InputError
+from proctor.files import read_head, read_small
+from proctor.sentence import reason_of
+
+_HEAD = 1 << 16
+_LONGEST_HEAD = 1 << 24
+"""A first line that is longer than _HEAD is read on so far; beyond it, the name has to tell."""
+
+_MARK = b"\xef\xbb\xbf"
+_BLANK = _MARK + b" \t\r\n"
+
+
+class Thing(StrEnum):
+    """The kinds of things that can be checked or shown, by the name people see."""
+
+    TRAJECTORY = "trajectory"
+    CONVERSATION = "conversation"
+    ATIF = "ATIF trajectory"
+    RECORD = "trial record"
+    CERTIFICATE = "certificate"
+    SCORE_RECORD = "score record"
+    TASK = "task"
+    DATASET = "dataset"
+    TRIAL = "trial"
+    JOB = "job"
+
+
+TRACES = frozenset({Thing.TRAJECTORY, Thing.CONVERSATION, Thing.ATIF})
+
+
+def find_thing(path: str) -> Thing:
+    """What is at a path.
+
+    Raises:
+        InputError: nothing, or nothing that is known here.
+    """
+    if os.path.isdir(path):
+        return _find_directory(path)
+    try:
+        head, is_whole = _read_beginning(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {reason_of(error)}") from error
+    found = _find_line(head, is_whole=is_whole)
+    found = found or _find_document(path, head, is_whole=is_whole) or _find_name(path)
+    if found is None:
+        known = ", ".join(Thing)
+        raise InputError(f"{path}: {_find_reason(head)}; expected one of: {known}")
+    return found
+
+
+def _read_beginning(path: str) -> tuple[bytes, bool]:
+    """The first lines of a file, one at least where it is JSON, and whether that is all of it."""
+    size = _HEAD
+    head = read_head(path, size)
+    while len(head) == size < _LONGEST_HEAD and _is_one_line(head):
+        size *= 16
+        head = read_head(path, size)
+    return head, len(head) < size
+
+
+def _is_one_line(head: bytes) -> bool:
+    text = head.lstrip(_BLANK)
+    return text.startswith((b"{", b"[")) and b"\n" not in text
+
+
+def _find_reason(head: bytes) -> str:
+    """Why a file is nothing that is known."""
+    if not head.strip():
+        return "an empty file"
+    if _keys(head) is not None:
+        return "a JSON document whose keys say nothing of what it is"
+    try:
+        msgspec.json.decode(head)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "torn or not JSON"
+    return "JSON, but no object"
+
+
+def _find_directory(path: str) -> Thing:
+    def has(*names: str) -> bool:
+        return any(os.path.lexists(os.path.join(path, name)) for name in names)
+
+    if has("task.toml"):
+        return Thing.TASK
+    if has("lock.json", "job.log"):
+        return Thing.JOB
+    if has("result.json", "config.json"):
+        return Thing.TRIAL if has("trial.log", "agent", "verifier", "steps") else Thing.JOB
+    return Thing.DATASET
+
+
+def _find_line(head: bytes, *, is_whole: bool) -> Thing | None:
+    """By the first line that is a whole JSON value: what files of lines are told by."""
+    if not is_whole:
+        head = head[: head.rfind(b"\n") + 1]
+    for line in head.removeprefix(_MARK).split(b"\n"):
+        if line.strip() and (keys := _keys(line)) is not None:
+            return _find_keys(keys, line)
+    return None
+
+
+def _find_document(path: str, head: bytes, *, is_whole: bool) -> Thing | None:
+    """By the keys of the one JSON document that the whole file is."""
+    endless = not is_whole and _is_one_line(head) and path.endswith(".jsonl")
+    if endless or not head.lstrip(_BLANK).startswith(b"{"):
+        return None
+    try:
+        data = head if is_whole else read_small(path)
+    except OSError:
+        return None  # too large for a document, so its lines and its name have to tell
+    keys = _keys(data)
+    return None if keys is None else _find_keys(keys, data)
+
+
+def _keys(data: bytes) -> Set[str] | None:
+    """The keys of an object, or of the first object of an array; None if it is neither."""
+    data = data.removeprefix(_MARK)
+    try:
+        value = msgspec.json.decode(data, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+        if isinstance(value, list):
+            return _keys(bytes(value[0])) if value else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _keys_of_damaged(data)
+    return value.keys()
+
+
+def _keys_of_damaged(data: bytes) -> Set[str] | None:
+    """The same for what is almost JSON: what is wrong with it is for its check to say."""
+    try:
+        value = json.loads(data.decode(errors="replace"), strict=False)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, list):
+        value = value[0] if value else None
+    return value.keys() if isinstance(value, dict) else None
+
+
+_SIGNS: tuple[tuple[frozenset[str], Thing], ...] = (
+    (frozenset({"eval_run_id"}), Thing.SCORE_RECORD),
+    (frozenset({"format", "profile"}), Thing.CERTIFICATE),
+    (frozenset({"version", "format"}), Thing.TRAJECTORY),
+    (frozenset({"step", "role"}), Thing.TRAJECTORY),
+    (frozenset({"steps", "agent"}), Thing.ATIF),
+    (frozenset({"trial_id"}), Thing.RECORD),
+    (frozenset({"event"}), Thing.CONVERSATION),
+    (frozenset({"role"}), Thing.CONVERSATION),
+    (frozenset({"kind", "parts"}), Thing.CONVERSATION),
+)
+
+
+def _find_keys(keys: Set[str], data: bytes) -> Thing | None:
+    if "schema_version" in keys and b'"ATIF-v' in data:
+        return Thing.ATIF
+    return next((thing for signs, thing in _SIGNS if signs <= keys), None)
+
+
+def _find_name(path: str) -> Thing | None:
+    name = os.path.basename(path)
+    if not name.endswith(".jsonl"):
+        return None
+    return Thing.CONVERSATION if "conversation" in name else Thing.TRAJECTORY

@@ -1,0 +1,183 @@
+"""`proctor record`: a TrialRecord from a harbor trial, and the format of one."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from proctor.cli.options import PATH
+from proctor.cli.output import json_option, print_json, print_line, write_new_file
+from proctor.cli.redaction import make_redactor, secret_option
+from proctor.cli.stdout import send
+from proctor.digest import sha256_hex
+from proctor.errors import IncompleteRecordError, InputError
+from proctor.importers.harbor_trial import Wish, make_record
+from proctor.importers.made import MadeRecord
+from proctor.record.read import load_adaptation
+from proctor.record.schema import render_schema
+from proctor.record.write import render_record
+from proctor.sentence import count_of
+from proctor.trajectory.writer import Redactor
+
+
+@click.group("record")
+def command() -> None:
+    """What is kept of one trial: make a record, and its schema.
+
+    Example: proctor record make jobs/nightly/fix-bug__a1B2c3D --experiment nightly -o record.json
+    """
+
+
+@command.command("make")
+@click.argument("trial", type=PATH)
+@click.option("--experiment", required=True, help="Experiment that the record belongs to.")
+@click.option("-o", "--output", required=True, type=PATH, help="File to write it to.")
+@click.option("--task", type=PATH, help="Directory of the task that the trial sat.")
+@click.option("--dataset-id", help="name@version of the dataset that the task is from.")
+@click.option("--adaptation", type=PATH, help="JSON file with the task's adaptation.")
+@click.option("--pins", type=PATH, help="Write what the record rests on to this file.")
+@click.option("--complete", "must_complete", is_flag=True, help="Refuse to write a partial one.")
+@secret_option
+@json_option
+def make(
+    trial: str,
+    experiment: str,
+    output: str,
+    task: str | None,
+    dataset_id: str | None,
+    adaptation: str | None,
+    pins: str | None,
+    must_complete: bool,
+    secret_names: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Make a TrialRecord of a harbor TRIAL directory.
+
+    Rewards are read and scored as `proctor score` does. Without the task the record is partial,
+    and what would make it complete is said; with --task, whose digests must be those that the
+    trial ran, every file of the task is pinned by its SHA-256. Nothing is written into the trial,
+    and a record that is there already is never changed.
+
+    Example: proctor record make jobs/nightly/fix-bug__a1B2c3D --experiment nightly -o record.json
+    """
+    made = make_record(
+        Wish(
+            trial=trial,
+            experiment=experiment,
+            task=task,
+            dataset_id=dataset_id,
+            adaptation=load_adaptation(Path(adaptation)) if adaptation else None,
+        ),
+        _make_redactor(trial, secret_names),
+    )
+    if must_complete and made.missing:
+        fields = tuple(missing.field for missing in made.missing)
+        reasons = "; ".join(f"{each} (it takes {each.remedy})" for each in made.missing)
+        raise IncompleteRecordError(f"{trial}: not complete: {reasons}", fields)
+    data = render_record(made.record)
+    if pins is not None:
+        _write_both((output, data), (pins, _render_pins(made)), _find_read(trial, task))
+    else:
+        write_new_file(Path(output), data, _find_read(trial, task))
+    if as_json:
+        print_json({"path": output, "sha256": sha256_hex(data), **_document(made)})
+    else:
+        _print(output, sha256_hex(data), made)
+    return 0
+
+
+@command.command("schema")
+def schema() -> int:
+    """Print the JSON Schema of a record.
+
+    It says what proctor accepts and writes: shapes, ranges and what each field means. Rules
+    between fields, and what `complete` promises, are checked when a record is read.
+
+    Example: proctor record schema > trial-record.schema.json
+    """
+    send(render_schema().decode().rstrip("\n"))
+    return 0
+
+
+def _make_redactor(trial: str, names: Sequence[str]) -> Redactor | None:
+    # The same trial gives the same bytes, so that making them again changes nothing.
+    salt = bytes.fromhex(sha256_hex(os.fsencode(Path(trial).resolve().name)))[:16]
+    return make_redactor(names, salt) if names else None
+
+
+def _find_read(trial: str, task: str | None) -> list[str]:
+    """The directories into which nothing is written: the trial, the job around it, the task."""
+    around = Path(trial).resolve().parent
+    job = [str(around)] if (around / "lock.json").exists() else []
+    return [trial, *job, *([task] if task else [])]
+
+
+def _write_both(record: tuple[str, bytes], pins: tuple[str, bytes], read: Sequence[str]) -> None:
+    """Write the record and its pins, or neither.
+
+    Raises:
+        InputError: one of them cannot be written.
+    """
+    paths = [Path(record[0]), Path(pins[0])]
+    if os.path.realpath(paths[0]) == os.path.realpath(paths[1]):
+        raise InputError(f"{pins[0]}: the record goes there; name another file for the pins")
+    was_there = os.path.lexists(paths[1])
+    write_new_file(paths[1], pins[1], read)
+    try:
+        write_new_file(paths[0], record[1], read)
+    except InputError:
+        # Pins of no record would keep the next attempt from writing its own.
+        if not was_there:
+            paths[1].unlink()
+        raise
+
+
+def _render_pins(made: MadeRecord) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(_document(made)), indent=2)
+
+
+def _document(made: MadeRecord) -> dict[str, object]:
+    """All of it but the record itself, which has a file of its own."""
+    record = made.record
+    return {
+        "trial_id": record.trial_id,
+        "experiment_id": record.experiment_id,
+        "completeness": record.completeness,
+        "missing": msgspec.to_builtins(made.missing),
+        "pins": msgspec.to_builtins(made.pins),
+        "cost_basis": msgspec.to_builtins(made.cost_basis),
+        "evidence": msgspec.to_builtins(made.evidence),
+        "redactions": list(made.redactions),
+        "notes": list(made.notes),
+    }
+
+
+def _print(path: str, digest: str, made: MadeRecord) -> None:
+    record, pins = made.record, made.pins
+    reward = record.evaluation.reward
+    basis = "recomputed from --task" if pins.is_task_recomputed else "as the job recorded it"
+    cost = made.cost_basis
+    amount = cost.why_unknown if cost.amount_usd is None else f"{cost.amount_usd} USD, {cost.kind}"
+    print_line(f"{path}: {record.completeness} record of {record.trial_id}")
+    for label, text in (
+        ("sha256", digest),
+        ("task", f"{record.task.task_id}, checksum {record.task.task_revision}, {basis}"),
+        ("lock digest", pins.task_lock_digest or "not recorded"),
+        ("agent", f"{record.agent.adapter} {record.agent.adapter_revision or '(no version)'}"),
+        ("model", record.agent.model),
+        ("configuration", f"sha256 {pins.configuration_sha256}"),
+        ("input files", f"{len(record.inputs.input_files or ())}"),
+        ("trace", f"{pins.trace.path} sha256 {pins.trace.sha256}" if pins.trace else "none"),
+        ("evidence", count_of(len(made.evidence), "file")),
+        ("reward", "not scored" if reward is None else f"{reward}"),
+        ("cost", f"{amount}"),
+    ):
+        print_line(f"  {label:<13}  {text}")
+    for each in made.missing:
+        print_line(f"  to be complete: {each}; it takes {each.remedy}")
+    for hidden in made.redactions:
+        print_line(f"  redacted: {hidden['name']} {count_of(hidden['count'], 'time')}")
+    for note in made.notes:
+        print_line(f"  note: {note}")

@@ -1,0 +1,34 @@
+"""Secrets that are named on the command line, by the environment variables that hold them."""
+
+import os
+from collections.abc import Sequence
+
+import click
+
+from proctor.errors import InputError
+from proctor.trajectory.writer import Redactor
+
+secret_option = click.option(
+    "--secret-env",
+    "secret_names",
+    multiple=True,
+    metavar="NAME",
+    help="Environment variable whose value must not be written; may be given several times.",
+)
+
+
+def make_redactor(names: Sequence[str], salt: bytes | None = None) -> Redactor:
+    """What takes the values of environment variables out of whatever is written.
+
+    The salt is for the digests in its report; a random one, unless it is given.
+
+    Raises:
+        InputError: there is no such variable, or its value is too short to be taken out.
+    """
+    for name in names:
+        if name not in os.environ:
+            raise InputError(f"--secret-env {name}: there is no such environment variable")
+    try:
+        return Redactor({name: os.environ[name] for name in names}, salt)
+    except ValueError as error:
+        raise InputError(f"--secret-env: {error}") from error

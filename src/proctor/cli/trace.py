@@ -1,0 +1,257 @@
+"""`proctor trace`: what an agent did, while it does it; and the writer that a harness needs."""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import click
+import msgspec
+
+from proctor.audit.things import Thing, find_thing
+from proctor.cli.options import PATH, check_apart
+from proctor.cli.output import json_option, print_json, print_line, write_new_file
+from proctor.cli.printable import printable
+from proctor.cli.stdout import send
+from proctor.cli.trace_convert import convert
+from proctor.cli.trace_tail import LINE_LIMIT, Change, Line, Tail
+from proctor.cli.trace_text import LONGEST, render_entry, render_header
+from proctor.diagnostic import Diagnostic
+from proctor.digest import sha256_hex
+from proctor.errors import InputError, TraceError
+from proctor.trajectory.careful import CarefulReader, Found
+
+_WRITER = "trajectory_writer.py"
+_POLL_SECONDS = 0.2
+
+
+@click.group("trace")
+def command() -> None:
+    """What an agent did: follow, convert, and the writer a harness needs.
+
+    Example: proctor trace follow trial/agent/trajectory.jsonl
+    """
+
+
+command.add_command(convert)
+
+
+@command.command("writer")
+@click.option("-o", "--output", type=PATH, help="Write it to this file; not over another.")
+@json_option
+def writer(output: str | None, as_json: bool) -> int:
+    """Print the trajectory writer, one Python file.
+
+    It needs Python 3.8 or later and nothing else: copy it into a container, where a harness imports
+    it and writes /workspace/trajectory.jsonl. Its first lines say how.
+
+    Example: proctor trace writer > trajectory_writer.py
+    """
+    source = resources.files("proctor.trajectory").joinpath("writer.py").read_bytes()
+    facts: dict[str, object] = {"name": _WRITER, "sha256": sha256_hex(source), "size": len(source)}
+    if output is not None:
+        write_new_file(Path(output), source, [])
+    if as_json:
+        print_json(facts | ({"path": output} if output else {"source": source.decode()}))
+    elif output is not None:
+        print_line(f"{output}: written; sha256 {facts['sha256']}")
+    else:
+        send(source.decode().removesuffix("\n"))
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What to show, and when to stop."""
+
+    lines: int | None
+    """How many of the lines that are there; None for all."""
+    once: bool
+    idle_seconds: float | None
+    """Stop when nothing has come for this long; None for never."""
+
+    def is_over(self, quiet_seconds: float) -> bool:
+        return self.idle_seconds is not None and quiet_seconds >= self.idle_seconds
+
+
+@command.command("follow")
+@click.argument("file", type=PATH)
+@click.option(
+    "--lines",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="How many of the lines that are there to show first.",
+)
+@click.option("--from-start", is_flag=True, help="Show all lines that are there.")
+@click.option("--once", is_flag=True, help="Show what is there and stop.")
+@click.option("--wait", is_flag=True, help="Wait for the file to appear.")
+@click.option(
+    "--until-idle",
+    type=click.FloatRange(min=0, max=1e9),
+    metavar="SECONDS",
+    help="Stop when nothing has come for this long.",
+)
+@click.option("--full", is_flag=True, help=f"Show texts whole, not {LONGEST:,} characters of them.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line.")
+def follow(
+    file: str,
+    lines: int,
+    from_start: bool,
+    once: bool,
+    wait: bool,
+    until_idle: float | None,
+    full: bool,
+    as_json: bool,
+) -> int:
+    """Show a trajectory while it is being written.
+
+    Each entry is printed as soon as its line is whole. A line that is no entry is shown with what
+    is wrong with it. When the file is cut or replaced, that is said and the new lines are followed.
+
+    Example: proctor trace follow trial/agent/trajectory.jsonl
+    """
+    check_apart("lines", "from_start")
+    check_apart("until_idle", "once")
+    check_apart("full", "as_json")
+    if wait:
+        _wait_for(file, until_idle)
+    _check_kind(file)
+    wishes = _Wishes(None if from_start else lines, once, until_idle)
+    tail = Tail(file)
+    try:
+        _follow(tail, wishes, _show_as_json if as_json else _shower(full=full))
+    finally:
+        tail.close()
+    return 0
+
+
+def _check_kind(path: str) -> None:
+    """Refuse another kind of trace; a file that says nothing yet may become a trajectory."""
+    try:
+        thing = find_thing(path)
+    except InputError:
+        return
+    # One line without a step may just be a bad line; a file called so is none.
+    is_spoken = thing is Thing.CONVERSATION and "conversation" in Path(path).name
+    if thing is Thing.ATIF or is_spoken:
+        raise InputError(f"{path}: a {thing}; expected a trajectory. `proctor show` shows it")
+
+
+type _Show = Callable[[Line, Found], None]
+
+
+def _follow(tail: Tail, wishes: _Wishes, show: _Show) -> None:
+    reader = CarefulReader(thorough=False)
+    with _ReaderOfStdout() as audience:
+        there: Iterable[Line] = tail.read()
+        if wishes.lines is not None:
+            there = deque(there, wishes.lines)
+        _show_lines(there, reader, show)
+        last = time.monotonic()
+        while not wishes.once and not audience.has_gone():
+            if _show_coming(tail, reader, show):
+                last = time.monotonic()
+            elif wishes.is_over(time.monotonic() - last):
+                break
+            time.sleep(_POLL_SECONDS)
+    if rest := tail.find_rest():
+        _show_lines([rest], reader, show)
+
+
+def _show_coming(tail: Tail, reader: CarefulReader, show: _Show) -> bool:
+    """Show what has come since the last look, and say whether anything did."""
+    count = _show_lines(tail.read(), reader, show)
+    change = tail.find_change()
+    if change is not None:
+        click.echo(f"{printable(tail.path)}: {change.value}", err=True)
+    if change in (Change.CUT, Change.REPLACED):
+        count += _show_lines(tail.read(), reader, show)
+        tail.start_again()
+    return bool(count or change)
+
+
+def _show_lines(lines: Iterable[Line], reader: CarefulReader, show: _Show) -> int:
+    """Show lines, and say how many there were."""
+    count = 0
+    for line in lines:
+        count += 1
+        if line.text is None:
+            message = f"{line.length:,} bytes long; expected no more than {LINE_LIMIT:,}"
+            show(line, Found(diagnostics=[Diagnostic("line-too-long", message, line.number)]))
+        else:
+            show(line, reader.read(line.text, line.number, torn=not line.ended))
+    return count
+
+
+def _shower(*, full: bool) -> _Show:
+    """Shows entries to people; lines are broken only where there is a screen."""
+    longest = None if full else LONGEST
+    is_screen = sys.stdout is not None and sys.stdout.isatty()
+
+    def show(line: Line, found: Found) -> None:
+        width = shutil.get_terminal_size().columns if is_screen else None
+        if found.header is not None:
+            send(render_header(found.header))
+        if found.entry is not None:
+            send("\n".join(render_entry(found.entry, width, longest=longest)))
+        what = "" if found.header or found.entry else "not an entry: "
+        for problem in found.diagnostics:
+            print_line(f"line {line.number}: {what}{problem.message}")
+
+    return show
+
+
+def _show_as_json(line: Line, found: Found) -> None:
+    document = {
+        "line": line.number,
+        "header": found.header,
+        "entry": found.entry,
+        "beside": found.kept.beside if found.kept else None,
+        "problems": [problem.message for problem in found.diagnostics],
+    }
+    present = {key: value for key, value in document.items() if value}
+    if len(present) == 1:
+        return  # a blank line
+    plain = json.dumps(msgspec.to_builtins(present))
+    # NaN is no JSON, though a trace may hold it; DEL is the one control that JSON leaves raw.
+    whole = json.loads(plain, parse_constant=lambda _: None)
+    send(json.dumps(whole).replace("\x7f", "\\u007f"))
+
+
+def _wait_for(file: str, idle_seconds: float | None) -> None:
+    began = time.monotonic()
+    while not Path(file).exists():
+        if idle_seconds is not None and time.monotonic() - began >= idle_seconds:
+            raise TraceError(f"{file}: did not appear within {idle_seconds:g} seconds")
+        time.sleep(_POLL_SECONDS)
+
+
+class _ReaderOfStdout:
+    """Whoever reads what is printed, if that is a pipe: `follow … | head` has to end."""
+
+    def __enter__(self) -> "_ReaderOfStdout":
+        # A copy, because `send` puts another file in the place of a pipe that is broken.
+        self._fd = None
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            self._fd = os.dup(sys.stdout.fileno())
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+
+    def has_gone(self) -> bool:
+        if self._fd is None:
+            return False
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -1,0 +1,140 @@
+"""A file that is being written, as whole lines in the order of their coming.
+
+It waits for the rest of a half-written line, and notices when the file is cut or replaced. A file
+that is rewritten in place without getting shorter looks like one that has grown.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from enum import Enum
+
+import msgspec
+
+from proctor.errors import TraceError
+from proctor.sentence import reason_of
+
+LINE_LIMIT = 1 << 24
+"""A line longer than this, 16 MiB, is stepped over: nobody reads it in a terminal."""
+_PIECE = 1 << 20
+
+
+class Line(msgspec.Struct, frozen=True, gc=False):
+    """One line."""
+
+    number: int
+    """Counted from 1."""
+    text: bytes | None
+    """Without its end; None when it was too long to be held."""
+    length: int
+    ended: bool = True
+    """False for a last line whose end has not come."""
+
+
+class Change(Enum):
+    """What happened to the file, other than growing."""
+
+    CUT = "was cut; its lines are counted from 1 again"
+    REPLACED = "was replaced; the new file follows from its first line"
+    GONE = "is gone; waiting for it to come back"
+
+
+class Tail:
+    """A file that is followed."""
+
+    def __init__(self, path: str) -> None:
+        """Open it.
+
+        Raises:
+            TraceError: it is missing, not a regular file, or may not be read.
+        """
+        self.path = path
+        self._is_gone = False
+        self._fd = _open(path)
+        self._start()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
+
+    def read(self) -> Iterator[Line]:
+        """The whole lines that have come since the last call."""
+        while data := self._take():
+            *ends, rest = data.split(b"\n")
+            for piece in ends:
+                self._hold(piece)
+                yield self._finish()
+            self._hold(rest)
+
+    def find_rest(self) -> Line | None:
+        """The beginning of a line whose end has not come."""
+        if not self._held:
+            return None
+        text = b"".join(self._parts) if self._held <= LINE_LIMIT else None
+        return Line(self._number, text, self._held, ended=False)
+
+    def find_change(self) -> Change | None:
+        """What happened to the file. After CUT and REPLACED, `start_again` before reading on."""
+        ours = os.fstat(self._fd)
+        if ours.st_size < self._position:
+            return Change.CUT
+        try:
+            there = os.stat(self.path)  # noqa: PTH116 - paths of traces are strings
+        except OSError:
+            was_gone, self._is_gone = self._is_gone, True
+            return None if was_gone else Change.GONE
+        self._is_gone = False
+        same = (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+        return None if same else Change.REPLACED
+
+    def start_again(self) -> None:
+        """Go to the first line of what is there now.
+
+        Raises:
+            TraceError: it cannot be opened.
+        """
+        fd = _open(self.path)
+        os.close(self._fd)
+        self._fd = fd
+        self._start()
+
+    def _start(self) -> None:
+        self._number = 1
+        self._position = 0
+        self._parts: list[bytes] = []
+        self._held = 0
+
+    def _take(self) -> bytes:
+        try:
+            data = os.read(self._fd, _PIECE)
+        except OSError as error:
+            raise TraceError(f"{self.path}: cannot be read: {error.strerror}") from error
+        self._position += len(data)
+        return data
+
+    def _hold(self, piece: bytes) -> None:
+        self._held += len(piece)
+        if self._held > LINE_LIMIT:
+            self._parts.clear()
+        elif piece:
+            self._parts.append(piece)
+
+    def _finish(self) -> Line:
+        text = b"".join(self._parts) if self._held <= LINE_LIMIT else None
+        line = Line(self._number, text, self._held)
+        self._number += 1
+        self._parts, self._held = [], 0
+        return line
+
+
+def _open(path: str) -> int:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:
+        raise TraceError(f"{path}: cannot be read: {reason_of(error)}") from error
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+        raise TraceError(f"{path}: {what}; expected trajectory.jsonl")
+    return fd
