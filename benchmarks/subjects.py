@@ -8,6 +8,7 @@ from benchmarks.bench import Bench
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row
+from benchmarks.traces import trace_rows
 
 type Subject = Callable[[Bench], Iterator[Row]]
 
@@ -17,4 +18,5 @@ SUBJECTS: dict[str, Subject] = {
     "assemble": assemble_rows,
     "load": load_rows,
     "audit": audit_rows,
+    "traces": trace_rows,
 }

@@ -20,6 +20,7 @@ from benchmarks.load import load_rows
 from benchmarks.row import Row, share_of, times_faster
 from benchmarks.subjects import SUBJECTS, Subject
 from benchmarks.table import render_heading, render_row
+from benchmarks.traces import trace_rows
 from proctor.audit.job import audit_job
 
 KEYS = ["name", "unit", "ours", "other", "other_name", "ratio", "bar", "holds"]
@@ -30,6 +31,7 @@ TINY: dict[str, Subject] = {
     "assemble": partial(assemble_rows, sizes=(10, 20), n_tasks=5),
     "load": partial(load_rows, sizes=(6, 12), judged=12, n_tasks=3),
     "audit": partial(audit_rows, sizes=(60, 120), n_tasks=3),
+    "traces": partial(trace_rows, megabytes=1, large=2, small_files=5),
 }
 
 
@@ -73,11 +75,16 @@ def test_the_agreed_names_are_there_with_their_bars(build: Path) -> None:
         "audit-60": None,
         "audit-120": "<= 6",
         "audit-growth": "<= 2",
+        "trace-read": ">= 0.75",
+        "trace-read-peer": ">= 5",
+        "trace-read-2proc": ">= 1.7",
+        "trace-1gb-memory": "<= 1",
+        "trace-10k-files": ">= 3",
     }
 
 
 def test_written_jobs_are_kept_for_the_next_run(build: Path) -> None:
-    kept = sorted(path.name for path in (build / "bench-data").glob("*/*"))
+    kept = sorted(path.name for path in (build / "bench-data").glob("jobs-*/*"))
     jobs = ["3x2", "3x20", "3x4", "3x40"]
     assert kept == sorted([*jobs, *(f"{job}.json" for job in jobs)])
 
