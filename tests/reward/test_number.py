@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pydantic_core
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proctor.reward import number
@@ -118,7 +118,6 @@ REFERENCES: list[Add] = [sum_by_fractions, sum] if number._BUILTIN_IS_EXACT else
 """Sums of 3.12 to compare with: one on every interpreter, and the builtin where it is one."""
 
 
-@settings(deadline=None)
 @given(numbers)
 @example([0.1, INT64_MAX, 0.2])
 @example([0.1, INT64_MAX + 1, 0.2, 0.3])
@@ -185,7 +184,6 @@ def test_same_number_looks_at_type_and_bits(left: Number, right: Number, same: b
     assert same_number(left, right) is same
 
 
-@settings(deadline=None)
 @given(st.floats())
 def test_bits_are_those_of_the_double(value: float) -> None:
     assert struct.pack(">Q", bits(value)) == struct.pack(">d", value)
@@ -244,7 +242,6 @@ small_floats = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(st.one_of(st.integers(), st.floats(), small_floats))
 def test_json_numbers_are_pydantics(value: Number) -> None:
     assert json_number(value) == pydantic_text(value)

@@ -6,7 +6,7 @@ from functools import reduce
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.reward.column import RewardColumn
@@ -72,7 +72,6 @@ def harbors_estimate(attempts: int, successes: int, k: int) -> float:
     return 1.0 - product
 
 
-@settings(deadline=None)
 @given(st.integers(2, 45).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
 def test_one_running_product_serves_every_k(counts: tuple[int, int]) -> None:
     attempts, successes = counts

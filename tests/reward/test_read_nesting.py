@@ -136,7 +136,7 @@ def outcome_of(decode: Callable[[str], object], text: str) -> object:
 json_like = st.lists(st.sampled_from([*'[]{}",:1 \\x', '"a":', "{}", "[]", "1,", "[[[", "]]]"]))
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(json_like.map("".join))
 def test_depth_and_mistakes_are_met_in_the_order_of_the_text(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
