@@ -57,7 +57,7 @@ def convert(
     secret_names: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Convert a trajectory, a conversation or an ATIF file into a trajectory or an ATIF file.
+    """Make a trajectory or an ATIF file of any trace.
 
     Every field that does not survive is listed on stderr. ATIF to trajectory and back gives the
     same document: what a trajectory has no field for travels in its metadata.
