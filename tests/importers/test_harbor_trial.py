@@ -278,7 +278,6 @@ def test_a_secret_that_cannot_be_taken_out_is_refused(tmp_path: Path) -> None:
         make_record(Wish(trial=str(trial), experiment="e"), Redactor({"KEY": "sha256"}))
 
 
-@pytest.mark.skipif(os.name != "posix", reason="names of files are bytes there alone")
 def test_a_file_name_that_is_no_text_is_spelled_out(tmp_path: Path) -> None:
     trial = copy_trial(tmp_path)
     Path(os.fsdecode(os.fsencode(trial) + b"/artifacts/\xff.bin")).write_bytes(b"x")
