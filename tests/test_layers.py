@@ -25,7 +25,7 @@ LAYERS = (
     ("harbor", "inspection"),
     ("outcome", "record"),
     ("task", "trajectory", "reward"),
-    ("diagnostic", "digest", "files", "sentence"),
+    ("diagnostic", "digest", "files", "plugin", "sentence"),
     ("errors",),
 )
 HEIGHT = {unit: -line for line, units in enumerate(LAYERS) for unit in units}
@@ -40,8 +40,9 @@ LOADED_ON_USE = frozenset(
 EVERYWHERE = frozenset({"msgspec", "pydantic", "pydantic_core"})
 BESIDES = {
     "cli": frozenset({"click", "rich"}),
+    "job": frozenset({"yaml"}),
     "record": frozenset({"genai_prices"}),
-    "task": frozenset({"pathspec"}),
+    "task": frozenset({"pathspec", "yaml"}),
 }
 
 
@@ -118,7 +119,7 @@ def problem_by_name(unit: str, module: str) -> str | None:
     """What is wrong with one unit loading a module by its name at run time, or None."""
     if module in LOADED_ON_USE:
         return problem_between(unit, module.split(".")[1])
-    return None if unit == "cli" else "imports by name at run time; only cli may"
+    return None if unit in ("cli", "plugin") else "imports by name at run time; only cli may"
 
 
 def problem_between(unit: str, other: str) -> str | None:

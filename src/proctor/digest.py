@@ -1,7 +1,9 @@
 """The only hashing. SHA-256 everywhere, written as lower-case hex."""
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 _CHUNK = 1 << 20
 
@@ -11,10 +13,32 @@ def sha256_hex(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def sha256_pieces(pieces: Iterable[bytes]) -> str:
+    """Digest of bytes that come in pieces."""
+    hasher = hashlib.sha256()
+    for piece in pieces:
+        hasher.update(piece)
+    return hasher.hexdigest()
+
+
 def sha256_file(path: Path) -> str:
     """Digest of a file's bytes, read in pieces."""
     hasher = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
             hasher.update(chunk)
+    return hasher.hexdigest()
+
+
+def sha1_hex(data: bytes) -> str:
+    """A short name by SHA-1, where harbor makes one so; it secures nothing."""
+    return hashlib.sha1(data, usedforsecurity=False).hexdigest()
+
+
+def sha256_copy(source: BinaryIO, target: BinaryIO) -> str:
+    """Copy the rest of one stream into another, and give the digest of what was copied."""
+    hasher = hashlib.sha256()
+    while chunk := source.read(_CHUNK):
+        hasher.update(chunk)
+        target.write(chunk)
     return hasher.hexdigest()

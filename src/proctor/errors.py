@@ -12,15 +12,30 @@ ProctorError
 │   ├── PolicyError                 a scoring policy or its parameters
 │   │   ├── InvalidKeepPolicyError
 │   │   └── InvalidAggregationModeError
-│   └── ScoreRecordError            a score record, or a score that does not fit one
+│   ├── ScoreRecordError            a score record, or a score that does not fit one
+│   ├── AgentError                  an agent's settings, its files or its version command
+│   ├── ConfigError                 what a job is told to do
+│   ├── PluginError                 a class that was named by its import path
+│   ├── ImageError                  an image for the sandbox, or a Dockerfile
+│   └── UnsupportedError            a task that asks for what is not there, such as GPUs
+├── SandboxError                    the sandbox could not be built, or its PID 1 is gone
+├── TrialError                      what ended a phase of a trial
+│   ├── EnvironmentStartTimeoutError
+│   ├── AgentSetupTimeoutError
+│   ├── AgentTimeoutError
+│   ├── VerifierTimeoutError        (all four are TimeoutErrors too, as in harbor)
+│   ├── HealthcheckError
+│   ├── NonZeroAgentExitCodeError
+│   ├── AddTestsDirError
+│   └── DownloadVerifierDirError
 ├── RewardError                     a verifier left no usable reward
 │   ├── RewardFileNotFoundError     (also a FileNotFoundError, as in harbor)
 │   ├── RewardFileEmptyError
 │   └── VerifierOutputParseError
 └── MetricError                     a metric could not be computed
 
-The three reward errors have harbor's names and messages. Their reason code is data on the class,
-so that nobody has to find it again in the text.
+The reward and trial errors have harbor's names and messages. The reason code of a reward error is
+data on its class, so that nobody has to find it again in the text.
 """
 
 from typing import ClassVar
@@ -113,3 +128,63 @@ class VerifierOutputParseError(RewardError):
 
 class MetricError(ProctorError):
     """A metric that gives no value for these rewards."""
+
+
+class AgentError(InputError):
+    """An agent that cannot be had as it is asked for: its settings, files or version command."""
+
+
+class ConfigError(InputError):
+    """A job's configuration that cannot be used: names the file and the key."""
+
+
+class PluginError(InputError):
+    """A class named by its import path that cannot be had."""
+
+
+class ImageError(InputError):
+    """An image or a Dockerfile that the sandbox cannot use."""
+
+
+class UnsupportedError(InputError):
+    """A task that asks for something this environment does not have; names the field."""
+
+
+class SandboxError(ProctorError):
+    """A sandbox that could not be built, or whose PID 1 is gone."""
+
+
+class TrialError(ProctorError):
+    """What ended a phase of a trial; the class name is what result.json says."""
+
+
+class EnvironmentStartTimeoutError(TrialError, TimeoutError):
+    """The environment took too long to start."""
+
+
+class AgentSetupTimeoutError(TrialError, TimeoutError):
+    """The agent took too long to be set up."""
+
+
+class AgentTimeoutError(TrialError, TimeoutError):
+    """The agent took too long; what it left is verified all the same."""
+
+
+class VerifierTimeoutError(TrialError, TimeoutError):
+    """The verifier took too long; a reward that it left does not count."""
+
+
+class HealthcheckError(TrialError):
+    """The environment did not become healthy."""
+
+
+class NonZeroAgentExitCodeError(TrialError):
+    """The agent's command failed; what it left is verified all the same."""
+
+
+class AddTestsDirError(TrialError):
+    """The tests could not be put into the environment."""
+
+
+class DownloadVerifierDirError(TrialError):
+    """What the verifier left could not be fetched."""

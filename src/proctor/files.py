@@ -1,7 +1,10 @@
 """Durable writes and small reads: the only fsync.
 
     write_atomic(path, data)    the file is the old one or the new one, never half of either
+    replace_file(path, data)    the same without waiting for the disk: for what is rewritten often
+    write_small(path, data)     no more than that, in as few system calls as there can be
     write_new(path, data)       the file is there whole or not at all, and nobody's is replaced
+    sync_file, sync_directory   what was written without waiting is on the disk
     read_small(path)            the whole file in as few system calls as Python allows
     read_head(path, size)       the beginning of a file of any size
 
@@ -82,6 +85,52 @@ def write_atomic(path: Path, data: bytes) -> None:
     _write_beside(path, data, os.replace)
 
 
+def replace_file(path: Path | str, data: bytes) -> None:
+    """Put data at path in one step, seen whole by every reader and after a kill; not durable.
+
+    One writer a path at a time. What a kill leaves of an unfinished write goes with the next one.
+
+    Raises:
+        OSError: it cannot be written; the old file stays.
+    """
+    directory, name = os.path.split(path)
+    temporary = f"{directory or '.'}/.{name}.tmp"
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            write_all(fd, data)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def write_small(path: str, data: bytes, *, is_new: bool = False) -> None:
+    """Put data at path in three system calls, in place of what is there; neither whole nor durable.
+
+    Raises:
+        FileExistsError: it `is_new`, and something is there, a link among them.
+        OSError: it cannot be written.
+    """
+    how = os.O_EXCL if is_new else os.O_TRUNC
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o666)
+    try:
+        write_all(fd, data)
+    finally:
+        os.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of the data to an open file."""
+    # A disk that fills up takes a part first and refuses the rest.
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, memoryview(data)[written:])
+
+
 def write_new(path: Path, data: bytes) -> None:
     """Put data at a path where nothing is, durable when this returns; two at once are one.
 
@@ -106,12 +155,30 @@ def _write_beside(path: Path, data: bytes, give_name: Callable[[Path, Path], Non
         # Gone already where the name was changed; still there where it was added.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-    _sync_directory(path.parent)
+    # The directory too, or a power cut can lose the file's name.
+    sync_directory(path.parent)
 
 
-def _sync_directory(directory: Path) -> None:
-    # fsync the directory too, or a power cut can lose the file's name.
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def sync_file(path: Path | str) -> None:
+    """See that what was written to a file is on the disk; its name is its directory's business.
+
+    Raises:
+        OSError: it cannot be opened, or the disk failed.
+    """
+    _sync(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def sync_directory(directory: Path | str) -> None:
+    """See that the names in a directory are on the disk.
+
+    Raises:
+        OSError: it cannot be opened, or the disk failed.
+    """
+    _sync(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _sync(path: Path | str, flags: int) -> None:
+    fd = os.open(path, flags)
     try:
         os.fsync(fd)
     finally:
