@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from proctor.diagnostic import Diagnostic
+from proctor.errors import TaskError
 from proctor.task.check import check_dataset, check_task
+from proctor.task.directory import load_task
 from tests.task.trees import TASKS, make_steps, make_task, write
 
 
@@ -71,8 +73,9 @@ def test_a_step_that_leads_elsewhere_is_a_problem(tmp_path: Path, name: str) -> 
     write(task, {"tests/test.sh": "", "task.toml": f"[[steps]]\nname = '{name}'\n"})
     problems = [found for found in check_task(task) if found.is_problem]
     message = f"step {name!r} is not a directory directly below steps/"
-    missing = "no steps///instruction.md"
-    assert [found.message for found in problems] == [missing if name == "/" else message]
+    assert [found.message for found in problems] == [message]
+    with pytest.raises(TaskError, match="not a directory directly below"):
+        load_task(task)
 
 
 def test_what_breaks_every_trial_is_a_problem(tmp_path: Path) -> None:

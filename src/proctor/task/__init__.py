@@ -14,7 +14,9 @@
     digests      all digests of one task together
     dataset      a directory of tasks, and the directories in it that harbor does not take
     check        everything worth saying about a task or a dataset
+    terminal_bench           older task.yaml directories, written anew as Harbor's
+    terminal_bench_compose   what of their docker-compose.yaml fits into a Dockerfile
 
-Nothing here is run, built or sent anywhere, and nothing is written. Task directories come from
-strangers: no file in one can make a reader hang or crash.
+Nothing here is run, built or sent anywhere, and only terminal_bench writes. Task directories come
+from strangers: no file in one can make a reader hang or crash.
 """

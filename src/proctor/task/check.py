@@ -60,13 +60,12 @@ def check_task(path: Path) -> list[Diagnostic]:
     except TaskError as error:
         message = str(error).removeprefix(f"{os.path.realpath(path)}/")
         return [Diagnostic("unreadable-instruction", message)]
-    outside = list(_find_outside(task))
     try:
         digests = load_digests(task.directory)
     except TaskError as error:
         message = str(error).removeprefix(f"{task.directory}/")
-        return [*outside, Diagnostic("cannot-be-hashed", message), *task.notes]
-    return [*outside, *task.notes, *_find_notes(task), *_find_uncovered(task, digests)]
+        return [Diagnostic("cannot-be-hashed", message), *task.notes]
+    return [*task.notes, *_find_notes(task), *_find_uncovered(task, digests)]
 
 
 def check_dataset(path: Path) -> DatasetCheck:
@@ -89,13 +88,6 @@ def check_dataset(path: Path) -> DatasetCheck:
 
 def _note(code: str, message: str) -> Diagnostic:
     return Diagnostic(code, message, is_problem=False)
-
-
-def _find_outside(task: Task) -> Iterator[Diagnostic]:
-    for step in task.steps:
-        if Path(os.path.normpath(step.directory)).parent != task.directory / "steps":
-            message = f"step {step.name!r} is not a directory directly below steps/"
-            yield Diagnostic("step-outside", message)
 
 
 def _find_notes(task: Task) -> Iterator[Diagnostic]:

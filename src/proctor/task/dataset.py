@@ -91,6 +91,11 @@ def is_task_directory(path: Path) -> bool:
     return os.path.lexists(path / CONFIG)
 
 
+def was_meant_as_task(path: Path) -> bool:
+    """Whether anything in a directory says that it was meant to be a task."""
+    return is_task_directory(path) or any(os.path.lexists(path / sign) for sign in _SIGNS)
+
+
 def _may_be_directory(child: Path) -> bool:
     try:
         return is_directory(child)
@@ -101,8 +106,7 @@ def _may_be_directory(child: Path) -> bool:
 
 def _find_faults(child: Path) -> list[Diagnostic]:
     faults = find_faults(child)
-    meant = is_task_directory(child) or any(os.path.lexists(child / sign) for sign in _SIGNS)
-    if faults and not meant and faults[0].code == "missing-config":
+    if faults and not was_meant_as_task(child) and faults[0].code == "missing-config":
         message = "no task.toml, nor anything else of a task"
         return [Diagnostic("not-a-task", message, is_problem=False)]
     return faults

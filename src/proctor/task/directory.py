@@ -83,13 +83,13 @@ class Task(msgspec.Struct, frozen=True):
         return _find_script(place / "solution", "solve", self.config)
 
 
-def load_task(path: Path) -> Task:
-    """The task in a directory.
+def load_task(path: Path, *, verifying: bool = True) -> Task:
+    """The task in a directory; with `verifying=False` it needs no test script.
 
     Raises:
         TaskError: harbor would not take it, or an instruction cannot be read.
     """
-    directory, config, found = _examine(path, verifying=True)
+    directory, config, found = _examine(path, verifying=verifying)
     faults = [diagnostic for diagnostic in found if diagnostic.is_problem]
     if faults or config is None:
         reasons = "; ".join(map(str, faults))
@@ -193,6 +193,11 @@ def _find_missing_of_step(
 ) -> Iterator[Diagnostic]:
     where = directory / "steps" / step.name
     shown = f"steps/{step.name}"
+    if Path(os.path.normpath(where)).parent != directory / "steps":
+        # The trial has a directory of the same name, which would lie somewhere else too.
+        message = f"step {step.name!r} is not a directory directly below steps/"
+        yield Diagnostic("step-outside", message)
+        return
     if not is_there(where):
         yield Diagnostic("missing-step", f"no {shown}/, which [[steps]] names")
     elif not is_there(where / INSTRUCTION):

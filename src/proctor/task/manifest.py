@@ -46,6 +46,16 @@ def task_digest(files: Iterable[FileDigest]) -> str:
     return _hash_lines((file.path, file.sha256) for file in files)
 
 
+def find_role(path: str) -> str:
+    """What a file of a task is for: verifier, solution, environment, or the task itself."""
+    top, _, rest = path.partition("/")
+    if top == "steps":
+        top = rest.partition("/")[2].partition("/")[0]
+    return {"tests": "verifier", "solution": "solution", "environment": "environment"}.get(
+        top, "task"
+    )
+
+
 def dataset_digest(tasks: Mapping[str, str]) -> str:
     """The digest of a dataset from those of its tasks, by name."""
     return _hash_lines(sorted(tasks.items()))

@@ -1,6 +1,7 @@
 """Which hosts may be reached, in an environment and in a phase. Nothing here opens a connection."""
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -28,8 +29,18 @@ class NetworkPolicy(msgspec.Struct, frozen=True):
     allowed_hosts: tuple[str, ...] = ()
     """Host names in lower case; there are some if and only if the mode is allowlist."""
 
+    @property
+    def network_mode(self) -> NetworkMode:
+        """The mode under harbor's name for it, which environments written for harbor ask for."""
+        return self.mode
 
-def _parse_host(text: str) -> str:
+
+def parse_host(text: str) -> str:
+    """A host name as policies have it.
+
+    Raises:
+        ValueError: it is none.
+    """
     host = text.strip().lower().rstrip(".")
     if not host:
         raise ValueError("an empty host; expected a host name")
@@ -40,11 +51,16 @@ def _parse_host(text: str) -> str:
     return host
 
 
-def _parse_hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(_parse_host(host) for host in hosts)
+def parse_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
+    """Host names in lower case, without a last dot.
+
+    Raises:
+        ValueError: one is no host name.
+    """
+    return tuple(parse_host(host) for host in hosts)
 
 
-type Hosts = Annotated[tuple[str, ...], AfterValidator(_parse_hosts)]
+type Hosts = Annotated[tuple[str, ...], AfterValidator(parse_hosts)]
 
 
 def _check_policy(mode: NetworkMode | None, hosts: tuple[str, ...] | None) -> None:

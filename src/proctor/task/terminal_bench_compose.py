@@ -1,0 +1,201 @@
+"""docker-compose.yaml of an older Terminal-Bench task: what of it fits into a Dockerfile.
+
+As in harbor's mapper: the service `client`, else the first, is the task's own. What a Dockerfile
+can say of it is added to the Dockerfile; a compose file that says more is kept, rewritten for
+harbor. Nothing here touches a file.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import yaml
+
+from proctor.errors import TaskError
+
+NAME = "docker-compose.yaml"
+
+_TEST_DIR = "ENV TEST_DIR=/tests"
+_OWN_VARIABLE = "TEST_DIR=${T_BENCH_TEST_DIR}"
+_OWN_VOLUMES = frozenset(
+    {
+        "${T_BENCH_TASK_LOGS_PATH}:${T_BENCH_CONTAINER_LOGS_PATH}",
+        "${T_BENCH_TASK_AGENT_LOGS_PATH}:${T_BENCH_CONTAINER_AGENT_LOGS_PATH}",
+    }
+)
+"""What every task of Terminal-Bench has; harbor brings its own."""
+_IN_DOCKERFILE = frozenset({"environment", "working_dir", "expose", "entrypoint", "platform"})
+_REPLACED = frozenset({"build", "image", "container_name", "command", "environment", "volumes"})
+"""Keys of the task's own service that harbor sets itself."""
+
+_PLATFORM = re.compile(r"^(FROM\s+)--platform=\S+\s+(.+)$", re.MULTILINE)
+_NO_PLATFORM = re.compile(r"^FROM\s+(?!--platform)(.+)$", re.MULTILINE)
+
+type Scalar = str | int | float | bool | None
+type Yaml = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Compose:
+    """A compose file with at least one service."""
+
+    data: Yaml
+    """The whole of it."""
+    services: Mapping[str, Yaml]
+    main: str
+    """Name of the task's own service."""
+
+    @property
+    def service(self) -> Yaml:
+        """The task's own service."""
+        return self.services[self.main]
+
+    def context_of(self, name: str) -> str:
+        """The build context of a service, below the task's directory; `.` is that directory.
+
+        Raises:
+            TaskError: it is no path below it.
+        """
+        build = self.services[name].get("build", {})
+        context = build.get("context", ".") if isinstance(build, dict) else build
+        if not isinstance(build, dict | str):
+            return "."
+        path = PurePosixPath(context) if isinstance(context, str) else None
+        if path is None or path.is_absolute() or ".." in path.parts:
+            raise _bad(f"build context of service {name!r}", context, "a path below the task")
+        return str(context)
+
+    @property
+    def reasons_to_keep(self) -> list[str]:
+        """What of it no Dockerfile can say; empty: it can be dropped."""
+        reasons = [f"{len(self.services)} services"] if len(self.services) != 1 else []
+        reasons += [str(key) for key in self.data if key not in ("services", "version")]
+        allowed = _IN_DOCKERFILE | _REPLACED
+        reasons += [str(key) for key in self.service if key not in allowed]
+        return reasons + (["volumes"] if self._has_own_volumes else [])
+
+    @property
+    def _has_own_volumes(self) -> bool:
+        volumes = self.service.get("volumes", [])
+        return not isinstance(volumes, list) or any(
+            not isinstance(volume, str) or volume not in _OWN_VOLUMES for volume in volumes
+        )
+
+
+def parse_compose(data: object) -> Compose | None:
+    """A compose file; None if it names no service.
+
+    Raises:
+        TaskError: it is none.
+    """
+    if not isinstance(data, dict):
+        raise _bad(NAME, data, "a mapping")
+    services = data.get("services", {})
+    if not services:
+        return None
+    if not isinstance(services, dict):
+        raise _bad("services", services, "a mapping")
+    for name, service in services.items():
+        if not isinstance(service, dict):
+            raise _bad(f"service {name!r}", service, "a mapping")
+    return Compose(data, services, "client" if "client" in services else next(iter(services)))
+
+
+def extend_dockerfile(text: str, service: Yaml) -> str:
+    """A Dockerfile with what the compose file says of its service.
+
+    Raises:
+        TaskError: it says it in a way that harbor cannot take either.
+    """
+    if "platform" in service:
+        text = _set_platform(text, _scalar("platform", service["platform"]))
+    end = "" if text.endswith("\n") else "\n"
+    lines = [_TEST_DIR, *_list_instructions(service)]
+    return f"{text}{end}\n# Mapped from {NAME}\n" + "\n".join(lines) + "\n"
+
+
+def _set_platform(text: str, platform: Scalar) -> str:
+    text, count = _PLATFORM.subn(rf"\g<1>--platform={_literal(platform)} \g<2>", text)
+    if count == 0:
+        text = _NO_PLATFORM.sub(rf"FROM --platform={_literal(platform)} \g<1>", text)
+    return text
+
+
+def _literal(value: Scalar) -> str:
+    return str(value).replace("\\", "\\\\")
+
+
+def _list_instructions(service: Yaml) -> Iterator[str]:
+    yield from _list_variables(service.get("environment"))
+    if "working_dir" in service:
+        directory = service["working_dir"]
+        if not isinstance(directory, str):
+            raise _bad("working_dir", directory, "a path")
+        if "${" not in directory:
+            yield f"WORKDIR {directory}"
+    if "expose" in service:
+        for port in _as_list(service["expose"]):
+            yield f"EXPOSE {_scalar('expose', port)}"
+    if "entrypoint" in service:
+        words = [_scalar("entrypoint", word) for word in _as_list(service["entrypoint"])]
+        yield f"ENTRYPOINT {json.dumps(words)}"
+
+
+def _list_variables(environment: object) -> Iterator[str]:
+    if isinstance(environment, list):
+        for text in environment:
+            if not isinstance(text, str):
+                raise _bad("environment", text, "NAME=VALUE")
+            if text != _OWN_VARIABLE:
+                yield f"ENV {text}"
+    elif isinstance(environment, dict):
+        for name, value in environment.items():
+            text = f"{name}={_scalar(f'environment.{name}', value)}"
+            if text != _OWN_VARIABLE:
+                yield f"ENV {text}"
+
+
+def _as_list(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _scalar(where: str, value: object) -> Scalar:
+    # A list or mapping could be one that names itself many times over, and so be endless as text.
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise _bad(where, value, "text or a number")
+
+
+def render_compose(compose: Compose) -> str:
+    """The compose file as harbor wants it, for what no Dockerfile can say."""
+    kept = {key: value for key, value in compose.data.items() if key not in ("services", "version")}
+    own = {
+        key: value
+        for key, value in compose.service.items()
+        if key not in _REPLACED and key != "deploy"
+    }
+    others = {name: body for name, body in compose.services.items() if name != compose.main}
+    text: str = yaml.safe_dump(
+        {"services": {"main": {**_main_service(), **own}, **others}, **kept}, sort_keys=False
+    )
+    return text.replace("${T_BENCH_TASK_DOCKER_NAME_PREFIX}", "hb")
+
+
+def _main_service() -> dict[str, object]:
+    """What harbor fills in when it starts the task's own service."""
+    limits = {"cpus": "${CPUS}", "memory": "${MEMORY}"}
+    return {
+        "build": {"context": "${CONTEXT_DIR}"},
+        "image": "${MAIN_IMAGE_NAME}",
+        "command": ["sh", "-c", "sleep infinity"],
+        "environment": ["TEST_DIR=${TEST_DIR}"],
+        "deploy": {"resources": {"limits": limits}},
+    }
+
+
+def _bad(where: str, found: object, expected: str) -> TaskError:
+    shown = repr(found)[:100] if isinstance(found, str | int | float) else type(found).__name__
+    return TaskError(f"{NAME}: {where} is {shown}; expected {expected}")
