@@ -3,6 +3,7 @@
     <job>/result.json           JobDocument
     <job>/config.json           JobConfigDocument
     <job>/lock.json             LockDocument
+    <job>/proctor.json          StateDocument, where proctor ran the job
     <job>/<trial>/result.json   TrialDocument
 
 Keys that are not named here are skipped, so files of later releases read as well. Numbers keep the
@@ -212,11 +213,29 @@ class JobDocument(msgspec.Struct, frozen=True, gc=False):
     finished_at: str | None = None
 
 
+class NamedTrial(msgspec.Struct, frozen=True, gc=False):
+    """A trial that proctor.json names."""
+
+    trial: str
+
+
+class StateDocument(msgspec.Struct, frozen=True, gc=False):
+    """A job's proctor.json, as far as it says what the job's numbers leave out."""
+
+    refused: list[str] = []
+    """Paths of tasks that could not be run."""
+    unplanned: list[NamedTrial] = []
+    """Trials of earlier plans, whose task, agent or image has changed since."""
+
+
 class Decoder[T]:
     """Reads one kind of document, and says in a sentence why a file is not one."""
 
-    def __init__(self, kind: type[T], decode: Callable[[bytes], T] | None = None) -> None:
+    def __init__(
+        self, kind: type[T], decode: Callable[[bytes], T] | None = None, *, writer: str = "harbor"
+    ) -> None:
         self._decode = decode or msgspec.json.Decoder(kind).decode
+        self._writer = writer
 
     def load(self, path: str) -> T:
         """The document at path.
@@ -227,7 +246,7 @@ class Decoder[T]:
         try:
             return self._decode(read_small(path))
         except msgspec.ValidationError as error:
-            raise JobError(f"{path}: not as harbor writes it: {error}") from error
+            raise JobError(f"{path}: not as {self._writer} writes it: {error}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise JobError(f"{path}: torn or not JSON: {error}") from error
         except OSError as error:
@@ -256,3 +275,4 @@ TRIAL = Decoder(TrialDocument)
 JOB = Decoder(JobDocument)
 JOB_CONFIG = Decoder(JobConfigDocument)
 LOCK = Decoder(LockDocument, _decode_lock)
+STATE = Decoder(StateDocument, writer="proctor")

@@ -2,6 +2,7 @@
 
     <job>/
       result.json config.json lock.json     about the job as a whole
+      proctor.json                          what proctor left out of its numbers
       <trial>/…                             one directory a trial
 
 Reading salvages: a broken trial becomes a Problem and the others are kept. Only a directory that
@@ -15,7 +16,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from proctor.errors import JobError
-from proctor.harbor.documents import JOB_CONFIG, LOCK, JobConfigDocument, LockDocument
+from proctor.harbor.documents import (
+    JOB_CONFIG,
+    LOCK,
+    STATE,
+    JobConfigDocument,
+    LockDocument,
+    StateDocument,
+)
 from proctor.harbor.order import Ordered, order_finished, order_unfinished
 from proctor.harbor.published import PublishedResult, load_published
 from proctor.harbor.trial import FoundTrial, load_trial
@@ -44,6 +52,10 @@ class Job(msgspec.Struct, frozen=True):
     """Trial directories whose result.json cannot be used."""
     problems: list[Problem]
     """Other files that cannot be used."""
+    set_aside: list[str] = []
+    """Trial directories of earlier plans, as proctor.json says: they are in no number."""
+    refused: list[str] = []
+    """Paths of tasks that could not be run, as proctor.json says."""
 
     @property
     def name(self) -> str:
@@ -93,6 +105,10 @@ def load_job(directory: str, profile: Profile = DEFAULT_PROFILE, watch: Watch | 
     published = _load_part(load_published, f"{directory}/result.json", problems)
     config = _load_part(JOB_CONFIG.load, f"{directory}/config.json", problems)
     lock = _load_part(LOCK.load, f"{directory}/lock.json", problems)
+    state = _load_part(STATE.load, f"{directory}/proctor.json", problems) or StateDocument()
+    earlier = {named.trial for named in state.unplanned}
+    set_aside = [path for path in entries if os.path.basename(path) in earlier]
+    entries = [path for path in entries if os.path.basename(path) not in earlier]
     trials, unfinished, broken = _load_trials(entries, profile, watch)
     if not trials:
         _check_is_job(directory, unfinished or broken, published, config, lock)
@@ -101,7 +117,18 @@ def load_job(directory: str, profile: Profile = DEFAULT_PROFILE, watch: Watch | 
         ordered = order_finished(trials, lock, chains)
     else:
         ordered = order_unfinished(trials)
-    return Job(directory, published, config, lock, ordered, unfinished, broken, problems)
+    return Job(
+        directory=directory,
+        published=published,
+        config=config,
+        lock=lock,
+        ordered=ordered,
+        unfinished=unfinished,
+        broken=broken,
+        problems=problems,
+        set_aside=set_aside,
+        refused=state.refused,
+    )
 
 
 def _load_trials(

@@ -253,6 +253,11 @@ def _written_same(written: WrittenRewards, rewards: Rewards) -> bool:
     return True
 
 
+def claimed_trial(document: TrialDocument) -> Trial:
+    """What counts of a trial when its result is taken at its word, as harbor's resume does."""
+    return _trial(document, _claimed_verdict(document.verifier_result))
+
+
 def _trial(document: TrialDocument, verdict: Verdict | None, error: str | None = None) -> Trial:
     """What counts of a trial. The recorded exception comes first: harbor keeps the first one."""
     info = document.agent_info

@@ -15,6 +15,7 @@
     loaded        a record that was read, with all that its file held beyond it
     generation2   the two documents of the second generation
     generation2_read  such a pair as far as one record can hold it
+    adaptation    the variation of a task, from a file of its own
     read          bytes or a file to a record, strict or salvaging
     write         a record to its bytes
     foreign       what aec-bench itself would refuse in a record of ours

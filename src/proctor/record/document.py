@@ -8,12 +8,15 @@ skipped, the last value counts.
 
 import codecs
 import json
+import stat
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import msgspec
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import RecordError
+from proctor.files import read_small
 from proctor.record.fields import check_json
 
 LARGEST: Final = 16 << 20
@@ -93,3 +96,20 @@ def _describe_twice(pairs: list[tuple[str, Any]]) -> Diagnostic:
     keys = [key for key, _ in pairs]
     twice = next(key for key in keys if keys.count(key) > 1)
     return Diagnostic("duplicate-key", f"has the key {twice!r} twice in one object")
+
+
+def load_bytes(path: Path) -> bytes:
+    """The bytes of a file that is small enough to be a record's.
+
+    Raises:
+        RecordError: it cannot be read, is no plain file or too large.
+    """
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise RecordError(f"{path}: is no plain file; expected a record")
+        if status.st_size > LARGEST:
+            raise RecordError(f"{path}: {render_too_large(status.st_size)}")
+        return read_small(str(path))
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror}") from error

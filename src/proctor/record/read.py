@@ -12,18 +12,16 @@ JSON) is refused by both: nothing is repaired and nothing made up.
 Nothing here follows what a record names, apart from a G2 trial's manifest beside it.
 """
 
-import stat
 from pathlib import Path
 
 from proctor.diagnostic import Diagnostic
 from proctor.digest import sha256_hex
 from proctor.errors import RecordError
-from proctor.files import read_small
 from proctor.record.additions import Kept, find_problems
-from proctor.record.document import LARGEST, Document, parse_document, render_too_large
+from proctor.record.document import Document, load_bytes, parse_document
 from proctor.record.generation2_read import parse_g2
 from proctor.record.loaded import LoadedRecord
-from proctor.record.model import AdaptationProvenance, TrialRecord
+from proctor.record.model import TrialRecord
 from proctor.record.refusal import render_path
 from proctor.record.rules import find_problems as find_record_problems
 from proctor.record.validate import check_strict, validate
@@ -37,7 +35,7 @@ def load_record(path: Path, *, salvage: bool = False) -> LoadedRecord:
     Raises:
         RecordError: it cannot be read, or not as a record.
     """
-    data = _read(path)
+    data = load_bytes(path)
     document = parse_document(data, str(path))
     manifest = _read_manifest(path, document) if _is_g2(document) else None
     return _parse(document, data, str(path), manifest=manifest, salvage=salvage)
@@ -53,22 +51,6 @@ def parse_record(
     """
     document = parse_document(data, source)
     return _parse(document, data, source, manifest=manifest, salvage=salvage)
-
-
-def load_adaptation(path: Path) -> AdaptationProvenance:
-    """What a file by itself says of the variation of a task; read strictly.
-
-    Raises:
-        RecordError: it cannot be read, or not as that.
-    """
-    document = parse_document(_read(path), str(path))
-    adaptation, kept = validate(AdaptationProvenance, document.tree, str(path))
-    unknown = [
-        Diagnostic("unknown-key", f"has the unknown key {render_path(item.path)}") for item in kept
-    ]
-    for found in (*document.diagnostics, *unknown):
-        raise RecordError(f"{path}: {found.message}")
-    return adaptation
 
 
 def _parse(
@@ -122,16 +104,4 @@ def _read_manifest(path: Path, document: Document) -> bytes | None:
     if not isinstance(run_id, str):
         return None
     manifest = path.parent / "_runs" / f"{sha256_hex(run_id.encode())}.json"
-    return _read(manifest) if manifest.exists() else None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise RecordError(f"{path}: is no plain file; expected a record")
-        if status.st_size > LARGEST:
-            raise RecordError(f"{path}: {render_too_large(status.st_size)}")
-        return read_small(str(path))
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {error.strerror}") from error
+    return load_bytes(manifest) if manifest.exists() else None

@@ -1,8 +1,9 @@
 """The files that a trace's entries name as media: found, pinned by digest, or reported as missing.
 
 A name is taken as a path relative to the trial's artifacts; an absolute one, as a harness saw it in
-its container, is looked for under the same root. Media may also stand in the entry itself, as a
-`data:` address or as base64.
+its container, is looked for under the same root. Where a harness keeps trace and media in one
+place, they were fetched together: what the root does not have is looked for beside the trace.
+Media may also stand in the entry itself, as a `data:` address or as base64.
 
 A name comes from a stranger: it never leads out of the root, nothing but regular files is opened,
 and nothing is fetched. Files are hashed where they lie; nothing here copies them.
@@ -14,7 +15,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote_to_bytes
@@ -57,6 +58,8 @@ class Medium(msgspec.Struct, frozen=True):
     """The first line that names it, counted from 1."""
     step: int
     """The step of that line."""
+    beside: str | None = None
+    """Which of the further directories its path is relative to; null: the root."""
 
 
 class MediaReport(msgspec.Struct, frozen=True):
@@ -73,6 +76,7 @@ class _Bytes(msgspec.Struct, frozen=True):
     path: str | None
     sha256: str
     size: int
+    beside: str | None = None
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -90,10 +94,20 @@ _MISSING: Final = _Refusal("media-missing", "which is not among the artifacts")
 _CHANGED: Final = _Refusal("media-changed", "a file that changed while it was read")
 
 
-def collect_media(entries: Iterable[tuple[int, Entry]], root: str) -> MediaReport:
-    """Pin every medium that the entries name; `entries` come with their lines, counted from 1."""
+def places_beside(folder: str) -> tuple[str, str]:
+    """Where media lie that were fetched together with a trace in this folder, best first."""
+    return f"{folder}/artifacts", folder
+
+
+def collect_media(
+    entries: Iterable[tuple[int, Entry]], root: str, beside: Sequence[str] = ()
+) -> MediaReport:
+    """Pin every medium that the entries name; `entries` come with their lines, counted from 1.
+
+    What is not under the root is looked for under each of the directories `beside` the trace.
+    """
     report = MediaReport([], [])
-    collector = _Collector(os.path.realpath(root))
+    collector = _Collector(root, beside)
     seen: set[str] = set()
     for line, entry in entries:
         for name in entry.media or ():
@@ -104,18 +118,20 @@ def collect_media(entries: Iterable[tuple[int, Entry]], root: str) -> MediaRepor
                 case _Refusal(code, reason):
                     message = f"step {entry.step} names {_cut(name)!r}, {reason}"
                     report.missing.append(Diagnostic(code, message, line))
-                case _Bytes(path, sha256, size):
+                case _Bytes(path, sha256, size, place):
                     shown = _cut(name) if path is None else name
-                    report.files.append(Medium(shown, path, sha256, size, line, entry.step))
+                    medium = Medium(shown, path, sha256, size, line, entry.step, place)
+                    report.files.append(medium)
     return report
 
 
 class _Collector:
-    """Finds media under one root, and hashes no file twice."""
+    """Finds media under a root or beside it, and hashes no file twice."""
 
-    def __init__(self, root: str) -> None:
-        self._root = root
+    def __init__(self, root: str, beside: Sequence[str]) -> None:
         self._digests: dict[tuple[int, int], str] = {}
+        self._folders = [_Folder(os.path.realpath(root), None, self._digests)]
+        self._folders += [_Folder(os.path.realpath(each), each, self._digests) for each in beside]
 
     def pin(self, name: str) -> _Bytes | _Refusal:
         """What the name means, or why nothing can be pinned."""
@@ -124,17 +140,37 @@ class _Collector:
         if _ADDRESS.match(name):
             return _ELSEWHERE
         found = self._find(name)
-        if isinstance(found, str):
-            return self._hash(found)
-        data = _decode_base64(name)
+        data = _decode_base64(name) if isinstance(found, _Refusal) else None
         return found if data is None else _inline(data)
 
-    def _find(self, name: str) -> str | _Refusal:
-        """The real path that a name means."""
+    def _find(self, name: str) -> _Bytes | _Refusal:
+        """The file that a name means."""
         if not name.strip() or "\0" in name or len(name) > _LONGEST_NAME:
             return _BAD_NAME
         if ".." in name.split("/"):
             return _DOTS
+        for folder in self._folders:
+            found = folder.find(name)
+            if found is not _MISSING:
+                return found
+        return _MISSING
+
+
+class _Folder:
+    """One directory that media may lie in."""
+
+    def __init__(self, root: str, said: str | None, digests: dict[tuple[int, int], str]) -> None:
+        self._root = root
+        self._said = said
+        self._digests = digests
+
+    def find(self, name: str) -> _Bytes | _Refusal:
+        """The file that a name means here, or why there is none."""
+        found = self._search(name)
+        return found if isinstance(found, _Refusal) else self._hash(found)
+
+    def _search(self, name: str) -> str | _Refusal:
+        """The real path that a name means."""
         for candidate in _candidates(name):
             if (found := self._look(f"{self._root}/{candidate}")) is not None:
                 return found
@@ -172,7 +208,7 @@ class _Collector:
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             return _CHANGED
         relative = os.fsencode(os.path.relpath(real, self._root)).decode(errors="backslashreplace")
-        return _Bytes(relative, self._digests[key], before.st_size)
+        return _Bytes(relative, self._digests[key], before.st_size, self._said)
 
 
 def _candidates(name: str) -> list[str]:

@@ -31,6 +31,17 @@ class TraceKind(StrEnum):
     CONVERSATION = "conversation"
 
 
+TRIAL_TRACES = (
+    (TraceKind.TRAJECTORY, "agent/trajectory.jsonl"),
+    (TraceKind.ATIF, "agent/trajectory.json"),
+    (TraceKind.CONVERSATION, "agent/conversation.jsonl"),
+    (TraceKind.TRAJECTORY, "artifacts/trajectory.jsonl"),
+    (TraceKind.CONVERSATION, "artifacts/conversation.jsonl"),
+)
+"""Where harnesses leave traces in a trial, the preferred first: an agent can write what it likes
+among the artifacts, and displaces nothing that its harness wrote."""
+
+
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent did, as far as one file tells it."""
 

@@ -1,0 +1,364 @@
+"""config.json of a job and of its trials, as harbor 0.13.1 reads and writes them.
+
+Fields stand in harbor's order, since that is the order of the text. Values that look like secrets
+are written as a template or redacted, as harbor does (proctor.harbor.env); whoever reads such a
+file back must ask for them again.
+
+Old spellings are taken as harbor takes them. A list given as the context of a validation collects
+a sentence for each: `JobConfig.model_validate(data, context=notes)`.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict
+from uuid import UUID
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    model_validator,
+)
+
+from proctor.harbor.env import Env
+from proctor.task.config import Artifact
+from proctor.task.environment import McpServer, Tpu
+from proctor.task.network import parse_hosts
+
+SANDBOX = "proctor.environments.sandbox.environment:SandboxEnvironment"
+NULL = "proctor.environments.null:NullEnvironment"
+"""Our own environments have no name in harbor's list of types: its files name their classes."""
+OWN_ENVIRONMENTS = {"sandbox": SANDBOX, "null": NULL}
+
+
+def _parse_hosts(hosts: list[str]) -> list[str]:
+    return list(parse_hosts(hosts))
+
+
+type Hosts = Annotated[list[str], AfterValidator(_parse_hosts)]
+
+
+def _note(info: ValidationInfo, sentence: str) -> None:
+    if isinstance(info.context, list):
+        info.context.append(sentence)
+
+
+class AgentConfig(BaseModel):
+    """An agent that a job asks for."""
+
+    name: str | None = None
+    import_path: str | None = None
+    model_name: str | None = None
+    skills: list[Path] = []
+    override_timeout_sec: float | None = None
+    override_setup_timeout_sec: float | None = None
+    max_timeout_sec: float | None = None
+    extra_allowed_hosts: Hosts = []
+    kwargs: dict[str, Any] = {}
+    env: Env = {}
+    mcp_servers: list[McpServer] = []
+
+    @model_validator(mode="after")
+    def _default_to_oracle(self) -> Self:
+        if self.name is None and self.import_path is None:
+            self.name = "oracle"
+        return self
+
+
+type EnvironmentType = Literal[
+    "docker",
+    "daytona",
+    "e2b",
+    "modal",
+    "runloop",
+    "gke",
+    "novita",
+    "apple-container",
+    "singularity",
+    "islo",
+    "tensorlake",
+    "cwsandbox",
+    "wandb",
+]
+"""harbor's names; ours stand in import_path."""
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+type ResourceMode = Annotated[
+    Literal["auto", "limit", "request", "guarantee", "ignore"], BeforeValidator(_lower)
+]
+
+
+class BindOptions(TypedDict):
+    """How a directory of the host is bound."""
+
+    create_host_path: NotRequired[Literal[False]]
+
+
+class SubpathOptions(TypedDict):
+    """Which part of a volume or image is mounted."""
+
+    subpath: NotRequired[str]
+
+
+class Mount(TypedDict):
+    """Something mounted into an environment, in the words of Docker Compose."""
+
+    type: Literal["bind", "volume", "image"]
+    source: str
+    target: str
+    read_only: NotRequired[Literal[True]]
+    bind: NotRequired[BindOptions]
+    volume: NotRequired[SubpathOptions]
+    image: NotRequired[SubpathOptions]
+
+
+def _parse_env(value: Any, info: ValidationInfo) -> Any:
+    if not isinstance(value, list):
+        return value
+    _note(info, "environment.env is a list; harbor asks for a table of names and values instead")
+    pairs = [str(item).partition("=") for item in value]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise ValueError(f"{name!r}; expected NAME=VALUE")
+    return {name.strip(): text.strip() for name, _, text in pairs}
+
+
+class EnvironmentConfig(BaseModel):
+    """The environment that a job asks for."""
+
+    type: EnvironmentType | None = None
+    import_path: str | None = None
+    force_build: bool = False
+    delete: bool = True
+    cpu_enforcement_policy: ResourceMode = "auto"
+    memory_enforcement_policy: ResourceMode = "auto"
+    override_cpus: int | None = None
+    override_memory_mb: int | None = None
+    override_storage_mb: int | None = None
+    override_gpus: int | None = None
+    override_tpu: Tpu | None = None
+    mounts: list[Mount] | None = None
+    extra_docker_compose: list[Path] = []
+    env: Annotated[Env, BeforeValidator(_parse_env)] = {}
+    kwargs: dict[str, Any] = {}
+    extra_allowed_hosts: Hosts = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_old_keys(cls, data: Any, info: ValidationInfo) -> Any:
+        if not isinstance(data, dict):
+            return data
+        data = dict(data)
+        if "mounts_json" in data:
+            old = data.pop("mounts_json")
+            if "mounts" not in data:
+                _note(info, "environment.mounts_json is the old spelling of environment.mounts")
+                data["mounts"] = old
+        if "suppress_override_warnings" in data:
+            _note(info, "environment.suppress_override_warnings has no effect any more")
+        return _take_own_name(data)
+
+    @model_validator(mode="after")
+    def _default_to_sandbox(self) -> Self:
+        if self.type is None and self.import_path is None:
+            self.import_path = SANDBOX
+        return self
+
+
+def _take_own_name(data: dict[str, Any]) -> dict[str, Any]:
+    """`type: sandbox` is ours; in harbor's files it is the import path of its class."""
+    own = OWN_ENVIRONMENTS.get(str(data.get("type")))
+    if own is None or data.get("type") is None:
+        return data
+    return {**data, "type": None, "import_path": data.get("import_path") or own}
+
+
+class VerifierConfig(BaseModel):
+    """The verifier that a job asks for."""
+
+    override_timeout_sec: float | None = None
+    max_timeout_sec: float | None = None
+    env: Env = {}
+    import_path: str | None = Field(default=None, exclude_if=lambda value: value is None)
+    kwargs: dict[str, Any] = Field(default={}, exclude_if=lambda value: not value)
+    disable: bool = False
+
+
+class TaskConfig(BaseModel):
+    """Where a task is from: a directory, a path in a git repository, or a package."""
+
+    path: Path | None = None
+    git_url: str | None = None
+    git_commit_id: str | None = None
+    name: str | None = None
+    """organisation/name of a package."""
+    ref: str | None = None
+    """Tag, revision or `sha256:…` of a package."""
+    overwrite: bool = False
+    download_dir: Path | None = None
+    source: str | None = None
+    """Name of the dataset it is of."""
+
+    @model_validator(mode="after")
+    def _comes_from_one_place(self) -> Self:
+        _check_one_of(self.path, self.name)
+        if self.ref is not None and self.name is None:
+            raise ValueError("ref goes only with name: it is a version of a package")
+        if self.git_commit_id is not None and self.git_url is None:
+            raise ValueError("git_commit_id goes only with git_url")
+        if self.git_url is not None and self.path is None:
+            raise ValueError("git_url goes only with path: where in the repository the task is")
+        if self.name is not None and "/" not in self.name:
+            raise ValueError(f"name is {self.name!r}; expected a package, organisation/name")
+        return self
+
+
+def _check_one_of(path: Path | None, name: str | None) -> None:
+    if path is None and name is None:
+        raise ValueError("neither path nor name; expected one of them")
+    if path is not None and name is not None:
+        raise ValueError("both path and name; expected one of them")
+
+
+class TrialConfig(BaseModel):
+    """What one trial is told to do."""
+
+    task: TaskConfig
+    trial_name: str
+    trials_dir: Path
+    timeout_multiplier: float = 1.0
+    agent_timeout_multiplier: float | None = None
+    verifier_timeout_multiplier: float | None = None
+    agent_setup_timeout_multiplier: float | None = None
+    environment_build_timeout_multiplier: float | None = None
+    agent: AgentConfig = Field(default_factory=AgentConfig)
+    environment: EnvironmentConfig = Field(default_factory=EnvironmentConfig)
+    verifier: VerifierConfig = Field(default_factory=VerifierConfig)
+    artifacts: list[str | Artifact] = []
+    extra_instruction_paths: list[Path] = []
+    job_id: UUID | None = None
+
+
+class DatasetConfig(BaseModel):
+    """A dataset that a job asks for: a directory, a name in a registry, or a package."""
+
+    path: Path | None = None
+    name: str | None = None
+    """With a slash it is a package, else a name in a registry."""
+    version: str | None = None
+    ref: str | None = None
+    registry_url: str | None = None
+    registry_path: Path | None = None
+    overwrite: bool = False
+    download_dir: Path | None = None
+    task_names: list[str] | None = None
+    exclude_task_names: list[str] | None = None
+    n_tasks: int | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_old_registry(cls, data: Any, info: ValidationInfo) -> Any:
+        if not isinstance(data, dict) or "registry" not in data:
+            return data
+        _note(info, "datasets: registry is the old spelling of registry_url and registry_path")
+        registry = data["registry"] if isinstance(data["registry"], dict) else {}
+        found = {f"registry_{key}": registry[key] for key in ("url", "path") if key in registry}
+        return {**found, **{key: value for key, value in data.items() if key != "registry"}}
+
+    @model_validator(mode="after")
+    def _comes_from_one_place(self) -> Self:
+        _check_one_of(self.path, self.name)
+        if self.version is not None and self.ref is not None:
+            raise ValueError("both version and ref; expected one: version of a registry's dataset")
+        return self
+
+
+NOT_RETRIED = frozenset(
+    {
+        "AgentTimeoutError",
+        "VerifierTimeoutError",
+        "RewardFileNotFoundError",
+        "RewardFileEmptyError",
+        "VerifierOutputParseError",
+    }
+)
+
+
+def _sorted(names: Iterable[str] | None) -> list[str] | None:
+    # harbor writes them as its set happens to have them.
+    return None if names is None else sorted(names)
+
+
+type Names = Annotated[set[str] | None, PlainSerializer(_sorted)]
+
+
+class RetryConfig(BaseModel):
+    """Which trials are run again, and when."""
+
+    max_retries: int = Field(default=0, ge=0)
+    include_exceptions: Names = None
+    exclude_exceptions: Names = Field(default_factory=lambda: set(NOT_RETRIED))
+    wait_multiplier: float = 1.0
+    min_wait_sec: float = 1.0
+    max_wait_sec: float = 60.0
+
+
+class MetricConfig(BaseModel):
+    """A metric that a job asks for."""
+
+    type: Literal["sum", "min", "max", "mean", "uv-script"] = "mean"
+    kwargs: dict[str, Any] = {}
+
+
+class PluginConfig(BaseModel):
+    """A class of harbor's that looks on at a job."""
+
+    import_path: str
+    kwargs: dict[str, Any] = {}
+
+
+class JobConfig(BaseModel):
+    """What a job is told to do."""
+
+    job_name: str
+    jobs_dir: Path = Path("jobs")
+    n_attempts: int = 1
+    timeout_multiplier: float = 1.0
+    agent_timeout_multiplier: float | None = None
+    verifier_timeout_multiplier: float | None = None
+    agent_setup_timeout_multiplier: float | None = None
+    environment_build_timeout_multiplier: float | None = None
+    debug: bool = False
+    n_concurrent_trials: int = 4
+    quiet: bool = False
+    retry: RetryConfig = Field(default_factory=RetryConfig)
+    environment: EnvironmentConfig = Field(default_factory=EnvironmentConfig)
+    verifier: VerifierConfig = Field(default_factory=VerifierConfig)
+    metrics: list[MetricConfig] = []
+    agents: list[AgentConfig] = Field(default_factory=lambda: [AgentConfig()])
+    datasets: list[DatasetConfig] = []
+    tasks: list[TaskConfig] = []
+    artifacts: list[str | Artifact] = []
+    extra_instruction_paths: list[Path] = []
+    plugins: list[PluginConfig] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_old_orchestrator(cls, data: Any, info: ValidationInfo) -> Any:
+        if not isinstance(data, dict) or "orchestrator" not in data:
+            return data
+        _note(
+            info,
+            "orchestrator is an old key: n_concurrent_trials, quiet and retry stand by themselves",
+        )
+        old = data["orchestrator"] if isinstance(data["orchestrator"], dict) else {}
+        keys = ("n_concurrent_trials", "quiet", "retry")
+        found = {key: old[key] for key in keys if key in old}
+        return {**found, **{key: value for key, value in data.items() if key != "orchestrator"}}

@@ -1,0 +1,91 @@
+"""Tables of environment variables: templates for the host's, and secrets kept out of files.
+
+The rules are harbor's. Only the writing of a table looks at the host's own variables, because a
+secret that equals one of them is written as a template.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
+
+from pydantic import PlainSerializer
+
+_TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
+_REDACTED = re.compile(r"\*{4}|.{4}\*{4}.{3}", re.DOTALL)
+_SENSITIVE = re.compile(r"KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|AUTH", re.IGNORECASE)
+
+
+def is_template(value: str) -> bool:
+    """Whether a value stands for a variable of the host, whole: `${NAME}` or `${NAME:-default}`."""
+    return _TEMPLATE.fullmatch(value) is not None
+
+
+class Template(NamedTuple):
+    """A variable of the host that a value stands for."""
+
+    name: str
+    default: str | None
+
+
+def find_template(value: str) -> Template | None:
+    """What a value that is a template asks the host for; None for any other."""
+    found = _TEMPLATE.fullmatch(value)
+    return Template(found[1], found[2]) if found else None
+
+
+def is_sensitive(name: str) -> bool:
+    """Whether a variable of this name is taken for a secret."""
+    return _SENSITIVE.search(name) is not None
+
+
+def resolve_env(env: Mapping[str, str], host: Mapping[str, str]) -> dict[str, str]:
+    """The variables with each template replaced by what the host has, else by its default.
+
+    Raises:
+        ValueError: `Environment variable 'X' not found in host environment`, as in harbor.
+    """
+    return {name: _resolve(value, host) for name, value in env.items()}
+
+
+def _resolve(value: str, host: Mapping[str, str]) -> str:
+    found = _TEMPLATE.fullmatch(value)
+    if found is None:
+        return value
+    name, default = found.groups()
+    if name in host:
+        return host[name]
+    if default is None:
+        raise ValueError(f"Environment variable '{name}' not found in host environment")
+    return default
+
+
+def is_redacted(value: str) -> bool:
+    """Whether a value is what a file has in place of a secret."""
+    return _REDACTED.fullmatch(value) is not None
+
+
+def written_env(env: Mapping[str, str], host: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables as they may be written down."""
+    return {name: written_value(name, value, host) for name, value in env.items()}
+
+
+def written_value(name: str, value: str, host: Mapping[str, str]) -> str:
+    """One value as it may be written down."""
+    if is_template(value) or not is_sensitive(name):
+        return value
+    if host.get(name) == value:
+        return f"${{{name}}}"
+    return "****" if len(value) <= 8 else f"{value[:4]}****{value[-3:]}"
+
+
+type Env = Annotated[dict[str, str], PlainSerializer(written_env)]
+
+
+def written_assignment(text: str, host: Mapping[str, str] = os.environ) -> str:
+    """`NAME=VALUE` as it may be written down; any other text is left as it is."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        return text
+    name, value = name.strip(), value.strip()
+    return f"{name}={written_value(name, value, host)}"
