@@ -1,0 +1,17 @@
+"""One trial: an agent sat down to a task in an environment, verified, and put on record.
+
+    trial           the whole course of it, on one page
+    sitting         a trial while it runs
+    plan, order     what it is told, and what agents and environments are made from
+    agent, environment, paths, finding    what it asks of both, and what it leaves
+    opening, closing, journal             its first files, its last ones, its log
+    making, agent_phase, steps, stop      its parts in order
+    collect, merging, artifacts           what is fetched from the environment
+    verify, separate, verifier_class, tests_dir    how it is verified, and by whom
+    integrity, unchanged, clock           what a reader of its score should know
+    record, recording, swap               its TrialRecord, at each phase
+    timeouts, network, network_switch     limits, and hosts that may be reached
+    healthcheck, skills, secrets, inside  smaller things
+
+Which agents and environments there are, and how many trials make a job, is not known here.
+"""

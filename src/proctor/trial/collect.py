@@ -1,0 +1,122 @@
+"""Fetching what the agent left, also when it was killed, and giving the verifier what the host has.
+
+    agent/                      /logs/agent of the environment, beside what was written on the host
+    agent/….inside              … where both wrote a file of one name and they differ
+    agent/trajectory.jsonl      /workspace/trajectory.jsonl, where a harness left it there alone
+    agent/artifacts/            /workspace/artifacts, the media of such a trace
+
+Nothing of it can fail a trial: what cannot be fetched is said in the log.
+"""
+
+import asyncio
+import os
+import shutil
+
+from proctor.trial.environment import Environment
+from proctor.trial.finding import FindingCode
+from proctor.trial.inside import is_mounted
+from proctor.trial.merging import SUFFIX, merge_tree
+from proctor.trial.paths import INSIDE
+from proctor.trial.recording import has_entries
+from proctor.trial.sitting import Sitting, Target, checked_context
+
+_WORKSPACE_TRACE = "/workspace/trajectory.jsonl"
+_WORKSPACE_MEDIA = "/workspace/artifacts"
+_MOST = 100
+"""Files that a finding lists."""
+
+
+async def collect_agent_output(sitting: Sitting, target: Target) -> None:
+    """Fetch the agent's logs, and let it say what it did from them if it has not yet.
+
+    Raises:
+        Exception: whatever the agent raises while it reads its logs.
+    """
+    await _fetch_logs(sitting)
+    context = target.agent_result
+    if context is None:
+        return
+    backfill = getattr(sitting.agent, "populate_context_post_run", None)
+    if context.is_empty() and callable(backfill):
+        backfill(context)
+    target.agent_result = checked_context(context, sitting.logger)
+
+
+async def _fetch_logs(sitting: Sitting) -> None:
+    environment = sitting.environment
+    if sitting.has_logs or environment is None or not sitting.is_started or sitting.is_stopped:
+        return
+    sitting.has_logs = True
+    target = f"{sitting.plan.place}/agent"
+    try:
+        if is_mounted(environment):
+            prepare = getattr(environment, "prepare_logs_for_host", None)
+            if callable(prepare):
+                await prepare()
+        elif has_entries(target):
+            await _fetch_beside(sitting, environment, target)
+        else:
+            await environment.download_dir(source_dir=str(INSIDE.agent_dir), target_dir=target)
+    except Exception:
+        sitting.logger.exception(f"Failed to download logs to {target}")
+    await _fetch_workspace_trace(sitting, environment)
+
+
+async def _fetch_beside(sitting: Sitting, environment: Environment, target: str) -> None:
+    """Fetch the agent's logs beside what it wrote on the host, which stands."""
+    fetched = f"{sitting.plan.place}/.agent-inside"
+    os.makedirs(fetched, exist_ok=True)
+    try:
+        await environment.download_dir(source_dir=str(INSIDE.agent_dir), target_dir=fetched)
+    finally:
+        # Also what a download that broke off has brought.
+        _find_differing(sitting, await asyncio.to_thread(_merge, fetched, target))
+
+
+def _merge(fetched: str, target: str) -> list[str]:
+    differing = merge_tree(fetched, target)
+    # What is left of it is there already.
+    shutil.rmtree(fetched)
+    return differing
+
+
+def _find_differing(sitting: Sitting, names: list[str]) -> None:
+    if not names:
+        return
+    some = "a file" if len(names) == 1 else f"{len(names)} files"
+    sitting.add_finding(
+        FindingCode.LOGS_DIFFER,
+        f"{some} of {INSIDE.agent_dir} differ from what the agent wrote on the host, which stands; "
+        f"they are kept as *{SUFFIX}",
+        files=names[:_MOST],
+    )
+
+
+async def _fetch_workspace_trace(sitting: Sitting, environment: Environment) -> None:
+    """Fetch the trace of a harness that runs inside and knows nothing of /logs/agent."""
+    directory = sitting.paths.agent_dir
+    try:
+        if os.path.exists(f"{directory}/trajectory.jsonl"):
+            return
+        if not await environment.is_file(_WORKSPACE_TRACE, user="root"):
+            return
+        await environment.download_file(
+            source_path=_WORKSPACE_TRACE, target_path=directory / "trajectory.jsonl"
+        )
+        if await environment.is_dir(_WORKSPACE_MEDIA, user="root"):
+            await environment.download_dir(
+                source_dir=_WORKSPACE_MEDIA, target_dir=directory / "artifacts"
+            )
+    except Exception as error:  # noqa: BLE001 - an environment may raise anything; logs are a gift
+        sitting.logger.warning("%s could not be fetched: %s", _WORKSPACE_TRACE, error)
+
+
+async def upload_agent_logs(sitting: Sitting, environment: Environment) -> None:
+    """Let the verifier see what the agent wrote on the host."""
+    directory = sitting.paths.agent_dir
+    if is_mounted(environment) or not has_entries(str(directory)):
+        return
+    try:
+        await environment.upload_dir(source_dir=directory, target_dir=str(INSIDE.agent_dir))
+    except Exception:
+        sitting.logger.exception("Failed to upload agent logs back to environment")

@@ -1,0 +1,220 @@
+"""What a trial asks of an environment: harbor's dialect, and what one of ours tells beyond it.
+
+An environment by import path speaks `Environment` alone. One of ours is `Watched` as well: it says
+what it runs on, and gives the verifier a room that nothing of the agent can reach.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeGuard, runtime_checkable
+
+import msgspec
+
+from proctor.trial.finding import Finding
+from proctor.trial.paths import TrialPaths
+
+
+class ExecResult(msgspec.Struct, frozen=True):
+    """What came of one command."""
+
+    stdout: str | None
+    """Output and error output, as they came; None when there was none."""
+    stderr: str | None
+    """None: both are in stdout."""
+    return_code: int
+    """128 + signal for a command that was killed."""
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What an environment can do; harbor's names."""
+
+    gpus: bool = False
+    tpus: bool = False
+    disable_internet: bool = False
+    network_allowlist: bool = False
+    dynamic_network_policy: bool = False
+    windows: bool = False
+    mounted: bool = False
+    """/logs/* are the trial's own directories, so that nothing has to be fetched."""
+    docker_compose: bool = False
+
+
+class Environment(Protocol):
+    """A place in which commands run: started once, stopped once."""
+
+    default_user: str | int | None
+    """Who runs a command that names nobody."""
+    session_id: str
+    """Name of this environment: the trial's."""
+    trial_paths: TrialPaths
+
+    @property
+    def os(self) -> str:
+        """Which system runs inside: linux."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        ...
+
+    async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
+        """Build it where that is needed, and bring it up."""
+        ...
+
+    async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
+        """End everything in it. May be called twice, and before start."""
+        ...
+
+    async def exec(
+        self,
+        command: str,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_sec: int | None = None,
+        user: str | int | None = None,
+    ) -> ExecResult:
+        """Run `bash -c command`.
+
+        When it is cancelled, the command and its process group are dead before it returns.
+
+        Raises:
+            RuntimeError: `Command timed out after N seconds`.
+        """
+        ...
+
+    async def upload_file(self, source_path: Path | str, target_path: str) -> None:
+        """Copy a file in."""
+        ...
+
+    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
+        """Copy the contents of a directory into another, which is made."""
+        ...
+
+    async def download_file(self, source_path: str, target_path: Path | str) -> None:
+        """Copy a file out."""
+        ...
+
+    async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
+        """Copy the contents of a directory out."""
+        ...
+
+    async def is_dir(self, path: str, user: str | int | None = None) -> bool:
+        """Whether there is a directory."""
+        ...
+
+    async def is_file(self, path: str, user: str | int | None = None) -> bool:
+        """Whether there is a file."""
+        ...
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What an environment runs on, for the record."""
+
+    runtime_image: str
+    """Image or root file system, with its digest: `host:debian-12@sha256:…`, `name@sha256:…`."""
+    compute_backend: str
+    """sandbox, null, docker, or an import path."""
+    tool_versions: Mapping[str, str] = {}
+    """What decides results besides the image: the kernel, for one."""
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A process in an environment."""
+
+    pid: int
+    """As seen inside."""
+    command: str
+    """Its command line, or its name in brackets."""
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """An environment that can say what it is and keep the verifier out of the agent's reach."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What it runs on; known once it was started."""
+        ...
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What a reader of the score should know of it, so far."""
+        ...
+
+    async def list_processes(self) -> Sequence[Process]:
+        """What runs in it besides its own PID 1."""
+        ...
+
+    async def open_room(self, fresh: Sequence[str]) -> Environment:
+        """The same environment seen from a mount namespace of its own.
+
+        Each directory of `fresh` is new and empty there, writable, and out of reach of everything
+        that runs outside the room; all else is shared. Called anew for each verification; the
+        room ends with the environment.
+        """
+        ...
+
+
+_KNOWN: dict[tuple[type, type], bool] = {}
+"""Classes of environments, and whether they have all names of a protocol."""
+
+
+def _is_a(environment: object, protocol: type) -> bool:
+    # To ask takes long; the first environment of a class answers for all.
+    known = type(environment), protocol
+    if known not in _KNOWN:
+        _KNOWN[known] = isinstance(environment, protocol)
+    return _KNOWN[known]
+
+
+def is_watched(environment: object) -> TypeGuard[Watched]:
+    """Whether an environment can say what it is and give the verifier a room."""
+    return _is_a(environment, Watched)
+
+
+class SeenFile(msgspec.Struct, frozen=True):
+    """A file that lies in an environment, seen from outside."""
+
+    path: str
+    """Absolute, as seen inside; it comes from a stranger."""
+    size: int | None
+    """In bytes; None for what is no plain file."""
+    sha256: str | None
+    """Of its bytes; None for what is no plain file, or too large to be read."""
+
+
+@runtime_checkable
+class Listing(Protocol):
+    """An environment that can say what lies in it without running anything inside."""
+
+    async def list_files(self, places: Sequence[str], limit: int) -> Sequence[SeenFile]:
+        """The files at or below these paths, as far as they are there; `limit` at most.
+
+        Directories are gone through and not listed; links are listed and not followed. A room of
+        such an environment is one as well.
+        """
+        ...
+
+
+def can_list(environment: object) -> TypeGuard[Listing]:
+    """Whether an environment can say what lies in it without running anything inside."""
+    return _is_a(environment, Listing)
+
+
+@runtime_checkable
+class Marking(Protocol):
+    """An environment that can let a file be executed without running anything inside."""
+
+    async def make_executable(self, path: str) -> None:
+        """Do what `chmod +x` does, as root.
+
+        Raises:
+            Exception: it cannot be done.
+        """
+        ...
+
+
+def can_mark(environment: object) -> TypeGuard[Marking]:
+    """Whether an environment can let a file be executed without running anything inside."""
+    return _is_a(environment, Marking)

@@ -1,0 +1,56 @@
+"""Small things that are done inside an environment the same way everywhere."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
+
+from proctor.errors import SandboxError
+from proctor.trial.environment import Environment, can_mark
+
+
+@contextmanager
+def acting_as(environment: Environment, user: str | int | None) -> Iterator[None]:
+    """For a while, commands that name nobody run as this user; None: the environment's own."""
+    previous = environment.default_user
+    environment.default_user = user
+    try:
+        yield
+    finally:
+        environment.default_user = previous
+
+
+async def empty_directories(
+    environment: Environment, directories: Sequence[PurePosixPath], *, open_to_all: bool
+) -> None:
+    """See that directories are there and empty, without replacing them: one may be a mount."""
+    commands = []
+    for directory in directories:
+        name = shlex.quote(str(directory))
+        commands += [
+            f"if [ -L {name} ] || {{ [ -e {name} ] && [ ! -d {name} ]; }}; then rm -rf {name}; fi",
+            f"mkdir -p {name}",
+            f"find {name} -mindepth 1 -maxdepth 1 -exec rm -rf -- {{}} +",
+        ]
+        commands += [f"chmod 777 {name}"] if open_to_all else []
+    await environment.exec(command=" && ".join(commands), user="root")
+
+
+async def make_executable(environment: Environment, path: str) -> None:
+    """Let everybody execute a script; where that cannot be done, running it will say so."""
+    if can_mark(environment):
+        with suppress(SandboxError):
+            await environment.make_executable(path)
+    else:
+        await environment.exec(command=f"chmod +x {shlex.quote(path)}", user="root")
+
+
+def is_mounted(environment: Environment) -> bool:
+    """Whether /logs/* are the trial's own directories, so that nothing has to be fetched."""
+    return environment.capabilities.mounted
+
+
+def kind_of(environment: Environment) -> str:
+    """What an environment calls its kind, for messages."""
+    kind = getattr(environment, "type", None)
+    return str(kind()) if callable(kind) else type(environment).__name__

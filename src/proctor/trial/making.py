@@ -1,0 +1,158 @@
+"""Making the agent and the environment of a trial, from what job and task ask for."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from proctor.errors import TrialError, UnsupportedError
+from proctor.harbor.env import resolve_env
+from proctor.harbor.skills import load_skills
+from proctor.harbor.trial_result import AgentInfo, ModelInfo
+from proctor.task.environment import TaskOS
+from proctor.trial.agent import Agent
+from proctor.trial.environment import Environment
+from proctor.trial.inside import is_mounted, kind_of
+from proctor.trial.network import check_network, find_ignored_hosts
+from proctor.trial.order import AgentOrder, EnvironmentOrder
+from proctor.trial.paths import INSIDE
+from proctor.trial.plan import Plan
+from proctor.trial.sitting import Sitting, host_variables
+from proctor.trial.skills import find_skills_dir
+
+
+async def make_agent(sitting: Sitting) -> Agent:
+    """The agent, with the skills that the job brings along.
+
+    Raises:
+        Exception: whatever a stranger's class raises, besides what is wrong with the config.
+    """
+    config, task = sitting.plan.config.agent, sitting.plan.task.config
+    host = host_variables()
+    if config.skills:
+        # Beside the event loop: they are hashed.
+        sitting.skills = await asyncio.to_thread(load_skills, config.skills)
+    sitting.skills_dir = find_skills_dir(task, sitting.skills)
+    sitting.agent = sitting.kinds.make_agent(_order_agent(sitting, host))
+    sitting.result.agent_info = describe_agent(sitting.agent, config.model_name)
+    return sitting.agent
+
+
+def make_environment(sitting: Sitting) -> Environment:
+    """The environment, once it is seen that it can do what the task asks of its network.
+
+    Raises:
+        Exception: whatever a stranger's class raises, besides what is wrong with the config.
+    """
+    task = sitting.plan.task.config
+    if not os.path.isdir(sitting.plan.task.directory):
+        # Without it there is no Dockerfile either, and the agent would sit another task.
+        raise TrialError(
+            f"{sitting.plan.task.directory}: the task's directory is gone since the job was "
+            "planned; put it back, and `proctor resume --also TrialError` runs this trial"
+        )
+    if task.environment.os is TaskOS.WINDOWS:
+        raise UnsupportedError(
+            f"{sitting.plan.task.name}: [environment] os is 'windows'; expected 'linux', which is "
+            "all that is run here"
+        )
+    environment = sitting.kinds.make_environment(_order_environment(sitting, host_variables()))
+    sitting.environment = environment
+    if is_mounted(environment):
+        _open_to_all(sitting.plan.place)
+    for warning in _find_warnings(sitting.plan):
+        sitting.logger.warning(warning)
+    _check_network(sitting, environment)
+    return environment
+
+
+def _find_warnings(plan: Plan) -> Sequence[str]:
+    config, task = plan.config, plan.task.config
+    return plan.shared.once(
+        "warnings", lambda: list(find_ignored_hosts(task, config.agent, config.environment))
+    )
+
+
+def _order_agent(sitting: Sitting, host: Mapping[str, str]) -> AgentOrder:
+    config, task = sitting.plan.config.agent, sitting.plan.task
+    servers = {
+        server.name: server
+        for server in (*task.config.environment.mcp_servers, *config.mcp_servers)
+    }
+    return AgentOrder(
+        config=config,
+        logs_dir=sitting.paths.agent_dir,
+        trial_paths=sitting.paths,
+        task=task,
+        timeout_sec=sitting.timeouts.agent,
+        mcp_servers=tuple(servers.values()),
+        skills_dir=sitting.skills_dir,
+        extra_env=resolve_env(config.env, host),
+        logger=sitting.logger,
+    )
+
+
+def _order_environment(sitting: Sitting, host: Mapping[str, str]) -> EnvironmentOrder:
+    config, task = sitting.plan.config, sitting.plan.task
+    env = {**task.config.environment.env, **config.environment.env}
+    return EnvironmentOrder(
+        config=config.environment,
+        environment_dir=sitting.plan.shared.once("context", lambda: task.environment_directory),
+        environment_name=task.short_name,
+        session_id=config.trial_name,
+        trial_paths=sitting.paths,
+        task_env_config=task.config.environment,
+        network=sitting.network().baseline,
+        persistent_env=resolve_env(env, host),
+        mounts=(*_find_mounts(sitting.plan), *map(dict, config.environment.mounts or ())),
+        logger=sitting.logger,
+    )
+
+
+def _find_mounts(plan: Plan) -> list[dict[str, object]]:
+    """The trial's own directories, for environments that can show them inside."""
+    directory = f"{plan.real_trials_dir}/{plan.config.trial_name}"
+    inside = (INSIDE.verifier_dir, INSIDE.agent_dir, INSIDE.artifacts_dir)
+    return [bind(f"{directory}/{place.name}", place) for place in inside]
+
+
+def bind(source: str, target: PurePosixPath) -> dict[str, object]:
+    """A directory of the host that is seen inside, as harbor writes it."""
+    return {"type": "bind", "source": source, "target": str(target)}
+
+
+def _open_to_all(place: str) -> None:
+    # Whoever commands run as inside writes into these through a mount.
+    for directory in (place, f"{place}/agent", f"{place}/verifier", f"{place}/artifacts"):
+        os.chmod(directory, 0o777)  # noqa: S103 - as harbor leaves them
+
+
+def _check_network(sitting: Sitting, environment: Environment) -> None:
+    kind, can = kind_of(environment), environment.capabilities
+    if not sitting.plan.task.steps:
+        check_network(sitting.network(), can, kind, "[agent]")
+    for step in sitting.plan.task.steps:
+        check_network(sitting.network(step), can, kind, f"Step {step.name!r}")
+
+
+def describe_agent(agent: Agent, model_name: str | None) -> AgentInfo:
+    """Who sits the task, in its own words where it has them."""
+    own = getattr(agent, "to_agent_info", None)
+    if callable(own):
+        # An agent written for harbor answers with harbor's class; its fields are the same.
+        return AgentInfo.model_validate(own(), from_attributes=True)
+    return AgentInfo(
+        name=agent.name(),
+        version=agent.version() or "unknown",
+        model_info=find_model(model_name),
+    )
+
+
+def find_model(model_name: str | None) -> ModelInfo | None:
+    """The model of a name with or without its provider: `provider/name`."""
+    if not model_name:
+        return None
+    provider, slash, name = model_name.partition("/")
+    if not slash:
+        return ModelInfo(name=model_name)
+    return ModelInfo(name=name, provider=provider) if name else None

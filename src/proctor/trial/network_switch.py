@@ -1,0 +1,41 @@
+"""Another network policy for the length of a phase, where an environment can switch."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol, runtime_checkable
+
+from proctor.task.network import NetworkPolicy
+from proctor.trial.environment import Environment
+from proctor.trial.inside import kind_of
+
+
+@runtime_checkable
+class Switchable(Protocol):
+    """An environment whose network can be changed after the start."""
+
+    async def set_network_policy(self, network_policy: NetworkPolicy) -> None:
+        """Let this hold from now on."""
+        ...
+
+
+@asynccontextmanager
+async def network_of_phase(
+    environment: Environment, baseline: NetworkPolicy, phase: NetworkPolicy
+) -> AsyncIterator[None]:
+    """Let a phase's policy hold, and then the baseline again.
+
+    Raises:
+        ValueError: it differs, and the environment cannot switch.
+    """
+    if phase == baseline:
+        yield
+        return
+    if not isinstance(environment, Switchable):
+        kind = kind_of(environment)
+        message = f"{kind} environment cannot change network policy after start."
+        raise ValueError(message)  # noqa: TRY004 - harbor's class
+    await environment.set_network_policy(phase)
+    try:
+        yield
+    finally:
+        await environment.set_network_policy(baseline)

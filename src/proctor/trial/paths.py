@@ -1,0 +1,151 @@
+"""Every path of a trial, named once; the names are the ones that agents written for harbor use.
+
+In `<trial>/`:
+
+      config.json       what it was told to do
+      result.json       what came of it; written once, at the end
+      record.json       the TrialRecord, partial from the first moment
+      findings.json     integrity findings, where there are any
+      trial.log         what happened, for people
+      exception.txt     the traceback, where there was an exception
+      agent/            /logs/agent of the environment, and what the agent wrote on the host
+      verifier/         /logs/verifier: test-stdout.txt, reward.txt or reward.json
+      artifacts/        collected files, manifest.json
+      steps/<name>/     agent/, verifier/ and artifacts/ of each step, for tasks of several
+      attempts/<n>/     what earlier attempts at this slot left
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+
+@dataclass(frozen=True)
+class EnvironmentPaths:
+    """The places inside an environment that harbor's tasks and agents count on."""
+
+    logs_dir: PurePosixPath
+    agent_dir: PurePosixPath
+    verifier_dir: PurePosixPath
+    artifacts_dir: PurePosixPath
+    tests_dir: PurePosixPath
+    solution_dir: PurePosixPath
+    default_skills_dir: PurePosixPath
+
+
+INSIDE = EnvironmentPaths(
+    logs_dir=PurePosixPath("/logs"),
+    agent_dir=PurePosixPath("/logs/agent"),
+    verifier_dir=PurePosixPath("/logs/verifier"),
+    artifacts_dir=PurePosixPath("/logs/artifacts"),
+    tests_dir=PurePosixPath("/tests"),
+    solution_dir=PurePosixPath("/solution"),
+    default_skills_dir=PurePosixPath("/harbor/skills"),
+)
+
+
+@dataclass(frozen=True)
+class TrialPaths:
+    """The paths of one trial on the host."""
+
+    trial_dir: Path
+
+    @cached_property
+    def config_path(self) -> Path:
+        """What it was told."""
+        return self.trial_dir / "config.json"
+
+    @cached_property
+    def result_path(self) -> Path:
+        """What came of it."""
+        return self.trial_dir / "result.json"
+
+    @cached_property
+    def record_path(self) -> Path:
+        """The TrialRecord."""
+        return self.trial_dir / "record.json"
+
+    @cached_property
+    def findings_path(self) -> Path:
+        """Integrity findings."""
+        return self.trial_dir / "findings.json"
+
+    @cached_property
+    def log_path(self) -> Path:
+        """What happened, for people."""
+        return self.trial_dir / "trial.log"
+
+    @cached_property
+    def exception_message_path(self) -> Path:
+        """The traceback."""
+        return self.trial_dir / "exception.txt"
+
+    @cached_property
+    def agent_dir(self) -> Path:
+        """What the agent left."""
+        return self.trial_dir / "agent"
+
+    @cached_property
+    def verifier_dir(self) -> Path:
+        """What the verifier left."""
+        return self.trial_dir / "verifier"
+
+    @cached_property
+    def artifacts_dir(self) -> Path:
+        """Collected files."""
+        return self.trial_dir / "artifacts"
+
+    @cached_property
+    def artifacts_manifest_path(self) -> Path:
+        """What was collected, and what could not be."""
+        return self.artifacts_dir / "manifest.json"
+
+    @cached_property
+    def test_stdout_path(self) -> Path:
+        """What the tests printed."""
+        return self.verifier_dir / "test-stdout.txt"
+
+    @cached_property
+    def test_stderr_path(self) -> Path:
+        """Named by harbor, written by nobody."""
+        return self.verifier_dir / "test-stderr.txt"
+
+    @cached_property
+    def reward_text_path(self) -> Path:
+        """reward.txt."""
+        return self.verifier_dir / "reward.txt"
+
+    @cached_property
+    def reward_json_path(self) -> Path:
+        """reward.json."""
+        return self.verifier_dir / "reward.json"
+
+    @cached_property
+    def steps_dir(self) -> Path:
+        """The steps of a task of several."""
+        return self.trial_dir / "steps"
+
+    @cached_property
+    def attempts_dir(self) -> Path:
+        """What earlier attempts left."""
+        return self.trial_dir / "attempts"
+
+    def step_dir(self, step_name: str) -> Path:
+        """One step."""
+        return self.steps_dir / step_name
+
+    def step_agent_dir(self, step_name: str) -> Path:
+        """What the agent left in a step."""
+        return self.step_dir(step_name) / "agent"
+
+    def step_verifier_dir(self, step_name: str) -> Path:
+        """What the verifier left in a step."""
+        return self.step_dir(step_name) / "verifier"
+
+    def step_artifacts_dir(self, step_name: str) -> Path:
+        """What was collected in a step."""
+        return self.step_dir(step_name) / "artifacts"
+
+    def step_artifacts_manifest_path(self, step_name: str) -> Path:
+        """The manifest of a step."""
+        return self.step_artifacts_dir(step_name) / "manifest.json"

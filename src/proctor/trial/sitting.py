@@ -1,0 +1,260 @@
+"""One trial while it runs: what it is made of, how far it is, and what has come of it so far."""
+
+import logging
+import os
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from proctor.files import replace_file
+from proctor.harbor.render import written_text
+from proctor.harbor.skills import Skill
+from proctor.harbor.trial_result import (
+    AgentContext,
+    ExceptionInfo,
+    StepResult,
+    TimingInfo,
+    TrialResult,
+)
+from proctor.task.config import StepConfig
+from proctor.task.directory import Step
+from proctor.trajectory.writer import Redactor
+from proctor.trial.agent import Agent
+from proctor.trial.clock import Clock, find_jump
+from proctor.trial.environment import Environment, Watched, is_watched
+from proctor.trial.finding import Finding, FindingCode
+from proctor.trial.network import NetworkPlan, plan_network
+from proctor.trial.order import Kinds
+from proctor.trial.paths import TrialPaths
+from proctor.trial.plan import Plan
+from proctor.trial.recording import Recording
+from proctor.trial.timeouts import Timeouts, find_timeouts
+
+type Watch = Callable[[str], None]
+
+
+@dataclass(kw_only=True)
+class Sitting:
+    """A trial that has begun."""
+
+    plan: Plan
+    kinds: Kinds
+    clock: Clock
+    watch: Watch
+    """Called with the name of each phase."""
+    logger: logging.Logger
+    redactor: Redactor | None
+    result: TrialResult
+    recording: Recording
+    findings: list[Finding] = field(default_factory=list)
+    agent: Agent | None = None
+    environment: Environment | None = None
+    """None before it was made."""
+    skills: tuple[Skill, ...] = ()
+    """What the job brings along for the agent."""
+    skills_dir: str | None = None
+    """Where skills are, inside."""
+    is_started: bool = False
+    is_stopped: bool = False
+    has_logs: bool = False
+    """The agent's logs were fetched since it last ran."""
+    has_artifacts: bool = False
+    is_done: bool = False
+    """It got to the end of its phases."""
+    phase_name: str = "record"
+    _phases: list[tuple[int, str]] = field(default_factory=list)
+    """Each phase, after how many findings of the environment it began."""
+
+    @cached_property
+    def paths(self) -> TrialPaths:
+        """Where it leaves everything."""
+        return self.plan.paths
+
+    @cached_property
+    def timeouts(self) -> Timeouts:
+        """The limits of its phases."""
+        plan = self.plan
+        return plan.shared.once("timeouts", lambda: find_timeouts(plan.config, plan.task.config))
+
+    def step_timeouts(self, step: Step) -> Timeouts:
+        """The limits of one of its steps."""
+        return find_timeouts(self.plan.config, self.plan.task.config, step.config)
+
+    def network(self, step: Step | None = None) -> NetworkPlan:
+        """Which hosts may be reached when."""
+        if step is None:
+            return self._network
+        return self._plan_network(step.config)
+
+    @cached_property
+    def _network(self) -> NetworkPlan:
+        return self.plan.shared.once("network", lambda: self._plan_network(None))
+
+    def _plan_network(self, step: StepConfig | None) -> NetworkPlan:
+        config = self.plan.config
+        return plan_network(self.plan.task.config, config.agent, config.environment, step)
+
+    def phase(self, name: str, step: Step | None = None) -> "Phase":
+        """A phase: whoever looks on is told, the record says it, and the clocks are compared."""
+        return Phase(self, f"{step.name}: {name}" if step else name)
+
+    def begin_phase(self, name: str) -> None:
+        """Say everywhere that a phase of this name has begun."""
+        self.phase_name = name
+        watched = self.find_watched()
+        self._phases.append((len(watched.findings) if watched else 0, name))
+        self.recording.note_phase(self.result, name, watched)
+        self.watch(name)
+
+    def find_jumped(self, seconds: float) -> None:
+        """The wall clock jumped by so many seconds in this phase."""
+        way = "ahead" if seconds > 0 else "back"
+        self.add_finding(
+            FindingCode.CLOCK_JUMPED,
+            f"the wall clock went {abs(seconds):.1f} s {way} during this phase; times in the "
+            "trial's files are off by as much",
+            seconds=round(seconds, 3),
+        )
+
+    def timed(self, timing: TimingInfo) -> "Timed":
+        """Write down when something began and ended."""
+        return Timed(self.clock, timing)
+
+    def add_finding(self, code: FindingCode, message: str, **detail: object) -> None:
+        """Add something that a reader of the score should know."""
+        found = Finding(code=code, phase=self.phase_name, message=message, detail=detail)
+        self.findings.append(found)
+        self.logger.warning("%s: %s", code, message)
+
+    def find_watched(self) -> Watched | None:
+        """The environment, if it is one that says what it runs on and has started."""
+        return self._watched if self.is_started else None
+
+    @cached_property
+    def _watched(self) -> Watched | None:
+        environment = self.environment
+        return environment if environment is not None and is_watched(environment) else None
+
+    def fail(self, error: BaseException) -> None:
+        """Record what ended the trial; the first exception counts."""
+        if self.result.exception_info is not None:
+            self.logger.debug(
+                "another exception came first; this one is not recorded", exc_info=error
+            )
+            return
+        self.result.exception_info = self.describe(error)
+        try:
+            text = self.result.exception_info.exception_traceback
+            replace_file(self.paths.exception_message_path, text.encode())
+        except OSError as refused:
+            self.logger.debug("exception.txt could not be written: %s", refused)
+
+    def describe(self, error: BaseException) -> ExceptionInfo:
+        """An exception as results have it, without secrets."""
+        try:
+            message = str(error)
+        except Exception:  # noqa: BLE001 - a stranger's exception may not even have a text
+            message = ""
+        return ExceptionInfo(
+            exception_type=type(error).__name__,
+            exception_message=self.clean(message),
+            exception_traceback=self.clean("".join(traceback.format_exception(error))),
+            occurred_at=self.clock.local_now(),
+        )
+
+    def clean(self, text: str) -> str:
+        """Text that can be written down: Unicode, and no secret in it."""
+        text = written_text(text)
+        return self.redactor.redact_text(text) if self.redactor else text
+
+    def write_findings(self) -> None:
+        """Put all findings beside the record, the environment's own first."""
+        watched = self.find_watched()
+        found = [*self._place(watched.findings if watched else ()), *self.findings]
+        if found:
+            told = [_written(msgspec.to_builtins(each, enc_hook=str)) for each in found]
+            plain = msgspec.json.format(msgspec.json.encode(told), indent=2)
+            replace_file(self.paths.findings_path, self.clean(plain.decode()).encode())
+
+    def _place(self, found: Sequence[Finding]) -> Iterator[Finding]:
+        """Findings of the environment, with the phases in which they came; it knows no phases."""
+        for place, finding in enumerate(found):
+            began = [name for n_before, name in self._phases if n_before <= place]
+            yield msgspec.structs.replace(finding, phase=began[-1] if began else finding.phase)
+
+
+def _written(told: object) -> object:
+    """What a finding says, with names of a stranger's files as a file can hold them: as Unicode.
+
+    Half a surrogate pair, which is a byte of a name, is spelt out: it would end the whole file.
+    """
+    if isinstance(told, str):
+        return told.encode(errors="backslashreplace").decode()
+    if isinstance(told, list):
+        return [_written(each) for each in told]
+    if isinstance(told, dict):
+        return {str(_written(name)): _written(each) for name, each in told.items()}
+    return told
+
+
+class Phase:
+    """One phase of a trial, for a `with`. Not made of a generator, which takes thrice as long."""
+
+    def __init__(self, sitting: Sitting, name: str) -> None:
+        self._sitting = sitting
+        self._name = name
+
+    def __enter__(self) -> None:
+        self._sitting.begin_phase(self._name)
+        self._before = self._sitting.clock.read()
+
+    def __exit__(self, *_: object) -> None:
+        jump = find_jump(self._before, self._sitting.clock.read())
+        if jump is not None:
+            self._sitting.find_jumped(jump)
+
+
+class Timed:
+    """When something began and ended, for a `with`."""
+
+    def __init__(self, clock: Clock, timing: TimingInfo) -> None:
+        self._clock = clock
+        self._timing = timing
+
+    def __enter__(self) -> None:
+        self._timing.started_at = self._clock.now()
+
+    def __exit__(self, *_: object) -> None:
+        self._timing.finished_at = self._clock.now()
+
+
+type Target = TrialResult | StepResult
+"""Whose agent and verifier results something belongs to: the trial's, or a step's."""
+
+
+def host_variables() -> Mapping[str, str]:
+    """The host's own variables."""
+    return os.environ
+
+
+def checked_context(context: AgentContext, logger: logging.Logger) -> AgentContext:
+    """What an agent said of itself, without what no file can hold."""
+    if context.is_empty():
+        return context
+    said: dict[str, Any] = dict(context.__dict__)
+    for name, value in said.items():
+        if value is None:
+            continue
+        try:
+            part = AgentContext.model_validate({name: value})
+            if name == "metadata":
+                part = AgentContext.model_validate_json(part.model_dump_json(warnings=False))
+            said[name] = getattr(part, name)
+        except ValueError as error:
+            logger.warning("the agent's %s cannot be used: %s", name, error)
+            said[name] = None
+    return AgentContext.model_construct(None, **said)

@@ -1,0 +1,42 @@
+"""Skills that a job gives its agents, put into the environment; harbor/skills.py finds them."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from proctor.harbor.skills import Skill
+from proctor.task.config import TaskConfig
+from proctor.trial.environment import Environment
+from proctor.trial.inside import empty_directories
+from proctor.trial.paths import INSIDE
+
+
+def find_skills_dir(task: TaskConfig, skills: Sequence[Skill]) -> str | None:
+    """Where skills are inside the environment; None where there are none.
+
+    Raises:
+        ValueError: the job brings skills and the task's directory for them is no absolute path.
+    """
+    told = task.environment.skills_dir
+    if not told:
+        return str(INSIDE.default_skills_dir) if skills else None
+    if skills and not PurePosixPath(told).is_absolute():
+        raise ValueError(
+            f"Injected skills require environment.skills_dir to be absolute; got {told!r}. Use an "
+            "absolute path like '/skills' or omit environment.skills_dir to use /harbor/skills."
+        )
+    return told
+
+
+async def upload_skills(
+    environment: Environment, skills: Sequence[Skill], skills_dir: str | None
+) -> None:
+    """Put the job's skills where the agent will look, readable by everybody."""
+    if not skills or skills_dir is None:
+        return
+    targets = [PurePosixPath(skills_dir) / skill.name for skill in skills]
+    await empty_directories(environment, targets, open_to_all=False)
+    for skill, target in zip(skills, targets, strict=True):
+        await environment.upload_dir(source_dir=skill.source, target_dir=str(target))
+    listed = " ".join(shlex.quote(str(target)) for target in targets)
+    await environment.exec(command=f"chmod -R a+rX {listed}", user="root")

@@ -1,0 +1,170 @@
+"""A verifier by import path: a class written for harbor, made as harbor makes it.
+
+It gets harbor's constructor arguments. Its task is a view of ours with the names that harbor's has,
+as far as verifiers use them: config, paths, name, instruction. It answers with rewards of its own;
+the reward files are not read.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from proctor.harbor.trial_result import VerifierResult
+from proctor.plugin import load_class
+from proctor.reward.read import validate_rewards
+from proctor.task.config import TaskConfig
+from proctor.task.directory import Step, Task
+from proctor.trial.environment import Environment
+from proctor.trial.sitting import Sitting
+
+
+class _Answer(Protocol):
+    rewards: object
+
+
+class _Verifier(Protocol):
+    async def verify(self) -> _Answer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CustomVerifier:
+    """A verifier of the job's own."""
+
+    made: _Verifier
+
+    async def verify(self) -> VerifierResult:
+        """What it gives.
+
+        Raises:
+            ValidationError: what it gives are no rewards; pydantic's class, as in harbor.
+        """
+        answer = await self.made.verify()
+        return VerifierResult(rewards=validate_rewards(answer.rewards))
+
+
+def make_verifier(
+    sitting: Sitting, environment: Environment, step: Step | None
+) -> CustomVerifier | None:
+    """The job's own verifier; None where the task's tests verify.
+
+    Raises:
+        PluginError: the class cannot be had.
+        ValueError: arguments are given, but no class.
+    """
+    config = sitting.plan.config.verifier
+    if config.import_path is None:
+        if config.kwargs:
+            raise ValueError(
+                "Verifier kwargs require verifier.import_path. Set --verifier-import-path or "
+                f"remove verifier kwargs: {', '.join(sorted(config.kwargs))}"
+            )
+        return None
+    kind = cast("Callable[..., Any]", load_class(config.import_path, "verifier"))
+    made: _Verifier = kind(
+        task=TaskView(sitting.plan.task),
+        trial_paths=sitting.paths,
+        environment=environment,
+        override_env=dict(config.env) or None,
+        logger=sitting.logger,
+        verifier_env=(step.config.verifier.env or None) if step else None,
+        step_name=step.name if step else None,
+        **config.kwargs,
+    )
+    return CustomVerifier(made)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPathsView:
+    """The paths of a task under harbor's names."""
+
+    task_dir: Path
+
+    @property
+    def tests_dir(self) -> Path:
+        """Its tests."""
+        return self.task_dir / "tests"
+
+    @property
+    def test_path(self) -> Path:
+        """Its test script."""
+        return self.tests_dir / "test.sh"
+
+    @property
+    def solution_dir(self) -> Path:
+        """Its reference solution."""
+        return self.task_dir / "solution"
+
+    @property
+    def environment_dir(self) -> Path:
+        """What its environment is built from."""
+        return self.task_dir / "environment"
+
+    @property
+    def instruction_path(self) -> Path:
+        """What the agent is told."""
+        return self.task_dir / "instruction.md"
+
+    @property
+    def config_path(self) -> Path:
+        """task.toml."""
+        return self.task_dir / "task.toml"
+
+    @property
+    def steps_dir(self) -> Path:
+        """Its steps."""
+        return self.task_dir / "steps"
+
+    def step_dir(self, step_name: str) -> Path:
+        """One step."""
+        return self.steps_dir / step_name
+
+    def step_tests_dir(self, step_name: str) -> Path:
+        """The tests of one step."""
+        return self.step_dir(step_name) / "tests"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task under harbor's names."""
+
+    task: Task
+
+    @property
+    def task_dir(self) -> Path:
+        """Where it is."""
+        return self.task.directory
+
+    @property
+    def paths(self) -> TaskPathsView:
+        """What is where in it."""
+        return TaskPathsView(self.task.directory)
+
+    @property
+    def config(self) -> TaskConfig:
+        """task.toml."""
+        return self.task.config
+
+    @property
+    def name(self) -> str:
+        """Its name, with its organisation."""
+        return self.task.name
+
+    @property
+    def short_name(self) -> str:
+        """Its name alone."""
+        return self.task.short_name
+
+    @property
+    def instruction(self) -> str:
+        """What the agent was told."""
+        return self.task.instruction
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether it is one of several steps."""
+        return bool(self.task.steps)
+
+    def step_instruction(self, step_name: str) -> str:
+        """What the agent was told in a step."""
+        return next(step.instruction for step in self.task.steps if step.name == step_name)

@@ -1,0 +1,147 @@
+"""Verification in the agent's environment: the tests run there, and what they leave is read.
+
+An environment of ours gives the verifier a room: fresh /tests and /logs/verifier that nothing of
+the agent reaches. In another one both are emptied before. With --verifier-compat things are left
+as harbor leaves them. What lay there, or changed meanwhile, is a finding.
+"""
+
+import asyncio
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from proctor.errors import AddTestsDirError, DownloadVerifierDirError
+from proctor.harbor.env import resolve_env
+from proctor.harbor.trial_result import VerifierResult
+from proctor.reward.profile import HARBOR_0_13
+from proctor.reward.read import load_rewards
+from proctor.task.directory import Step
+from proctor.trial.environment import Environment, is_watched
+from proctor.trial.inside import acting_as, empty_directories, is_mounted, make_executable
+from proctor.trial.integrity import look_after, look_before, look_for_busy
+from proctor.trial.network_switch import network_of_phase
+from proctor.trial.paths import INSIDE
+from proctor.trial.sitting import Sitting, host_variables
+from proctor.trial.tests_dir import find_tests, recall_tests
+from proctor.trial.verifier_class import make_verifier
+
+_OUTPUT = f"{INSIDE.verifier_dir}/test-stdout.txt"
+
+
+async def verify_shared(
+    sitting: Sitting, environment: Environment, step: Step | None = None
+) -> VerifierResult:
+    """Run the tests where the agent ran, and read what they gave.
+
+    Raises:
+        TimeoutError: they took too long; a reward that they left does not count.
+        Exception: the first thing that went wrong.
+    """
+    timeout = (sitting.step_timeouts(step) if step else sitting.timeouts).verifier
+    user = find_verifier_user(sitting, step)
+    room = await _prepare(sitting, environment, step)
+    network = sitting.network(step)
+    try:
+        with acting_as(room, user):
+            # Hosts are opened and closed for the whole environment, of which the room is a view.
+            async with network_of_phase(environment, network.baseline, network.verifier):
+                verified = await asyncio.wait_for(run_verifier(sitting, room, step), timeout)
+    except Exception:
+        await _look_after(sitting, room, step)
+        raise
+    await _look_after(sitting, room, step)
+    return verified
+
+
+def find_verifier_user(sitting: Sitting, step: Step | None) -> str | int | None:
+    """Who the tests run as: the step's user, else the task's; None: the environment's own."""
+    own = step.config.verifier.user if step else None
+    return sitting.plan.task.config.verifier.user if own is None else own
+
+
+async def _look_after(sitting: Sitting, room: Environment, step: Step | None) -> None:
+    if sitting.plan.is_harbor_compatible or sitting.plan.config.verifier.import_path is not None:
+        return
+    tests = recall_tests(sitting.plan, step)
+    if tests is not None:
+        await look_after(sitting, room, tests.sources, step)
+
+
+async def _prepare(sitting: Sitting, environment: Environment, step: Step | None) -> Environment:
+    """Where the verifier is to run, with nothing of the agent in its directories."""
+    places = (INSIDE.verifier_dir, INSIDE.tests_dir)
+    if sitting.plan.is_harbor_compatible:
+        if step is not None:
+            await _empty(environment, places)
+        return environment
+    was_planted = await look_before(sitting, environment)
+    if is_watched(environment):
+        await look_for_busy(sitting, environment)
+        return await environment.open_room(tuple(map(str, reversed(places))))
+    if was_planted or step is not None:
+        await _empty(environment, places)
+    return environment
+
+
+async def _empty(environment: Environment, places: Sequence[PurePosixPath]) -> None:
+    verifier_dir, tests_dir = places
+    await empty_directories(environment, [verifier_dir], open_to_all=True)
+    await empty_directories(environment, [tests_dir], open_to_all=False)
+
+
+async def run_verifier(
+    sitting: Sitting, environment: Environment, step: Step | None, *, has_tests: bool = False
+) -> VerifierResult:
+    """Run the task's tests, or the job's own verifier; `has_tests`: the image brings them along."""
+    custom = make_verifier(sitting, environment, step)
+    if custom is not None:
+        return await custom.verify()
+    if has_tests:
+        await _run_script(sitting, environment, step, INSIDE.tests_dir / "test.sh")
+    else:
+        tests = find_tests(sitting.plan, step)
+        await _upload_tests(environment, tests.sources)
+        await _run_script(sitting, environment, step, tests.script)
+    await _download_results(sitting, environment)
+    return VerifierResult(rewards=load_rewards(str(sitting.paths.verifier_dir), HARBOR_0_13))
+
+
+async def _upload_tests(environment: Environment, sources: Sequence[Path]) -> None:
+    try:
+        for source in sources:
+            await environment.upload_dir(source_dir=source, target_dir=str(INSIDE.tests_dir))
+    except Exception as error:
+        raise AddTestsDirError("Failed to add tests directory to environment.") from error
+
+
+async def _run_script(
+    sitting: Sitting, environment: Environment, step: Step | None, script: PurePosixPath
+) -> None:
+    """Run the test script as the verifier's user; its exit code means nothing."""
+    name = shlex.quote(str(script))
+    env = find_verifier_env(sitting, step)
+    await make_executable(environment, str(script))
+    await environment.exec(command=f"({name}) > {_OUTPUT} 2>&1", env=env)
+
+
+def find_verifier_env(sitting: Sitting, step: Step | None) -> Mapping[str, str] | None:
+    """The variables of the tests: the task's, over them the step's and then the job's.
+
+    Raises:
+        ValueError: one is to come from the host, which does not have it.
+    """
+    task, job = sitting.plan.task.config.verifier.env, sitting.plan.config.verifier.env
+    merged = {**task, **(step.config.verifier.env if step else {}), **job}
+    return resolve_env(merged, host_variables()) if merged else None
+
+
+async def _download_results(sitting: Sitting, environment: Environment) -> None:
+    if is_mounted(environment):
+        return
+    try:
+        await environment.download_dir(
+            source_dir=str(INSIDE.verifier_dir), target_dir=sitting.paths.verifier_dir
+        )
+    except Exception as error:
+        message = "Failed to download verifier directory from environment"
+        raise DownloadVerifierDirError(message) from error

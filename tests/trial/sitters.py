@@ -1,0 +1,124 @@
+"""Agents, tasks and plans for the tests of trials: each a small real thing."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proctor.harbor.configs import AgentConfig, EnvironmentConfig, TaskConfig, TrialConfig
+from proctor.harbor.trial_result import TrialResult
+from proctor.task.digests import load_digests
+from proctor.task.directory import load_task
+from proctor.trial.agent import AgentContext
+from proctor.trial.clock import SYSTEM, Clock
+from proctor.trial.environment import Environment
+from proctor.trial.order import AgentOrder, EnvironmentOrder, Kinds
+from proctor.trial.plan import Plan, RecordWish
+from proctor.trial.trial import run_trial
+from tests.trial.rooms import PlainEnvironment, WatchedEnvironment
+
+type Deed = Callable[[Environment, AgentContext], Awaitable[None]]
+
+PASSING = "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n"
+
+
+def write_task(directory: Path, files: Mapping[str, str] = {}, toml: str = "") -> Path:
+    """A task directory; `files` adds to and replaces what an ordinary one has."""
+    ordinary = {
+        "task.toml": f'version = "1.0"\n{toml}',
+        "instruction.md": "Do it.\n",
+        "environment/Dockerfile": "FROM debian:12\n",
+        "tests/test.sh": PASSING,
+    }
+    for name, text in {**ordinary, **files}.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return directory
+
+
+async def do_nothing(environment: Environment, context: AgentContext) -> None:
+    """Leave everything as it is."""
+
+
+def run_inside(command: str) -> Deed:
+    """Run one command inside."""
+
+    async def deed(environment: Environment, context: AgentContext) -> None:
+        await environment.exec(command)
+
+    return deed
+
+
+@dataclass
+class Sitter:
+    """An agent that does one deed."""
+
+    order: AgentOrder
+    deed: Deed
+    instructions: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def name() -> str:
+        return "sitter"
+
+    def version(self) -> str | None:
+        return "1.2.3"
+
+    async def setup(self, environment: Environment) -> None:
+        """Nothing to install."""
+
+    async def run(self, instruction: str, environment: Environment, context: AgentContext) -> None:
+        self.instructions.append(instruction)
+        await self.deed(environment, context)
+
+
+@dataclass
+class Stage:
+    """Everything for one trial; what was made is kept for looking at."""
+
+    plan: Plan
+    deed: Deed = do_nothing
+    environment_class: type[PlainEnvironment] = WatchedEnvironment
+    clock: Clock = SYSTEM
+    phases: list[str] = field(default_factory=list)
+    environments: list[PlainEnvironment] = field(default_factory=list)
+    agents: list[Sitter] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> Kinds:
+        return Kinds(self.make_agent, self.make_environment)
+
+    def make_agent(self, order: AgentOrder) -> Sitter:
+        self.agents.append(Sitter(order, self.deed))
+        return self.agents[-1]
+
+    def make_environment(self, order: EnvironmentOrder) -> Environment:
+        made = self.environment_class(order)
+        self.environments.append(made)
+        return made
+
+    async def run(self) -> TrialResult:
+        return await run_trial(self.plan, self.kinds, self.phases.append, self.clock)
+
+
+def make_plan(task_dir: Path, trials: Path, *, compatible: bool = False, **config: Any) -> Plan:
+    """A trial at a task, with whatever config beyond the ordinary."""
+    task = load_task(task_dir, verifying=False)
+    told: dict[str, Any] = {
+        "agent": AgentConfig(name="sitter"),
+        "environment": EnvironmentConfig(import_path="tests.trial.rooms:PlainEnvironment"),
+        **config,
+    }
+    return Plan(
+        config=TrialConfig(
+            task=TaskConfig(path=task_dir, source="set"),
+            trial_name="it__abc1234",
+            trials_dir=trials,
+            **told,
+        ),
+        task=task,
+        digests=load_digests(task.directory),
+        record=RecordWish(experiment="exp"),
+        is_harbor_compatible=compatible,
+    )

@@ -1,0 +1,174 @@
+"""The record of a trial: there from the first moment, true at the end."""
+
+import asyncio
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proctor.harbor.trial_result import TrialResult
+from proctor.importers.harbor_trial import Wish, make_record
+from proctor.record.read import parse_record
+from proctor.record.write import render_record
+from proctor.trial.agent import AgentContext
+from proctor.trial.environment import Environment
+from proctor.trial.plan import RecordWish
+from tests.trial.rooms import PlainEnvironment, WatchedEnvironment
+from tests.trial.sitters import Stage, do_nothing, make_plan, run_inside, write_task
+
+
+def run(stage: Stage) -> TrialResult:
+    return asyncio.run(stage.run())
+
+
+def record_of(stage: Stage) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(stage.plan.paths.record_path.read_text())
+    return record
+
+
+async def spend(environment: Environment, context: AgentContext) -> None:
+    context.n_input_tokens, context.n_output_tokens, context.cost_usd = 100, 20, 0.25
+    context.metadata = {"turns": 3, "nan": float("nan"), "odd": {1, 2}}
+    line = {"step": 0, "role": "system", "content": "You are brief."}
+    await environment.exec(f"echo '{json.dumps(line)}' > /logs/agent/trajectory.jsonl")
+
+
+def test_each_phase_leaves_a_partial_record_that_says_where_it_is(tmp_path: Path) -> None:
+    stage = Stage(make_plan(write_task(tmp_path / "task"), tmp_path / "jobs"))
+    seen: dict[str, dict[str, Any]] = {}
+
+    def look(phase: str) -> None:
+        path = stage.plan.paths.record_path
+        parsed = parse_record(path.read_bytes(), str(path)).record
+        assert path.read_bytes() == render_record(parsed)
+        seen[phase] = json.loads(path.read_text())
+
+    stage.phases = type("Looking", (list,), {"append": lambda self, phase: look(phase)})()
+    run(stage)
+    assert list(seen) == ["setup", "agent-setup", "agent", "collect", "verify", "record"]
+    for phase in ("setup", "agent-setup", "agent", "collect", "verify"):
+        assert seen[phase]["completeness"] == "partial"
+        assert seen[phase]["evaluation"]["reward"] is None
+        (error,) = seen[phase]["evaluation"]["validity"]["errors"]
+        assert error == f"the trial did not end: it was in its {phase} phase"
+    assert seen["setup"]["agent"]["adapter_revision"] is None
+    assert seen["agent"]["agent"]["adapter_revision"] == "1.2.3"
+    assert seen["setup"]["environment"]["runtime_image"].startswith("harbor-dockerfile:")
+    assert seen["agent-setup"]["environment"]["runtime_image"].startswith("host:test@sha256:")
+
+
+@pytest.mark.parametrize("deed", [do_nothing, spend])
+@pytest.mark.parametrize("outcome", ["passes", "has no reward", "several", "nan"])
+def test_the_record_is_what_an_importer_makes_of_the_trial(
+    tmp_path: Path, deed: Any, outcome: str
+) -> None:
+    reward = {
+        "passes": "echo 1 > /logs/verifier/reward.txt",
+        "has no reward": ":",
+        "several": 'echo \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json',
+        "nan": "echo nan > /logs/verifier/reward.txt",
+    }[outcome]
+    task = write_task(tmp_path / "task", {"tests/test.sh": f"#!/bin/bash\n{reward}\n"})
+    stage = Stage(make_plan(task, tmp_path / "jobs"), deed, PlainEnvironment)
+    run(stage)
+    trial = str(stage.plan.paths.trial_dir)
+    made = make_record(Wish(trial=trial, experiment="exp", task=str(task))).record
+    theirs, ours = json.loads(render_record(made)), record_of(stage)
+    # The importer knows no runner but harbor, and none is recorded here.
+    assert theirs["environment"].pop("tool_versions") is None
+    assert ours["environment"].pop("tool_versions") == {"proctor": "0.1.0"}
+    assert (theirs.pop("completeness"), ours.pop("completeness")) == ("partial", "complete")
+    assert ours == theirs
+
+
+def test_an_errored_trial_has_a_reason_code_of_the_set(tmp_path: Path) -> None:
+    task = write_task(tmp_path / "task", toml="[agent]\ntimeout_sec = 0.2\n")
+    stage = Stage(make_plan(task, tmp_path / "jobs"), run_inside("sleep 300"))
+    run(stage)
+    evaluation = record_of(stage)["evaluation"]
+    (tag,) = evaluation["error_taxonomy"]
+    assert tag["category"] == "harbor_agent_timeout_error"
+    assert evaluation["reward"] == 1.0
+
+
+def test_what_the_caller_wishes_stands_in_the_record(tmp_path: Path) -> None:
+    plan = make_plan(write_task(tmp_path / "task"), tmp_path / "jobs")
+    wish = RecordWish(
+        experiment="night",
+        dataset_id="set@2",
+        system_prompt="Be brief.",
+        adapter_revision="git:abc",
+    )
+    stage = Stage(replace(plan, record=wish), environment_class=WatchedEnvironment)
+    run(stage)
+    record = record_of(stage)
+    assert (record["experiment_id"], record["dataset_id"]) == ("night", "set@2")
+    assert record["agent"]["adapter_revision"] == "git:abc"
+    assert record["inputs"]["system_prompt"] == "Be brief."
+    assert record["environment"] == {
+        "runtime_image": "host:test@sha256:" + "0" * 64,
+        "compute_backend": "rooms",
+        "tool_versions": {"proctor": "0.1.0", "kernel": "6.1"},
+    }
+    assert record["completeness"] == "complete"
+
+
+def test_a_cancelled_trial_has_a_finished_record(tmp_path: Path) -> None:
+    stage = Stage(
+        make_plan(write_task(tmp_path / "task"), tmp_path / "jobs"), run_inside("sleep 300")
+    )
+
+    async def cancel() -> None:
+        task = asyncio.create_task(stage.run())
+        while "agent" not in stage.phases:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    record = record_of(stage)
+    assert record["outputs"]["agent_output"]["status"] == "partial"
+    assert record["evaluation"]["error_taxonomy"][0]["category"] == "harbor_cancelled_error"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 256 KiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], check=True)
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a small disk")
+@pytest.mark.parametrize("when", ["before", "while the agent runs"])
+def test_a_full_disk_is_an_errored_trial_with_a_sentence(small_disk: Path, when: str) -> None:
+    def fill() -> None:
+        with (small_disk / "rubbish").open("wb", buffering=0) as file:
+            while True:
+                try:
+                    file.write(b"x" * 4096)
+                except OSError:
+                    return
+
+    async def deed(environment: Environment, context: AgentContext) -> None:
+        fill()
+
+    task = write_task(small_disk.parent / "task")
+    stage = Stage(make_plan(task, small_disk / "jobs"), deed)
+    if when == "before":
+        fill()
+    result = run(stage)
+    assert result.exception_info is not None
+    expected = {"before": "OSError", "while the agent runs": "DownloadVerifierDirError"}
+    assert result.exception_info.exception_type == expected[when]
+    assert "No space left on device" in result.exception_info.exception_traceback
+    assert all(made.stops == 1 for made in stage.environments)
+    assert not stage.plan.paths.result_path.exists()

@@ -1,0 +1,87 @@
+"""Attempts at one task share what they have in common, and it shows in nothing that they leave."""
+
+import asyncio
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from proctor.harbor.trial_result import TrialResult
+from proctor.record.read import parse_record
+from proctor.record.write import render_record
+from proctor.trial.plan import Plan, Shared
+from proctor.trial.unchanged import SeenTrees, find_looks
+from tests.trial.rooms import MountedEnvironment, PlainEnvironment
+from tests.trial.sitters import Stage, make_plan, write_task
+
+LONG_AGO = 1_000_000_000
+
+
+def attempts_at(plan: Plan, *names: str) -> list[Plan]:
+    """Plans of several trials that share what they may."""
+    shared = Shared()
+    return [
+        replace(plan, config=plan.config.model_copy(update={"trial_name": name}), shared=shared)
+        for name in names
+    ]
+
+
+def run(plan: Plan, kind: type[PlainEnvironment] = PlainEnvironment) -> TrialResult:
+    return asyncio.run(Stage(plan, environment_class=kind).run())
+
+
+def test_every_attempt_has_its_own_names_in_its_files(tmp_path: Path) -> None:
+    plan = make_plan(write_task(tmp_path / "task"), tmp_path / "jobs")
+    for attempt in attempts_at(plan, "it__one", "it__two", "odd name, \u00fc"):
+        result = run(attempt, MountedEnvironment)
+        name, paths = attempt.config.trial_name, attempt.paths
+        assert result.trial_name == name
+        assert result.trial_uri == paths.trial_dir.resolve().as_uri()
+        assert paths.config_path.read_text() == attempt.config.model_dump_json(indent=4)
+        record = paths.record_path.read_bytes()
+        assert record == render_record(parse_record(record, "it").record)
+        assert json.loads(record)["completeness"] == "complete"
+        assert json.loads(paths.result_path.read_text())["trial_name"] == name
+        assert sorted(each.name for each in paths.trial_dir.iterdir()) == [
+            *("agent", "artifacts", "config.json", "record.json", "result.json"),
+            *("trial.log", "verifier"),
+        ]
+
+
+def test_tests_that_change_between_attempts_are_found(tmp_path: Path) -> None:
+    task = write_task(tmp_path / "task")
+    plan = make_plan(task, tmp_path / "jobs")
+    first, second, third = attempts_at(plan, "it__one", "it__two", "it__three")
+    run(first)
+    run(second)
+    (task / "tests" / "test.sh").write_text("#!/bin/bash\necho 0 > /logs/verifier/reward.txt\n")
+    run(third)
+    assert not first.paths.findings_path.exists()
+    assert not second.paths.findings_path.exists()
+    (finding,) = json.loads(third.paths.findings_path.read_text())
+    assert (finding["code"], finding["detail"]) == ("tests-changed", {"files": ["test.sh"]})
+
+
+def test_directories_look_alike_until_anything_in_them_changes(tmp_path: Path) -> None:
+    tree = tmp_path / "tests"
+    (tree / "deep").mkdir(parents=True)
+    (tree / "deep/a").write_text("a")
+    seen = SeenTrees()
+    assert not seen.look_alike([tree])
+    seen.accept(find_looks([tree]), LONG_AGO)
+    assert not seen.look_alike([tree]), "what has just been written is not relied on"
+    later = max(each[5] for each in find_looks([tree]) or []) + 3_000_000_000
+    seen.accept(find_looks([tree]), later)
+    assert seen.look_alike([tree])
+    (tree / "deep/a").write_text("b")
+    assert not seen.look_alike([tree])
+    assert not seen.look_alike([tmp_path / "gone"])
+
+
+def test_a_key_that_differs_every_time_does_not_fill_the_memory() -> None:
+    shared = Shared()
+    first: list[int] = shared.once("first", list)
+    for number in range(1000):
+        assert shared.once(number, partial(range, number)) == range(number)
+    assert shared.once("first", list) is first
+    assert len(shared) <= 100
