@@ -1,0 +1,10 @@
+"""Places in which trials run: one file per kind.
+
+    kinds      the environment that a job asks for, by its import path
+    sandbox/   the embedded default: Linux namespaces over an overlay file system, no daemon
+    null       nothing at all, for measuring
+    foreign    any class by import path; one written for harbor gets harbor's own models
+    dialect    the rest of harbor's interface, for agents that use it
+
+Nothing here knows agents or jobs.
+"""

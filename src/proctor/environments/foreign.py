@@ -1,0 +1,117 @@
+"""A class by import path with harbor's environment interface; one written for harbor runs as it is.
+
+It is made with the keywords that harbor gives. One that descends from harbor's own BaseEnvironment
+counts on harbor's models too, and gets them: they are loaded from where the class itself has them.
+Nothing is wrapped around it, and of its methods only those of `Environment` are used.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from proctor.errors import PluginError
+from proctor.plugin import load_class
+from proctor.trial.environment import Environment
+from proctor.trial.order import EnvironmentOrder
+
+_METHODS = (
+    *("start", "stop", "exec", "upload_file", "upload_dir", "download_file", "download_dir"),
+    *("is_dir", "is_file"),
+)
+_BASE = "harbor.environments.base"
+_MODELS = {
+    "task_env_config": "harbor.models.task.config:EnvironmentConfig",
+    "network_policy": "harbor.models.task.config:NetworkPolicy",
+    "override_tpu": "harbor.models.task.config:TpuSpec",
+    "trial_paths": "harbor.models.trial.paths:TrialPaths",
+    "mode": "harbor.models.trial.config:ResourceMode",
+}
+
+
+def make_foreign_environment(import_path: str, order: EnvironmentOrder) -> Environment:
+    """The environment that an import path names; whatever its constructor raises comes out as is.
+
+    Raises:
+        PluginError: there is no such class, it is no environment, or a kwarg is given twice.
+    """
+    kind = load_class(import_path, "environment")
+    missing = [name for name in _METHODS if not callable(getattr(kind, name, None))]
+    if missing:
+        raise PluginError(
+            f"{import_path}: has no {', '.join(missing)}; expected an environment with harbor's "
+            f"interface: {', '.join(_METHODS)}"
+        )
+    given = _harbors(order) if _is_harbors(kind) else _plain(order)
+    if twice := sorted(given.keys() & order.config.kwargs.keys()):
+        raise PluginError(
+            f"{import_path}: kwarg {', '.join(twice)} is given to every environment by proctor; "
+            "leave it out of --ek"
+        )
+    made = kind(**given, **order.config.kwargs)
+    _check_attributes(import_path, made)
+    return cast(Environment, made)
+
+
+def _is_harbors(kind: type) -> bool:
+    return any(above.__module__ == _BASE for above in kind.__mro__)
+
+
+def _check_attributes(import_path: str, made: object) -> None:
+    wanted = ("default_user", "session_id", "trial_paths", "os", "capabilities")
+    missing = [name for name in wanted if not hasattr(made, name)]
+    if missing:
+        raise PluginError(
+            f"{import_path}: what it makes has no {', '.join(missing)}; expected the attributes of "
+            f"harbor's environments: {', '.join(wanted)}"
+        )
+
+
+def _plain(order: EnvironmentOrder) -> dict[str, Any]:
+    """The keywords of harbor, with values of ours that have the same attributes."""
+    config = order.config
+    given: dict[str, Any] = {
+        "environment_dir": order.environment_dir,
+        "environment_name": order.environment_name,
+        "session_id": order.session_id,
+        "trial_paths": order.trial_paths,
+        "task_env_config": order.task_env_config,
+        "logger": order.logger,
+        "override_cpus": config.override_cpus,
+        "override_memory_mb": config.override_memory_mb,
+        "override_storage_mb": config.override_storage_mb,
+        "override_gpus": config.override_gpus,
+        "override_tpu": config.override_tpu,
+        "persistent_env": dict(order.persistent_env),
+        "mounts": [dict(mount) for mount in order.mounts],
+        "network_policy": order.network,
+        "extra_docker_compose": list(config.extra_docker_compose),
+    }
+    policies = {
+        "cpu_enforcement_policy": config.cpu_enforcement_policy,
+        "memory_enforcement_policy": config.memory_enforcement_policy,
+    }
+    return given | {name: mode for name, mode in policies.items() if mode != "auto"}
+
+
+def _harbors(order: EnvironmentOrder) -> dict[str, Any]:
+    """The same, with harbor's own models."""
+    given = _plain(order)
+    tpu = order.config.override_tpu
+    return given | {
+        "task_env_config": _model("task_env_config")(
+            **order.task_env_config.model_dump(mode="json")
+        ),
+        "network_policy": _model("network_policy")(
+            network_mode=order.network.mode.value, allowed_hosts=list(order.network.allowed_hosts)
+        ),
+        "override_tpu": None if tpu is None else _model("override_tpu")(**tpu.model_dump()),
+        "trial_paths": _model("trial_paths")(order.trial_paths.trial_dir),
+        **{
+            name: _model("mode")(mode)
+            for name, mode in given.items()
+            if name.endswith("_enforcement_policy")
+        },
+    }
+
+
+def _model(name: str) -> Callable[..., Any]:
+    return cast(Callable[..., Any], load_class(_MODELS[name], "model of harbor"))

@@ -1,0 +1,25 @@
+"""The embedded sandbox: Linux namespaces and overlayfs, no daemon.
+
+For a trial:
+    environment   the sandbox as a trial sees it: start and stop
+    premises      what sandboxes are made with, and one that waits ready for the next trial
+    inside        commands and files in one that runs, from the agent's place or a verifier's room
+    preflight     whether it can be had at all, asked once for a job; refusals is what it has not
+    limits        memory, processors and processes, by control groups
+    network       none, the host's own, or one that slirp4netns or pasta connects
+    scratch       where it writes; runs, delete, subordinate, mounts serve it
+    slots         that scratch, emptied for the next one; emptying serves it
+    reap          what killed runs left; salvage brings their evidence to safety
+For its root file system:
+    build         image, base and Dockerfile to layers; steps, layers, recipe, dockerfile* serve it
+    layer_place   where layers are kept
+    images        imported root file systems; image_import, tree serve it
+    host_base     the host's own system directories; etc is its copy of /etc, skeletons keeps it
+Below that, alone in small processes:
+    box           sandboxes for the runner; link, channel, output, parcel, unpack serve it
+    zygote        the process that they are forked from
+    init          PID 1: rootfs, privileges, filter, users, command, workers, errands, groups,
+                  identity
+
+Nothing is imported here: the zygote loads this package, and every sandbox is a fork of it.
+"""

@@ -1,0 +1,399 @@
+"""Sandboxes, for the runner: spawn one, run commands in it, move files, end it.
+
+    zygote = await shared_zygote()
+    box = await zygote.spawn(blueprint)
+    finished = await box.run(Command(("/bin/true",), "/"))
+    await box.kill()
+
+Everything that is started here ends with this process, however that ends. What is in a sandbox, and
+where its files lie, is the blueprint's business.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from proctor.environments.sandbox.blueprint import Blueprint, Command, as_json
+from proctor.environments.sandbox.channel import Message, close_all, make_pair
+from proctor.environments.sandbox.link import Link, Questions, settled
+from proctor.environments.sandbox.output import Finished, Output
+from proctor.environments.sandbox.parcel import Limits
+from proctor.environments.sandbox.transfer import Seen, put_files, receive_listing, take_files
+from proctor.environments.sandbox.unpack import unpack
+from proctor.errors import SandboxError
+
+MOST_ENTRIES = 100_000
+"""How many files and directories are taken out at once, unless told otherwise."""
+
+MOST_LISTED = 256 << 20
+"""How many bytes of files are read for their digests, unless told otherwise."""
+
+_START = (
+    "import sys; sys.path.append(sys.argv[1]);"
+    "from proctor.environments.sandbox.zygote import main; main()"
+)
+_PACKAGES = Path(__file__).resolve().parents[3]
+
+
+class Box:
+    """One sandbox."""
+
+    def __init__(self, pid: int, handle: int, session: str, channel: socket.socket) -> None:
+        self.pid = pid
+        """Of its PID 1, on the host."""
+        self.namespaces: tuple[int, ...] = ()
+        """Open files of its network's namespace and, where it has one, its user namespace, for a
+        helper that connects it; none where nobody has to. Closed with it."""
+        self._session = session
+        self._handle = handle
+        self._questions = Questions()
+        self._outputs: set[Output] = set()
+        self._loop = asyncio.get_running_loop()
+        self._up: asyncio.Future[str | None] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._link = Link(channel, self._hear, self._hang_up)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked for things."""
+        return self._link.is_open
+
+    async def run(self, command: Command, timeout_sec: float | None = None) -> Finished:
+        """Run a command and wait for it, not for what it leaves in the background.
+
+        When it takes too long, or when this is cancelled, it and its process group are dead before
+        this returns.
+
+        Raises:
+            TimeoutError: it took longer than that.
+            SandboxError: the sandbox is gone, or there is no such user.
+        """
+        output = Output()
+        self._outputs.add(output)
+        try:
+            async with asyncio.timeout(timeout_sec):
+                request = {"op": "run", "command": as_json(command)}
+                number, answer = await self.pose(request, output.write_end)
+                message = await self.hear_out(number, answer)
+        finally:
+            printed, n_cut = output.finish()
+            self._outputs = {one for one in self._outputs if not one.is_closed}
+        _check(message)
+        return Finished(printed, n_cut, int(str(message["code"])))
+
+    async def put(self, source: Path, target: str, *, room: int = 0) -> None:
+        """Copy a file to a path, or the contents of a directory into one; parents are made.
+
+        Raises:
+            OSError: the source cannot be read.
+            SandboxError: the target cannot be written.
+        """
+        request = {"op": "put", "target": target, "name": source.name, "room": room}
+        await put_files(self, request, source)
+
+    async def take(
+        self,
+        source: str,
+        target: Path,
+        *,
+        room: int = 0,
+        limit: int | None = None,
+        most_entries: int = MOST_ENTRIES,
+    ) -> tuple[str, ...]:
+        """Copy a file to a path, or the contents of a directory into one; what was refused.
+
+        Raises:
+            FileNotFoundError: the source is not there.
+            OSError: the target cannot be written.
+            SandboxError: the sandbox is gone.
+        """
+        limits = Limits(limit, most_entries)
+        request = {"op": "take", "source": source, "room": room}
+        request |= {"n_bytes": limit, "n_entries": most_entries}
+        name = source.rstrip("/").rpartition("/")[2]
+        return await take_files(self, request, lambda stream: unpack(stream, target, name, limits))
+
+    async def list_files(
+        self, places: Sequence[str], n_files: int, *, room: int = 0, limit: int = MOST_LISTED
+    ) -> Sequence[Seen]:
+        """The files at or below these paths, with digests of those that are not too large."""
+        request = {"op": "list_files", "places": list(places), "room": room}
+        request |= {"n_files": n_files, "n_bytes": limit}
+        return await take_files(self, request, receive_listing)
+
+    async def make_executable(self, path: str, *, room: int = 0) -> None:
+        """Let everybody execute a file.
+
+        Raises:
+            SandboxError: that cannot be done.
+        """
+        await self._ask({"op": "make_executable", "path": path, "room": room})
+
+    async def kind_of(self, path: str, *, room: int = 0) -> str | None:
+        """What is at a path, links followed: file, directory, other, or None for nothing."""
+        kind = (await self._ask({"op": "kind_of", "path": path, "room": room}))["kind"]
+        return None if kind is None else str(kind)
+
+    async def list_processes(self) -> list[tuple[int, str]]:
+        """What runs in it besides PID 1 and its errands: pids as seen inside, command lines."""
+        found = (await self._ask({"op": "list_processes", "room": 0}))["processes"]
+        return [(int(pid), str(command)) for pid, command in found]  # type: ignore[attr-defined]
+
+    async def open_room(self, fresh: Sequence[str]) -> int:
+        """A new room for a verifier: the same files, but `fresh` are new, empty and out of reach.
+
+        Raises:
+            SandboxError: one of them is not guarded by the blueprint.
+        """
+        answer = await self._ask({"op": "open_room", "fresh": list(fresh)})
+        return int(str(answer["room"]))
+
+    async def make_directories(self, paths: Sequence[str], *, room: int = 0) -> None:
+        """Make directories, and those above them, for everybody to write to."""
+        await self._ask({"op": "make_directories", "paths": list(paths), "room": room})
+
+    async def kill(self) -> None:
+        """End everything in it; all of it is dead and reaped when this returns."""
+        if self._handle >= 0 and not self._gone.done():
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        self._link.close()
+        await asyncio.shield(self._gone)
+
+    async def _ask(self, request: Mapping[str, object]) -> Message:
+        number, answer = await self.pose(request)
+        return _check(await self.hear_out(number, answer))
+
+    async def pose(
+        self, request: Mapping[str, object], file: int | None = None
+    ) -> tuple[int, asyncio.Future[Message]]:
+        """Ask something, with an open file that is closed here whatever comes of it."""
+        files = () if file is None else (file,)
+        try:
+            number, answer = self._questions.ask()
+            try:
+                await self._link.send({**request, "id": number}, files)
+            except BaseException:
+                self._questions.forget(number)
+                raise
+        finally:
+            close_all(files)
+        return number, answer
+
+    async def hear_out(self, number: int, answer: asyncio.Future[Message]) -> Message:
+        """Wait for an answer; when nobody waits any more, end what was to give it."""
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            with suppress(SandboxError):
+                await self._link.send({"op": "end", "id": number})
+            await settled(answer)
+            raise
+
+    def _hear(self, message: Message, files: list[int]) -> None:
+        if "id" in message:
+            self._questions.answer(int(str(message["id"])), message, files)
+        elif not self._up.done():
+            error = message.get("error")
+            self.namespaces = tuple(files)
+            self._up.set_result(None if error is None else str(error))
+
+    def watch(self, reason: str) -> None:
+        """Lose it as soon as it is dead; there is no zygote any more to tell that."""
+        self._loop.add_reader(self._handle, self._lose_watched, reason)
+
+    def _lose_watched(self, reason: str) -> None:
+        self._loop.remove_reader(self._handle)
+        self.lose(reason)
+
+    def _hang_up(self) -> None:
+        if not self._up.done():
+            self._up.set_result("its PID 1 ended before it was up")
+
+    async def wait_until_up(self) -> None:
+        """Wait until it can be asked for things.
+
+        Raises:
+            SandboxError: it could not be built; it is gone then.
+        """
+        try:
+            problem = await asyncio.shield(self._up)
+        except asyncio.CancelledError:
+            await self.kill()
+            raise
+        if problem is not None:
+            await self.kill()
+            raise SandboxError(f"sandbox {self._session} could not be built: {problem}")
+
+    def lose(self, reason: str) -> None:
+        """It is gone, and this is why; said by the zygote."""
+        # What it said last may not have been heard yet.
+        self._link.read()
+        self._link.close()
+        self._questions.end(f"sandbox {self._session}: {reason}")
+        for output in self._outputs:
+            output.close()
+        close_all(self.namespaces)
+        self.namespaces = ()
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+
+def _check(message: Message) -> Message:
+    if "error" in message:
+        raise SandboxError(str(message["error"]))
+    return message
+
+
+class Zygote:
+    """The process that sandboxes are forked from."""
+
+    def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket) -> None:
+        self._process = process
+        self._questions = Questions()
+        self._channels: dict[int, tuple[socket.socket, str]] = {}
+        self._boxes: dict[int, Box] = {}
+        """Those that live, by the pid of their PID 1."""
+        self._new: dict[int, Box] = {}
+        """Those that somebody waits for, by the number of the question."""
+        self._at_close: list[Callable[[], None]] = []
+        self._link = Link(channel, self._hear, self._hang_up)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can spawn."""
+        return self._link.is_open
+
+    @property
+    def n_boxes(self) -> int:
+        """How many sandboxes there are just now."""
+        return len(self._boxes)
+
+    async def spawn(self, blueprint: Blueprint) -> Box:
+        """Build a sandbox.
+
+        Raises:
+            SandboxError: it could not be built; the message names the step.
+        """
+        number, answer = self._questions.ask()
+        ours, theirs = make_pair()
+        self._channels[number] = ours, blueprint.session
+        try:
+            request = {"spawn": number, "blueprint": as_json(blueprint)}
+            await self._link.send(request, (theirs.fileno(),))
+        except BaseException:
+            self._questions.forget(number)
+            self._channels.pop(number)[0].close()
+            raise
+        finally:
+            theirs.close()
+        try:
+            message = await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            await settled(answer)
+            if box := self._new.pop(number, None):
+                await box.kill()
+            raise
+        _check(message)
+        box = self._new.pop(number)
+        await box.wait_until_up()
+        return box
+
+    async def close(self) -> None:
+        """End it and all its sandboxes. May be called twice."""
+        await asyncio.gather(*(box.kill() for box in list(self._boxes.values())))
+        self._link.close()
+        await asyncio.to_thread(self._process.wait)
+        for act in self._at_close:
+            await asyncio.to_thread(act)
+
+    def at_close(self, act: Callable[[], None]) -> None:
+        """Have something done, in a thread, when it and all its sandboxes have ended."""
+        self._at_close.append(act)
+
+    def _hear(self, message: Message, files: list[int]) -> None:
+        if "gone" in message:
+            # Unknown is one that the zygote could not tell of.
+            if box := self._boxes.pop(int(str(message["gone"])), None):
+                box.lose(_reason_of(int(str(message["code"]))))
+            return
+        number = int(str(message["spawned"]))
+        channel, session = self._channels.pop(number)
+        if "pid" in message:
+            pid = int(str(message["pid"]))
+            self._new[number] = self._boxes[pid] = Box(pid, files.pop(), session, channel)
+        else:
+            channel.close()
+        self._questions.answer(number, message, files)
+
+    def _hang_up(self) -> None:
+        reason = "the process that its PID 1 was forked from is gone"
+        self._questions.end(reason)
+        for channel, _ in self._channels.values():
+            channel.close()
+        for box in self._boxes.values():
+            box.watch(reason)
+        self._boxes.clear()
+
+
+def _reason_of(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "its PID 1 was killed, by whoever stopped it or because memory ran out"
+    return f"its PID 1 is gone, with {code}"
+
+
+async def start_zygote() -> Zygote:
+    """Start the process that sandboxes are forked from.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    ours, theirs = make_pair()
+    with theirs:
+        words = [sys.executable, "-I", "-S", "-c", _START, str(_PACKAGES), str(theirs.fileno())]
+        # A session of its own: Ctrl-C is for the runner, which ends sandboxes in its own time.
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+    return Zygote(process, ours)
+
+
+_SHARED: weakref.WeakKeyDictionary[
+    asyncio.AbstractEventLoop, tuple[Zygote, AsyncGenerator[Zygote]]
+] = weakref.WeakKeyDictionary()
+
+
+async def shared_zygote() -> Zygote:
+    """The one of this event loop, started when it is first asked for, closed with the loop."""
+    loop = asyncio.get_running_loop()
+    if (shared := _SHARED.get(loop)) and shared[0].is_alive:
+        return shared[0]
+    # An event loop that ends closes its asynchronous generators: this one then closes the zygote.
+    keeper = _keep_zygote()
+    zygote = await anext(keeper)
+    _SHARED[loop] = zygote, keeper
+    return zygote
+
+
+async def _keep_zygote() -> AsyncGenerator[Zygote]:
+    zygote = await start_zygote()
+    try:
+        yield zygote
+    finally:
+        await zygote.close()

@@ -1,0 +1,383 @@
+"""From a task's environment directory to a root file system: image, base, Dockerfile.
+
+    docker_image that was imported    it, as in harbor, unless a build is forced
+    a Dockerfile                      its steps on what FROM names, or on the base that stands in
+    neither                           the base
+
+What a Dockerfile makes is kept in the cache by all that decides it, and made once however many
+trials ask for it at the same time. Nothing here starts a sandbox for a trial.
+"""
+
+import os
+import platform
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from proctor.digest import sha256_hex
+from proctor.environments.sandbox.blueprint import Blueprint, Network, Part
+from proctor.environments.sandbox.box import Box
+from proctor.environments.sandbox.context import Context
+from proctor.environments.sandbox.dockerfile import Dockerfile, parse_dockerfile, plan_recipe
+from proctor.environments.sandbox.host_base import (
+    HostBase,
+    is_loaded,
+    load_furnishing,
+    load_host_base,
+)
+from proctor.environments.sandbox.images import Image, ImageStore
+from proctor.environments.sandbox.layer_place import layers_directory
+from proctor.environments.sandbox.layers import Building, LayerStore, Parts, discard
+from proctor.environments.sandbox.recipe import (
+    DEFAULT_PATH,
+    Copy,
+    MakeDirectory,
+    Recipe,
+    Start,
+    Step,
+)
+from proctor.environments.sandbox.scratch import cache_directory
+from proctor.environments.sandbox.steps import Order, Workshop, run_in_thread
+from proctor.environments.sandbox.subordinate import find_subordinate_ids
+from proctor.errors import ImageError, UnsupportedError
+from proctor.files import read_small
+from proctor.sentence import reason_of
+from proctor.trial.finding import Finding, FindingCode
+
+HOST = "host"
+"""The base that is the host itself."""
+
+_PHASE = "setup"
+_FORMAT = 1
+"""Goes into every key: a change of how layers are made makes new ones."""
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
+
+type Spawn = Callable[[Blueprint], Awaitable[Box]]
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A root file system, ready to be put under an upper directory."""
+
+    parts: Parts
+    """(target, layers on the host with the top one first) of each overlay; the first is `/`."""
+    env: Mapping[str, str]
+    """Variables of every command."""
+    workdir: str
+    user: str
+    pin: str
+    """Image or host, with its digest."""
+    findings: tuple[Finding, ...] = ()
+    upload_environment: bool = False
+    """The task's environment directory is to be put into the working directory, as harbor does for
+    a task that has an image and no Dockerfile."""
+    notes: tuple[str, ...] = ()
+    """Sentences on what has no effect here."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What steps are done on."""
+
+    parts: Parts
+    start: Start
+    pin: str
+
+
+async def build_root(
+    environment_dir: Path,
+    docker_image: str | None,
+    base: str,
+    *,
+    scratch: Path,
+    spawn: Spawn,
+    force: bool = False,
+) -> Root:
+    """The root file system for a task; `scratch` is a directory of this run.
+
+    Raises:
+        UnsupportedError: it takes Docker Compose.
+        ImageError: an image is missing, or the Dockerfile cannot be used.
+        RuntimeError: a command of the Dockerfile failed.
+    """
+    _check_no_compose(environment_dir)
+    if base == HOST and not is_loaded(scratch):
+        # It may have to be copied. Whether it can be is not asked before it is needed.
+        with suppress(ImageError):
+            await run_in_thread(lambda: _load_host(scratch))
+    grounds = _Grounds(base, scratch)
+    dockerfile = _load_dockerfile(environment_dir)
+    image = grounds.find(docker_image) if docker_image else None
+    if image is not None and not (force and dockerfile):
+        return _rooted(grounds.of_image(image), upload=_is_uploaded(environment_dir, dockerfile))
+    if dockerfile is None:
+        return _on_base(grounds, docker_image, environment_dir)
+    findings = _findings_of(dockerfile, docker_image if image is None else None, grounds)
+    ground = grounds.under(dockerfile)
+    recipe = plan_recipe(dockerfile, ground.start)
+    maker = _Maker(ground, dockerfile, recipe, spawn)
+    parts, notes = await maker.make(environment_dir, scratch, force=force)
+    return Root(
+        parts=parts,
+        env=recipe.env,
+        workdir=recipe.workdir,
+        user=recipe.user,
+        pin=ground.pin,
+        findings=findings,
+        notes=(*notes, *recipe.notes, *_platform_notes(dockerfile)),
+    )
+
+
+def find_image_pin(
+    environment_dir: Path, docker_image: str | None, base: str, *, force: bool = False
+) -> str | None:
+    """The image that a task's root would be made from, with its digest; None for the host.
+
+    Raises:
+        ImageError: the Dockerfile, or a name of an image, cannot be used.
+    """
+    store = ImageStore()
+    dockerfile = _load_dockerfile(environment_dir)
+    image = store.find(docker_image) if docker_image else None
+    if dockerfile is not None and (image is None or force):
+        image = store.find(dockerfile.image)
+    if image is None and base != HOST:
+        image = store.find(base)
+    return image.pin if image else None
+
+
+def _check_no_compose(environment_dir: Path) -> None:
+    path = environment_dir / "docker-compose.yaml"
+    if path.exists():
+        raise UnsupportedError(
+            f"{path}: the sandbox has no Docker Compose; such a task needs an "
+            "environment that has it, by --environment-import-path"
+        )
+
+
+def _load_dockerfile(environment_dir: Path) -> Dockerfile | None:
+    path = environment_dir / "Dockerfile"
+    try:
+        text = read_small(str(path)).decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise ImageError(f"{path}: not UTF-8 text: {error.reason} at {error.start}") from error
+    except OSError as error:
+        raise ImageError(f"{path}: cannot be read: {reason_of(error)}") from error
+    return parse_dockerfile(text, str(path), _machine())
+
+
+def _machine() -> str:
+    return _MACHINES.get(platform.machine(), platform.machine())
+
+
+def _is_uploaded(environment_dir: Path, dockerfile: Dockerfile | None) -> bool:
+    return dockerfile is None and environment_dir.is_dir() and any(environment_dir.iterdir())
+
+
+def _rooted(ground: _Ground, findings: tuple[Finding, ...] = (), *, upload: bool) -> Root:
+    start = ground.start
+    env = {"PATH": DEFAULT_PATH, **start.env}
+    return Root(
+        parts=ground.parts,
+        env=env,
+        workdir=start.workdir,
+        user=start.user,
+        pin=ground.pin,
+        findings=findings,
+        upload_environment=upload,
+    )
+
+
+def _on_base(grounds: "_Grounds", docker_image: str | None, environment_dir: Path) -> Root:
+    if docker_image is None:
+        return _rooted(grounds.of_base(), upload=False)
+    finding = _substituted(f"task.toml names {docker_image}", grounds)
+    return _rooted(grounds.of_base(), (finding,), upload=_is_uploaded(environment_dir, None))
+
+
+def _load_host(scratch: Path) -> HostBase:
+    return load_host_base(scratch, cache=cache_directory() / "host")
+
+
+class _Grounds:
+    """Images and the chosen base."""
+
+    def __init__(self, base: str, scratch: Path) -> None:
+        self._base = base
+        self._scratch = scratch
+        self._store = ImageStore()
+
+    def find(self, name: str) -> Image | None:
+        return self._store.find(name)
+
+    def of_image(self, image: Image) -> _Ground:
+        lowers = (str(load_furnishing(self._scratch)), str(self._store.rootfs(image)))
+        return _Ground((("/", lowers),), Start(image.env, image.workdir, image.user), image.pin)
+
+    def of_base(self) -> _Ground:
+        if self._base == HOST:
+            host = _load_host(self._scratch)
+            return _Ground(host.parts, Start({}), host.pin)
+        return self.of_image(self._store.load_base(self._base))
+
+    def under(self, dockerfile: Dockerfile) -> _Ground:
+        image = self._find_from(dockerfile)
+        return self.of_base() if image is None else self.of_image(image)
+
+    def is_there(self, dockerfile: Dockerfile) -> bool:
+        """Whether what a Dockerfile is FROM was imported."""
+        return self._find_from(dockerfile) is not None
+
+    def _find_from(self, dockerfile: Dockerfile) -> Image | None:
+        try:
+            return self.find(dockerfile.image)
+        except ImageError as error:
+            raise ImageError(f"{dockerfile.where}:{dockerfile.from_line}: FROM {error}") from error
+
+
+def _findings_of(
+    dockerfile: Dockerfile, docker_image: str | None, grounds: _Grounds
+) -> tuple[Finding, ...]:
+    findings = []
+    if docker_image is not None:
+        message = (
+            f"task.toml names the image {docker_image}, which was not imported; the task's "
+            "Dockerfile was built instead"
+        )
+        detail: dict[str, object] = {"wanted": docker_image, "used": "Dockerfile"}
+        findings.append(_finding(message, detail))
+    if not grounds.is_there(dockerfile):
+        findings.append(_substituted(f"The Dockerfile is FROM {dockerfile.image}", grounds))
+    return tuple(findings)
+
+
+def _substituted(who: str, grounds: _Grounds) -> Finding:
+    wanted, used = who.rpartition(" ")[2], grounds.of_base().pin
+    hint = "" if wanted == "scratch" else f"; `proctor image import {wanted} TAR` would bring it in"
+    message = f"{who}, which was not imported; {used.partition('@')[0]} stood in for it{hint}"
+    return _finding(message, {"wanted": wanted, "used": used})
+
+
+def _finding(message: str, detail: dict[str, object]) -> Finding:
+    return Finding(code=FindingCode.BASE_SUBSTITUTED, phase=_PHASE, message=message, detail=detail)
+
+
+def _platform_notes(dockerfile: Dockerfile) -> tuple[str, ...]:
+    wanted, ours = dockerfile.platform, f"linux/{_machine()}"
+    if wanted is None or wanted == ours or wanted.startswith(f"{ours}/"):
+        return ()
+    place = f"{dockerfile.where}:{dockerfile.from_line}"
+    return (f"{place}: FROM asks for the platform {wanted}; this machine is {ours}",)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes the layer of one Dockerfile, or finds it made."""
+
+    ground: _Ground
+    dockerfile: Dockerfile
+    recipe: Recipe
+    spawn: Spawn
+
+    async def make(
+        self, environment_dir: Path, scratch: Path, *, force: bool
+    ) -> tuple[Parts, tuple[str, ...]]:
+        """The parts with the layer on top, and what to say of it."""
+        if not self.recipe.steps:
+            return self.ground.parts, ()
+        orders, key = await self._decide(environment_dir)
+        root, notes = layers_directory(scratch)
+        store = LayerStore(root)
+        found = None if force else store.find(key, self.ground.parts)
+        if found is not None:
+            return found, notes
+        async with store.locked(key):
+            again = store.is_wanted_again(key, force=force)
+            found = None if again else store.find(key, self.ground.parts)
+            if found is None:
+                await self._build(store, key, orders)
+                found = store.find(key, self.ground.parts)
+        if found is None:
+            raise ImageError(f"{root / key}: the layer that was just made cannot be read")
+        return found, notes
+
+    async def _decide(self, environment_dir: Path) -> tuple[tuple[Order, ...], str]:
+        """What is to be done, and the key of what comes of it."""
+
+        def decide() -> tuple[tuple[Order, ...], str]:
+            orders = self._orders(Context(environment_dir))
+            return orders, self._key(orders)
+
+        # Without files to look at it is done sooner than a thread could begin.
+        has_files = any(isinstance(step, Copy) for step in self.recipe.steps)
+        return await run_in_thread(decide) if has_files else decide()
+
+    def _orders(self, context: Context) -> tuple[Order, ...]:
+        start = self.ground.start
+        # An image may name a working directory that it has not; Docker makes it.
+        first = MakeDirectory(0, f"WORKDIR {start.workdir}", start.workdir, start.user)
+        steps = ((first,) if start.workdir != "/" else ()) + self.recipe.steps
+        return tuple(self._order(step, context) for step in steps)
+
+    def _order(self, step: Step, context: Context) -> Order:
+        if not isinstance(step, Copy):
+            return Order(step)
+        try:
+            return Order(step, context.select(step))
+        except (ImageError, OSError) as error:
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
+            place = f"{self.dockerfile.where}:{step.line}"
+            raise ImageError(f"{place}: {step.text.partition(' ')[0]}: {reason}") from error
+
+    def _key(self, orders: tuple[Order, ...]) -> str:
+        """Everything that decides what comes out, as far as it can be known beforehand."""
+        # Root's overlays mark deletions by trusted.* attributes, other users' by user.* ones.
+        who = "root" if os.geteuid() == 0 else f"user {os.geteuid()} {find_subordinate_ids()}"
+        steps = [_decisive(order) for order in orders]
+        return sha256_hex(msgspec.json.encode((_FORMAT, who, self.ground.pin, steps)))
+
+    async def _build(self, store: LayerStore, key: str, orders: tuple[Order, ...]) -> None:
+        building = store.open(key, self.ground.parts)
+        try:
+            box = await self.spawn(_blueprint(building, key))
+            try:
+                shop = Workshop(box, self.dockerfile.where, building.stage)
+                for order in orders:
+                    await shop.do(order)
+            finally:
+                await box.kill()
+            texts = tuple(order.step.text for order in orders)
+            store.keep(key, building, self.ground.pin, texts)
+        finally:
+            # Moved away where it was kept.
+            discard(building.session.directory)
+
+
+def _decisive(order: Order) -> list[object]:
+    lines = [] if order.selection is None else [item.line for item in order.selection.items]
+    step = {name: value for name, value in _fields(order.step) if name != "line"}
+    # Names may be no text at all; their bytes are.
+    return [type(order.step).__name__, step, sha256_hex(os.fsencode("\0\0".join(lines)))]
+
+
+def _fields(step: Step) -> list[tuple[str, object]]:
+    return [(name, getattr(step, name)) for name in step.__dataclass_fields__]
+
+
+def _blueprint(building: Building, key: str) -> Blueprint:
+    return Blueprint(
+        session=f"build-{key[:12]}",
+        root=str(building.session.root),
+        parts=tuple(
+            Part(target, lowers, str(upper), str(work))
+            for target, lowers, upper, work in building.parts
+        ),
+        network=Network.HOST,
+        subordinate=find_subordinate_ids(),
+        guarded=(),
+    )

@@ -1,0 +1,91 @@
+"""Messages between the runner and processes of its sandboxes: JSON, with open files alongside.
+
+One message is one packet of a SOCK_SEQPACKET socket. A long one travels as a file in memory,
+because packets are bounded. Only the standard library; the asynchronous end is link.py.
+"""
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+
+type Message = dict[str, object]
+
+_INLINE = b"J"
+_IN_MEMORY = b"M"
+_LONGEST_INLINE = 1 << 15
+_LONGEST = 1 << 26
+_MOST_FILES = 8
+_ROOM_FOR_FILES = socket.CMSG_SPACE(_MOST_FILES * 4)
+
+
+def make_pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of a new channel."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def send(channel: socket.socket, message: Mapping[str, object], files: Sequence[int] = ()) -> None:
+    """Send a message and copies of open files.
+
+    Raises:
+        OSError: the other end is gone, or (a non-blocking socket) is slow to read.
+    """
+    data = json.dumps(message).encode()
+    if len(data) <= _LONGEST_INLINE:
+        _send_packet(channel, _INLINE + data, files)
+        return
+    memory = os.memfd_create("message", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(memory, "wb", closefd=False) as file:
+            file.write(data)
+        _send_packet(channel, _IN_MEMORY, (memory, *files))
+    finally:
+        os.close(memory)
+
+
+def _send_packet(channel: socket.socket, packet: bytes, files: Sequence[int]) -> None:
+    rights = struct.pack(f"{len(files)}i", *files)
+    beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if files else []
+    channel.sendmsg([packet], beside, socket.MSG_NOSIGNAL)
+
+
+def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
+    """The next message and the files that came with it; None when the other end is closed.
+
+    Raises:
+        OSError: nothing is there (a non-blocking socket).
+        ValueError: it is no message.
+    """
+    try:
+        packet, beside, _, _ = channel.recvmsg(
+            _LONGEST_INLINE + 1, _ROOM_FOR_FILES, socket.MSG_CMSG_CLOEXEC
+        )
+    except ConnectionResetError:
+        return None
+    if not packet:
+        return None
+    files = [fd for _, _, data in beside for fd in struct.unpack(f"{len(data) // 4}i", data)]
+    if packet[:1] == _IN_MEMORY:
+        packet = _INLINE + _read_memory(files.pop(0))
+    message = json.loads(packet[1:])
+    if not isinstance(message, dict):
+        raise ValueError("a message that is no object")  # noqa: TRY004 - as any other bad text
+    return message, files
+
+
+def _read_memory(fd: int) -> bytes:
+    """All of a file in memory, from its beginning whatever its position is."""
+    try:
+        size = os.fstat(fd).st_size
+        if size > _LONGEST:
+            raise ValueError(f"a message of {size} bytes; expected at most {_LONGEST}")
+        return os.pread(fd, size, 0)
+    finally:
+        os.close(fd)
+
+
+def close_all(files: Sequence[int]) -> None:
+    """Close files that came with a message."""
+    for fd in files:
+        os.close(fd)

@@ -1,0 +1,225 @@
+"""The files of a task's environment directory that COPY names.
+
+Found by Docker's rules: patterns, .dockerignore, the contents of a directory rather than itself.
+Links in it are copied as links; one that is named itself is followed as long as it stays inside.
+"""
+
+import functools
+import os
+import posixpath
+import re
+import shutil
+import stat
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from proctor.digest import sha256_file, sha256_hex
+from proctor.environments.sandbox.dockerignore import (
+    Ignored,
+    compile_pattern,
+    parse_dockerignore,
+)
+from proctor.environments.sandbox.recipe import Copy
+from proctor.environments.sandbox.tree import Kind
+from proctor.errors import ImageError
+from proctor.files import read_small
+from proctor.sentence import reason_of
+
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry that is copied."""
+
+    path: str
+    """Below the target."""
+    kind: Kind
+    mode: int
+    source: Path | None = None
+    """On the host."""
+    content: bytes = b""
+    """Of a here-document, instead of a source."""
+
+    @property
+    def line(self) -> str:
+        """Everything that decides what it becomes."""
+        return "\0".join((self.path, self.kind, f"{self.mode:o}", self._digest))
+
+    @property
+    def _digest(self) -> str:
+        if self.source is None:
+            return sha256_hex(self.content)
+        if self.kind is Kind.LINK:
+            return os.readlink(self.source)  # noqa: PTH115 - the text as it is
+        return "" if self.kind is Kind.DIRECTORY else _digest_of(self.source)
+
+
+def _digest_of(path: Path) -> str:
+    found = path.stat()
+    return _digest_once(path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+@functools.lru_cache(maxsize=4096)
+def _digest_once(path: Path, *_version: int) -> str:
+    """Many trials of one task look at the same files."""
+    return sha256_file(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What one COPY copies."""
+
+    items: tuple[Item, ...]
+    is_file: bool
+    """One file, which may become the target itself."""
+
+
+class Context:
+    """An environment directory with its .dockerignore."""
+
+    def __init__(self, directory: Path) -> None:
+        self._root = directory
+        self._ignored = _load_ignored(directory)
+
+    def select(self, step: Copy) -> Selection:
+        """What a COPY copies.
+
+        Raises:
+            ImageError: nothing is there, it is a device, or an archive that ADD would unpack.
+        """
+        items: list[Item] = [
+            Item(name, Kind.FILE, 0o644, content=content.encode()) for name, content in step.inline
+        ]
+        is_file = bool(items)
+        for pattern in step.sources:
+            found = self._find(pattern)
+            if not found and not _WILD.search(pattern):
+                raise ImageError(f"{pattern}: not in {self._root}, or left out by .dockerignore")
+            for path in found:
+                below, is_one = self._take(path, step)
+                items += below
+                is_file = is_file or is_one
+        if not items and not step.sources:
+            raise ImageError("nothing to copy")
+        if step.chmod is not None:
+            items = [replace(item, mode=step.chmod) for item in items]
+        return Selection(tuple(items), is_file and len(items) == 1)
+
+    def _find(self, pattern: str) -> list[str]:
+        """Paths from the top that a pattern names; it cannot lead out of it."""
+        clean = posixpath.normpath(posixpath.join("/", pattern)).lstrip("/")
+        if not clean or not _WILD.search(clean):
+            is_there = os.path.lexists(self._root / clean)
+            return [clean] if is_there and not (clean and self._is_left_out(clean)) else []
+        try:
+            regex = compile_pattern(clean.replace("**", "*"))
+        except re.error as error:
+            raise ImageError(f"{pattern!r} is no pattern: {error}") from error
+        depth = clean.count("/")
+        return sorted(
+            path for path in self._walk("") if path.count("/") == depth and regex.fullmatch(path)
+        )
+
+    def _is_left_out(self, path: str) -> bool:
+        if path not in self._ignored:
+            return False
+        is_open = self._ignored.has_exceptions and (self._root / path).is_dir()
+        return not (is_open and any(found not in self._ignored for found in self._walk(path)))
+
+    def _walk(self, below: str) -> Iterator[str]:
+        """Every path below one that is not left out, a directory before what is in it."""
+        try:
+            names = sorted(path.name for path in (self._root / below).iterdir())
+        except OSError as error:
+            raise ImageError(f"{self._root / below}: cannot be read: {reason_of(error)}") from error
+        for name in names:
+            path = f"{below}/{name}" if below else name
+            is_directory = stat.S_ISDIR((self._root / path).lstat().st_mode)
+            inside = list(self._walk(path)) if is_directory and self._may_hold(path) else []
+            if inside or path not in self._ignored:
+                yield path
+            yield from inside
+
+    def _may_hold(self, path: str) -> bool:
+        return self._ignored.has_exceptions or path not in self._ignored
+
+    def _take(self, path: str, step: Copy) -> tuple[list[Item], bool]:
+        """The items of one source, and whether it is a single file."""
+        place = self._resolve(path)
+        mode = place.stat().st_mode
+        if stat.S_ISDIR(mode):
+            real = place.relative_to(self._root.resolve()).as_posix()
+            top = "" if real == "." else real
+            return [self._item(one, one[len(top) :].lstrip("/")) for one in self._walk(top)], False
+        if step.is_add and stat.S_ISREG(mode) and tarfile.is_tarfile(place):
+            raise ImageError(
+                f"{path}: an archive, which ADD would unpack; unpack it beside the Dockerfile, or "
+                "use COPY and RUN tar"
+            )
+        name = posixpath.basename(path)
+        return [replace(_make_item(place, name), path=name)], True
+
+    def _resolve(self, path: str) -> Path:
+        place = (self._root / path).resolve()
+        if not place.is_relative_to(self._root.resolve()):
+            raise ImageError(
+                f"{path}: a link that leads out of {self._root}; expected a file in it"
+            )
+        if not place.exists():
+            raise ImageError(f"{path}: a link to nothing")
+        return place
+
+    def _item(self, path: str, below: str) -> Item:
+        return _make_item(self._root / path, below)
+
+
+def _make_item(place: Path, path: str) -> Item:
+    mode = place.lstat().st_mode
+    for test, kind in (
+        (stat.S_ISDIR, Kind.DIRECTORY),
+        (stat.S_ISREG, Kind.FILE),
+        (stat.S_ISLNK, Kind.LINK),
+    ):
+        if test(mode):
+            return Item(path, kind, stat.S_IMODE(mode), source=place)
+    raise ImageError(f"{place}: neither a file, a directory nor a link; it cannot be copied")
+
+
+def _load_ignored(directory: Path) -> Ignored:
+    for name in ("Dockerfile.dockerignore", ".dockerignore"):
+        path = directory / name
+        if path.is_file():
+            try:
+                text = read_small(str(path)).decode("utf-8", errors="replace")
+            except OSError as error:
+                raise ImageError(f"{path}: cannot be read: {reason_of(error)}") from error
+            return parse_dockerignore(text, str(path))
+    return Ignored()
+
+
+def stage(items: tuple[Item, ...], directory: Path) -> None:
+    """Put the items below an empty directory, with their modes.
+
+    Raises:
+        OSError: one cannot be read or written.
+    """
+    for item in items:
+        to = directory / item.path
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if item.kind is Kind.DIRECTORY:
+            to.mkdir(exist_ok=True)
+        elif item.kind is Kind.LINK and item.source is not None:
+            to.symlink_to(os.readlink(item.source))  # noqa: PTH115 - the text as it is
+        elif item.source is None:
+            to.write_bytes(item.content)
+        else:
+            shutil.copyfile(item.source, to)
+            found = item.source.stat()
+            os.utime(to, ns=(found.st_atime_ns, found.st_mtime_ns))
+    # The deepest first: a directory that cannot be written to is closed after what is in it.
+    for item in sorted(items, key=lambda one: one.path, reverse=True):
+        if item.kind is not Kind.LINK:
+            (directory / item.path).chmod(item.mode)

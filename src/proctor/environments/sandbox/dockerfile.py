@@ -1,0 +1,343 @@
+"""A Dockerfile as steps that make a root file system. Nothing here runs them or looks at a file.
+
+Honoured: FROM, ARG, ENV, RUN, COPY, ADD of local files, WORKDIR, USER, SHELL. Without effect for a
+task, because an environment is kept running by whoever started it: CMD, LABEL, EXPOSE, MAINTAINER,
+STOPSIGNAL; with a note where somebody might count on it: ENTRYPOINT, HEALTHCHECK, VOLUME. All else
+that would matter is refused: build it elsewhere and import the result.
+"""
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from proctor.environments.sandbox.dockerfile_text import Heredoc, Statement, parse_text
+from proctor.environments.sandbox.dockerfile_words import expand, parse_list, split_words
+from proctor.environments.sandbox.recipe import (
+    DEFAULT_PATH,
+    Copy,
+    MakeDirectory,
+    Recipe,
+    Run,
+    Start,
+    Step,
+)
+from proctor.errors import ImageError
+
+_INSTEAD = "build the image elsewhere and bring it in with `proctor image import`"
+_SILENT = ("LABEL", "EXPOSE", "MAINTAINER", "STOPSIGNAL", "CMD")
+_NOTED = {
+    "ENTRYPOINT": "is not run: commands are run in the environment as they are",
+    "HEALTHCHECK": "has no effect; [environment.healthcheck] of task.toml has",
+    "VOLUME": "has no effect: such a directory is one like others",
+}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_OCTAL = re.compile(r"[0-7]{3,4}")
+_URL = re.compile(r"(https?|ftp|git)://|git@")
+
+
+@dataclass(frozen=True, slots=True)
+class Dockerfile:
+    """A Dockerfile up to what its base decides."""
+
+    where: str
+    """Its name in messages."""
+    image: str
+    """What FROM names, with variables filled in."""
+    from_line: int
+    platform: str | None
+    """--platform of FROM."""
+    arguments: Mapping[str, str]
+    """ARGs above FROM, and those that Docker sets itself."""
+    statements: tuple[Statement, ...]
+    """All after FROM."""
+    escape: str
+
+
+def parse_dockerfile(text: str, where: str, machine: str = "amd64") -> Dockerfile:
+    """A Dockerfile's statements and what it is FROM.
+
+    Raises:
+        ImageError: names file, line, and what to do instead.
+    """
+    parsed = parse_text(text, where)
+    arguments = _platform_arguments(machine)
+    for number, statement in enumerate(parsed.statements):
+        with_place = _Place(where, statement)
+        if statement.keyword == "ARG":
+            for name, value in with_place(_arguments, statement, arguments, parsed.escape):
+                arguments[name] = arguments.get(name, "") if value is None else value
+        elif statement.keyword == "FROM":
+            image, platform = with_place(_from, statement, arguments, parsed.escape)
+            rest = parsed.statements[number + 1 :]
+            return Dockerfile(
+                where, image, statement.line, platform, arguments, rest, parsed.escape
+            )
+        else:
+            raise ImageError(
+                f"{where}:{statement.line}: {statement.keyword} stands before FROM; expected FROM"
+            )
+    raise ImageError(f"{where}: no FROM in it; expected one, such as `FROM debian:12`")
+
+
+def plan_recipe(dockerfile: Dockerfile, start: Start) -> Recipe:
+    """The steps of a Dockerfile on a base that brings these variables.
+
+    Raises:
+        ImageError: names file, line, and what to do instead.
+    """
+    cook = _Cook(dockerfile, start)
+    for statement in dockerfile.statements:
+        _Place(dockerfile.where, statement)(cook.add, statement)
+    return Recipe(tuple(cook.steps), cook.env, cook.workdir, cook.user, tuple(cook.notes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Says where in a file an error is."""
+
+    where: str
+    statement: Statement
+
+    def __call__[**P, T](self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return act(*args, **kwargs)
+        except ImageError as error:
+            place = f"{self.where}:{self.statement.line}: {self.statement.keyword}"
+            raise ImageError(f"{place}: {error}") from error
+
+
+def _platform_arguments(machine: str) -> dict[str, str]:
+    facts = {"PLATFORM": f"linux/{machine}", "OS": "linux", "ARCH": machine, "VARIANT": ""}
+    return {f"{who}{name}": value for who in ("TARGET", "BUILD") for name, value in facts.items()}
+
+
+def _arguments(
+    statement: Statement, variables: Mapping[str, str], escape: str
+) -> list[tuple[str, str | None]]:
+    """Names and defaults of an ARG."""
+    words = split_words(statement.rest, escape)
+    if not words:
+        raise ImageError("without a name; expected NAME or NAME=default")
+    found: list[tuple[str, str | None]] = []
+    for name, sign, value in (word.partition("=") for word in words):
+        so_far = {**variables, **{key: text for key, text in found if text is not None}}
+        found.append((_check_name(name), expand(value, so_far, escape) if sign else None))
+    return found
+
+
+def _check_name(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise ImageError(f"{name!r} is no name of a variable; expected letters, digits and _")
+    return name
+
+
+def _from(
+    statement: Statement, variables: Mapping[str, str], escape: str
+) -> tuple[str, str | None]:
+    words = split_words(statement.rest, escape)
+    is_named = len(words) == 3 and words[1].upper() == "AS"
+    if len(words) != 1 and not is_named:
+        raise ImageError(f"{statement.rest!r}; expected IMAGE or IMAGE AS NAME")
+    image = expand(words[0], variables, escape)
+    if not image:
+        raise ImageError(f"{words[0]} is empty: give its ARG a default")
+    flags = dict(statement.flags)
+    platform = flags.pop("platform", None)
+    if flags:
+        raise ImageError(f"--{next(iter(flags))} is not supported; {_INSTEAD}")
+    return image, expand(platform, variables, escape) if platform else None
+
+
+@dataclass(slots=True)
+class _Cook:
+    """Goes through the statements and keeps what later ones depend on."""
+
+    dockerfile: Dockerfile
+    start: Start
+    env: dict[str, str] = field(init=False)
+    arguments: dict[str, str] = field(default_factory=dict)
+    shell: tuple[str, ...] = ("/bin/sh", "-c")
+    workdir: str = field(init=False)
+    user: str = field(init=False)
+    steps: list[Step] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.env = {"PATH": DEFAULT_PATH, **self.start.env}
+        self.workdir, self.user = self.start.workdir, self.start.user
+
+    def add(self, statement: Statement) -> None:
+        """Take one statement in."""
+        acts: dict[str, Callable[[Statement], None]] = {
+            "ARG": self._arg,
+            "ENV": self._env,
+            "RUN": self._run,
+            "COPY": self._copy,
+            "ADD": self._copy,
+            "WORKDIR": self._workdir,
+            "USER": self._user,
+            "SHELL": self._shell,
+        }
+        if act := acts.get(statement.keyword):
+            act(statement)
+        elif statement.keyword in _NOTED:
+            self._note(statement, _NOTED[statement.keyword])
+        elif statement.keyword not in _SILENT:
+            raise ImageError(_refusal(statement.keyword))
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What words are filled in from; ENV stands above ARG."""
+        return {**self.arguments, **self.env}
+
+    def _expand(self, word: str) -> str:
+        return expand(word, self.variables, self.dockerfile.escape)
+
+    def _note(self, statement: Statement, what: str) -> None:
+        place = f"{self.dockerfile.where}:{statement.line}"
+        self.notes.append(f"{place}: {statement.keyword} {what}")
+
+    def _arg(self, statement: Statement) -> None:
+        outer = self.dockerfile.arguments
+        for name, value in _arguments(statement, self.variables, self.dockerfile.escape):
+            if value is None and name in outer:
+                value = outer[name]
+            if value is not None:
+                self.arguments[name] = value
+
+    def _env(self, statement: Statement) -> None:
+        words = split_words(statement.rest, self.dockerfile.escape)
+        if not words:
+            raise ImageError("without a variable; expected NAME=value")
+        if "=" not in words[0]:
+            name, *values = statement.rest.split(maxsplit=1)
+            if not values:
+                raise ImageError(f"{name} has no value; expected {name}=value")
+            self.env[_check_name(name)] = self._expand(values[0])
+            return
+        before = self.variables
+        for word in words:
+            name, sign, value = word.partition("=")
+            if not sign:
+                raise ImageError(f"{word!r} has no `=`; expected NAME=value")
+            key = expand(name, before, self.dockerfile.escape)
+            self.env[_check_name(key)] = expand(value, before, self.dockerfile.escape)
+
+    def _workdir(self, statement: Statement) -> None:
+        path = self._expand(statement.rest)
+        if not path:
+            raise ImageError("without a directory; expected WORKDIR /path")
+        self.workdir = posixpath.normpath(posixpath.join(self.workdir, path)).replace("//", "/")
+        self.steps.append(MakeDirectory(statement.line, str(statement), self.workdir, self.user))
+
+    def _user(self, statement: Statement) -> None:
+        self.user = self._expand(statement.rest)
+        if not self.user or len(self.user.split()) != 1:
+            raise ImageError(f"{statement.rest!r}; expected the name or number of a user")
+
+    def _shell(self, statement: Statement) -> None:
+        words = parse_list(statement.rest)
+        if not words:
+            raise ImageError(f'{statement.rest!r}; expected a list such as ["/bin/bash", "-c"]')
+        self.shell = tuple(words)
+
+    def _run(self, statement: Statement) -> None:
+        self._check_run_flags(statement)
+        argv, script = self._command(statement)
+        text = str(statement)
+        env = self.variables
+        self.steps.append(
+            Run(statement.line, text, argv, self.workdir, env, self.user, script=script)
+        )
+
+    def _check_run_flags(self, statement: Statement) -> None:
+        for name, value in statement.flags:
+            kinds = [part for part in value.split(",") if part.startswith("type=")]
+            if name == "mount" and kinds == ["type=cache"]:
+                self._note(statement, "--mount=type=cache has no effect: nothing is cached")
+            elif (name, value) not in (("network", "default"), ("security", "sandbox")):
+                raise ImageError(f"--{name}={value} is not supported; {_INSTEAD}")
+
+    def _command(self, statement: Statement) -> tuple[tuple[str, ...], str | None]:
+        if not statement.rest:
+            raise ImageError("without a command")
+        if (listed := parse_list(statement.rest)) is not None:
+            if not listed:
+                raise ImageError("with an empty list; expected a command")
+            return tuple(listed), None
+        if not statement.heredocs:
+            return (*self.shell, statement.rest), None
+        if len(split_words(statement.rest)) == 1:
+            text = statement.heredocs[0].text
+            return (*self.shell, text), text if text.startswith("#!") else None
+        # A command with here-documents is put together again for the shell to read.
+        parts = [f"\n{doc.content}{doc.name}" for doc in statement.heredocs]
+        return (*self.shell, statement.rest + "".join(parts)), None
+
+    def _copy(self, statement: Statement) -> None:
+        chown, chmod = self._copy_flags(statement)
+        words = parse_list(statement.rest)
+        if words is None:
+            words = split_words(statement.rest, self.dockerfile.escape)
+        *sources, target = [self._expand(word) for word in words] or [""]
+        if not sources or not target:
+            raise ImageError(f"{statement.rest!r}; expected what to copy and where to")
+        inline = tuple(self._inline(doc) for doc in statement.heredocs)
+        names = {doc.name for doc in statement.heredocs}
+        patterns = [one for one in sources if not (names and one.lstrip("0123456789-<") in names)]
+        is_directory = target.endswith(("/", "/.")) or target == "."
+        if len(sources) > 1 and not is_directory:
+            raise ImageError(
+                f"several sources, and the target is {target!r}; expected it to end in /"
+            )
+        self.steps.append(
+            Copy(
+                line=statement.line,
+                text=str(statement),
+                sources=tuple(_check_local(one, statement.keyword) for one in patterns),
+                inline=inline,
+                target=posixpath.normpath(posixpath.join(self.workdir, target)),
+                is_directory=is_directory,
+                is_add=statement.keyword == "ADD",
+                chown=chown,
+                chmod=chmod,
+            )
+        )
+
+    def _inline(self, doc: Heredoc) -> tuple[str, str]:
+        if doc.is_quoted:
+            return doc.name, doc.text
+        return doc.name, expand(doc.text, self.variables, self.dockerfile.escape, keep_quotes=True)
+
+    def _copy_flags(self, statement: Statement) -> tuple[str | None, int | None]:
+        flags = dict(statement.flags)
+        chown, chmod = flags.pop("chown", None), flags.pop("chmod", None)
+        flags.pop("link", None)  # how Docker stores the layer, which nobody sees
+        if "from" in flags:
+            raise ImageError(f"--from={flags['from']}: other images are not there; {_INSTEAD}")
+        if flags:
+            raise ImageError(f"--{next(iter(flags))} is not supported; {_INSTEAD}")
+        if chmod is not None and not _OCTAL.fullmatch(chmod := self._expand(chmod)):
+            raise ImageError(f"--chmod={chmod}; expected octal digits such as 755")
+        return (
+            self._expand(chown) if chown else None,
+            None if chmod is None else int(chmod, 8),
+        )
+
+
+def _check_local(source: str, keyword: str) -> str:
+    if keyword == "ADD" and (_URL.match(source) or source.endswith(".git")):
+        raise ImageError(
+            f"{source}: addresses are not fetched; use RUN with curl or git, or put the file "
+            "beside the Dockerfile"
+        )
+    return source
+
+
+def _refusal(keyword: str) -> str:
+    if keyword == "FROM":
+        return f"a second FROM: builds of several stages are not supported; {_INSTEAD}"
+    if keyword == "ONBUILD":
+        return f"is not supported; {_INSTEAD}"
+    return "is no instruction of a Dockerfile; expected FROM, RUN, COPY, ENV, WORKDIR or another"

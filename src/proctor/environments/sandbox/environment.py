@@ -1,0 +1,227 @@
+"""The sandbox as an environment of a trial: the embedded default.
+
+    start   refuse what cannot be had · build the root · scratch · control groups · network ·
+            spawn · log directories and working directory
+    stop    end its processes · the network helper · the groups; the scratch is emptied
+
+Everything that happens inside is in inside.py, everything below it in box.py and build.py.
+"""
+
+import asyncio
+import platform
+from collections.abc import Sequence
+
+from proctor.environments.sandbox.blueprint import Command
+from proctor.environments.sandbox.box import Box, shared_zygote
+from proctor.environments.sandbox.build import Root, build_root
+from proctor.environments.sandbox.inside import Inside, Room, Running, check_user
+from proctor.environments.sandbox.layers import Parts
+from proctor.environments.sandbox.limits import limits_of
+from proctor.environments.sandbox.network import choose_network, connect
+from proctor.environments.sandbox.premises import Held, Premises, Wish, premises_of
+from proctor.environments.sandbox.privileges import is_all_powerful
+from proctor.environments.sandbox.refusals import check_order
+from proctor.environments.sandbox.scratch import Session
+from proctor.environments.sandbox.subordinate import find_subordinate_ids
+from proctor.errors import SandboxError
+from proctor.trial.environment import Process, Snapshot
+from proctor.trial.finding import Finding, FindingCode
+from proctor.trial.order import EnvironmentOrder
+from proctor.trial.paths import INSIDE
+
+_DIRECTORIES = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
+_PHASE = "setup"
+_SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+_SHELL_OF: dict[Parts, str] = {}
+"""The shell of each root that was started."""
+_WITH_WORKDIR: set[tuple[Parts, str]] = set()
+"""Roots that were started, and working directories that are in them."""
+
+
+class SandboxEnvironment(Inside):
+    """A sandbox of our own: Linux namespaces over an overlay file system."""
+
+    def __init__(self, order: EnvironmentOrder) -> None:
+        """Take an order; the kwarg `base` names the root file system, `host` if it is not given.
+
+        Raises:
+            UnsupportedError: the task or the job asks for what the sandbox does not have.
+        """
+        super().__init__(order, room=0)
+        self._base = check_order(order)
+        self._limits = limits_of(order.config, order.task_env_config)
+        self._choice = choose_network(order.network)
+        self._findings: list[Finding] = []
+        self._snapshot: Snapshot | None = None
+        self._held = Held()
+        self._ending: asyncio.Task[None] | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What it runs on; known once it was started."""
+        return self._snapshot or Snapshot(runtime_image="unknown", compute_backend="sandbox")
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What a reader of the score should know of it, so far."""
+        return tuple(self._findings)
+
+    async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
+        """Build the root where that is needed, and bring the sandbox up.
+
+        Raises:
+            SandboxError, ImageError, UnsupportedError: it cannot be brought up.
+        """
+        self._held, self._ending = Held(), None
+        try:
+            await self._start(force_build=force_build)
+        except BaseException:
+            await self._end()
+            raise
+
+    async def _start(self, *, force_build: bool) -> None:
+        order, zygote = self._order, await shared_zygote()
+        premises = premises_of(zygote)
+        if premises.place.note:
+            order.logger.warning(premises.place.note)
+        root = await build_root(
+            order.environment_dir,
+            order.task_env_config.docker_image,
+            self._base,
+            scratch=premises.run.directory,
+            spawn=zygote.spawn,
+            force=force_build,
+        )
+        self._heed(root)
+        wish = Wish(root.parts, self._choice.network, self._limits, _DIRECTORIES)
+        box, session = await self._occupy(premises, wish)
+        self._held.connection = await connect(
+            wish.network, box.pid, box.namespaces, session.directory
+        )
+        await self._furnish(root, box)
+        premises.expect(wish)
+
+    async def _occupy(self, premises: Premises, wish: Wish) -> tuple[Box, Session]:
+        """A sandbox with nothing in it, and in its scratch the note for whoever salvages."""
+        if ready := await premises.hold_ready(wish):
+            self._held = ready
+        else:
+            await premises.hold_new(wish, self.session_id, self._held)
+        held = self._held
+        if held.box is None or held.slot is None:
+            raise SandboxError(f"{self.session_id}: the sandbox was not made")
+        self._heed_limits(held.groups.missing)
+        trial = self.trial_paths.trial_dir
+        held.slot.session.write_note(self.session_id, trial, held.slot.uppers)
+        return held.box, held.slot.session
+
+    def _heed(self, root: Root) -> None:
+        """Keep what building the root found, and see that its user can be had."""
+        self._findings += root.findings
+        for note in (*(finding.message for finding in root.findings), *root.notes):
+            self._order.logger.warning(note)
+        check_user(root.user, only_root=self._only_root)
+        tools = {"kernel": platform.release()}
+        self._snapshot = Snapshot(root.pin, "sandbox", tools)
+        if self._choice.shared_because:
+            self._find_network_shared(self._choice.shared_because)
+        config, task = self._order.config, self._order.task_env_config
+        if storage := config.override_storage_mb or task.storage_mb:
+            reason = "the sandbox cannot limit how much a task stores"
+            self._find_limits_missing({"storage": f"storage_mb = {storage}"}, {"storage": reason})
+
+    @property
+    def _only_root(self) -> bool:
+        return not is_all_powerful() and not find_subordinate_ids()
+
+    def _heed_limits(self, missing: dict[str, str]) -> None:
+        asked = {name: text for name, text in self._limits.wanted.items() if name in missing}
+        if asked:
+            self._find_limits_missing(asked, missing)
+        elif missing:
+            reason = next(iter(missing.values()))
+            self._order.logger.info("the number of processes is not limited: %s", reason)
+
+    async def _furnish(self, root: Root, box: Box) -> None:
+        """Make the working directory and find the shell."""
+        workdir = self._order.task_env_config.workdir or root.workdir or "/"
+        if not await _is_there(root, workdir, box):
+            await _make_workdir(box, workdir)
+        self._running = Running(
+            box=box,
+            shell=await _find_shell(root, box),
+            workdir=workdir,
+            env={**root.env, **self._order.persistent_env},
+            user=root.user,
+            only_root=self._only_root,
+            findings=self._findings,
+        )
+        if root.upload_environment:
+            await self.upload_dir(self._order.environment_dir, workdir)
+
+    def _find_network_shared(self, reason: str) -> None:
+        message = f"the environment used the host's own network: {reason}"
+        self._order.logger.warning(message)
+        self._findings.append(_finding(FindingCode.NETWORK_SHARED, message, {"reason": reason}))
+
+    def _find_limits_missing(self, asked: dict[str, str], missing: dict[str, str]) -> None:
+        for controller, text in asked.items():
+            message = f"{text} is not enforced: {missing[controller]}"
+            self._order.logger.warning(message)
+            detail: dict[str, object] = {"limit": text, "reason": missing[controller]}
+            self._findings.append(_finding(FindingCode.LIMITS_NOT_ENFORCED, message, detail))
+
+    async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
+        """End everything in it; nothing of it is kept, and its scratch is nobody's any more.
+
+        Raises:
+            SandboxError, OSError: something of it does not go away.
+        """
+        await self._end()
+
+    async def _end(self) -> None:
+        """End it once; whoever is cancelled while waiting for that does not stop it."""
+        if self._running is not None:
+            self._held.is_owed = self._running.is_owed
+        self._running = None
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._held.let_go())
+        await asyncio.shield(self._ending)
+
+    async def list_processes(self) -> Sequence[Process]:
+        """What runs in it besides its own PID 1."""
+        return [Process(pid, command) for pid, command in await self._now().box.list_processes()]
+
+    async def open_room(self, fresh: Sequence[str]) -> Room:
+        """A verifier's room; see Watched."""
+        now = self._now()
+        return Room(self, now, await now.box.open_room(fresh))
+
+
+async def _is_there(root: Root, workdir: str, box: Box) -> bool:
+    """Whether a root has a working directory, looked for once if it has."""
+    known = root.parts, workdir
+    if known not in _WITH_WORKDIR and workdir != "/":
+        if await box.kind_of(workdir) is None:
+            return False
+        _WITH_WORKDIR.add(known)
+    return True
+
+
+async def _make_workdir(box: Box, workdir: str) -> None:
+    done = await box.run(Command(("mkdir", "-p", "--", workdir), "/"))
+    if done.return_code != 0:
+        said = done.output.decode(errors="replace").strip()
+        raise SandboxError(f"workdir {workdir} cannot be made in the sandbox: {said}")
+
+
+async def _find_shell(root: Root, box: Box) -> str:
+    """The shell of a root, looked for once however many sandboxes have that root."""
+    if root.parts not in _SHELL_OF:
+        kinds = [await box.kind_of(shell) for shell in _SHELLS]
+        _SHELL_OF[root.parts] = "bash" if "file" in kinds else "sh"
+    return _SHELL_OF[root.parts]
+
+
+def _finding(code: FindingCode, message: str, detail: dict[str, object]) -> Finding:
+    return Finding(code=code, phase=_PHASE, message=message, detail=detail)

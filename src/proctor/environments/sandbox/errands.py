@@ -1,0 +1,156 @@
+"""What children of PID 1 do besides commands: move files, look at paths, list processes.
+
+They run in processes of their own with no more rights than root's commands have there, so that what
+the agent planted, links above all, leads it nowhere that the agent could not go. Only the standard
+library. How they are given out is workers.py.
+"""
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from proctor.environments.sandbox.channel import Message
+from proctor.environments.sandbox.parcel import (
+    DIRECTORY,
+    FILE,
+    LINK,
+    BrokenParcelError,
+    Entry,
+    Limits,
+    Receiver,
+    Sender,
+)
+
+_KEPT_BITS = 0o1777
+"""Of a file that is put in: a set-user-id bit would be one on the host's disk too."""
+_PIECE = 1 << 16
+_DEAD = "ZX"
+_LONGEST_COMMAND = 512
+_MOST_PROCESSES = 10_000
+"""Of a process's command line, and of processes, no more is told: a message has an end."""
+
+
+def _put(request: dict[str, Any], files: list[int]) -> Message:
+    """Unpack a parcel at a path."""
+    with os.fdopen(files.pop(0), "rb", _PIECE) as stream:
+        receiver, target = Receiver(stream), str(request["target"])
+        for entry in receiver.entries():
+            if entry.name:
+                path = os.path.join(target, entry.name)
+            elif entry.kind == DIRECTORY:
+                os.makedirs(target, 0o755, exist_ok=True)
+                continue
+            else:
+                path = _place_of_file(target, str(request["name"]))
+            _put_entry(receiver, entry, path)
+    return {}
+
+
+def _place_of_file(target: str, name: str) -> str:
+    """Where a single file goes: into a directory under its own name, as `docker cp` puts it."""
+    if target.endswith("/") or os.path.isdir(target):
+        target = os.path.join(target, name)
+    os.makedirs(os.path.dirname(target) or "/", 0o755, exist_ok=True)
+    return target
+
+
+def _put_entry(receiver: Receiver, entry: Entry, path: str) -> None:
+    if entry.kind == DIRECTORY:
+        if not os.path.isdir(path):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            os.mkdir(path)
+        os.chmod(path, entry.mode & _KEPT_BITS)
+    elif entry.kind == LINK:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        os.symlink(receiver.text(), path)
+    elif entry.kind == FILE:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            receiver.copy_to(fd)
+            os.fchmod(fd, entry.mode & _KEPT_BITS)
+            os.utime(fd, ns=(entry.time_ns, entry.time_ns))
+        finally:
+            os.close(fd)
+    else:
+        raise BrokenParcelError(f"{entry.name or path}: {receiver.text()}")
+
+
+def _take(request: dict[str, Any], files: list[int]) -> Message:
+    """Pack what is at a path."""
+    limits = Limits(request["n_bytes"], request["n_entries"])
+    with os.fdopen(files.pop(0), "wb", _PIECE) as stream:
+        Sender(stream, limits).send(str(request["source"]))
+    return {}
+
+
+def _list_files(request: dict[str, Any], files: list[int]) -> Message:
+    """Pack the files at some paths."""
+    with os.fdopen(files.pop(0), "wb", _PIECE) as stream:
+        sender = Sender(stream, Limits(request["n_bytes"]))
+        sender.list_files(request["places"], request["n_files"])
+    return {}
+
+
+def _make_executable(request: dict[str, Any], _files: list[int]) -> Message:
+    """What `chmod +x` does."""
+    path = str(request["path"])
+    os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o111)  # noqa: S103 - that is the errand
+    return {}
+
+
+def _kind_of(request: dict[str, Any], _files: list[int]) -> Message:
+    try:
+        mode = os.stat(str(request["path"])).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return {"kind": None}
+    if stat.S_ISREG(mode):
+        return {"kind": "file"}
+    return {"kind": "directory" if stat.S_ISDIR(mode) else "other"}
+
+
+def _make_directories(request: dict[str, Any], _files: list[int]) -> Message:
+    for path in request["paths"]:
+        os.makedirs(path, 0o777, exist_ok=True)
+        os.chmod(path, 0o777)  # noqa: S103 - whoever the agent is, it writes there
+    return {}
+
+
+def _list_processes(request: dict[str, Any], _files: list[int]) -> Message:
+    """Everything but PID 1 and those on errands, this one among them."""
+    ours = {1, os.getpid(), *request["errands"]}
+    found: list[tuple[int, str]] = []
+    for name in os.listdir("/proc"):
+        if not name.isdecimal() or int(name) in ours or len(found) >= _MOST_PROCESSES:
+            continue
+        # One that ends meanwhile is none.
+        with suppress(OSError):
+            found += _describe(int(name))
+    return {"processes": sorted(found)}
+
+
+def _describe(pid: int) -> list[tuple[int, str]]:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        before, _, after = file.read().decode(errors="replace").rpartition(")")
+    if after.split()[0] in _DEAD:
+        return []
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        words = file.read(_LONGEST_COMMAND).rstrip(b"\0").replace(b"\0", b" ")
+    return [(pid, words.decode(errors="replace") or f"[{before.partition('(')[2]}]")]
+
+
+ERRANDS: dict[str, Callable[[dict[str, Any], list[int]], Message]] = {
+    "put": _put,
+    "take": _take,
+    "list_files": _list_files,
+    "make_executable": _make_executable,
+    "kind_of": _kind_of,
+    "make_directories": _make_directories,
+    "list_processes": _list_processes,
+}
+"""What can be asked for, by name."""

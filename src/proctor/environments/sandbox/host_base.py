@@ -1,0 +1,250 @@
+"""The host's own system directories as a root file system: `--base host`.
+
+An allow-list. Read-only below the overlay lie /usr, /bin, /sbin, /lib* and the package database;
+/etc is a copy of those of its files that everybody may read, without keys and passwords; all other
+directories are new and empty. Nothing else of the host is there: no home, no /opt, /srv, /mnt or
+/run, and of /var the package database alone. What an ordinary user starts cannot write into /usr:
+it belongs to a user whom their namespace does not have.
+
+Its pin, `host:<id>-<version>@sha256:<digest>`, is over os-release and the package database. It does
+not pin what no package owns: /usr/local, configuration below /etc, files that somebody changed; nor
+the kernel. Two machines of one pin may still differ there.
+"""
+
+import atexit
+import functools
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.digest import sha256_hex
+from proctor.environments.sandbox.delete import delete_tree
+from proctor.environments.sandbox.etc import (
+    HOSTS,
+    NAME_OF_HOST,
+    RULES,
+    copy_etc,
+    is_left_out,
+)
+from proctor.environments.sandbox.skeletons import fingerprint, load_copy
+from proctor.errors import ImageError
+from proctor.files import read_small
+from proctor.sentence import reason_of
+
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "libo32")
+_PACKAGES = ("var/lib/dpkg", "var/lib/rpm", "var/lib/pacman")
+
+_MET = dict.fromkeys(("logs/agent", "logs/artifacts", "logs/verifier", "tests"), 0o777)
+"""Where every trial writes: what lies below already has not to be made for each."""
+_DIRECTORIES = {
+    **dict.fromkeys(("home", "mnt", "opt", "srv", "media", "logs", "run", "etc", "var"), 0o755),
+    **dict.fromkeys(("proc", "dev", "sys"), 0o755),
+    "root": 0o700,
+    "tmp": 0o1777,
+    "run/lock": 0o1777,
+    **dict.fromkeys(("var/lib", "var/cache", "var/log", "var/spool", "var/opt"), 0o755),
+    "var/tmp": 0o1777,
+    # Package managers make files in these, but not the directories.
+    **dict.fromkeys(("var/lib/apt", "var/lib/apt/lists", "var/lib/apt/lists/partial"), 0o755),
+    **dict.fromkeys(("var/cache/apt", "var/cache/apt/archives"), 0o755),
+    "var/cache/apt/archives/partial": 0o700,
+    **dict.fromkeys(("var/cache/debconf", "var/lib/misc", "var/lib/pam"), 0o755),
+    **_MET,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HostBase:
+    """The host as a root file system."""
+
+    parts: tuple[tuple[str, tuple[str, ...]], ...]
+    """(target, layers) of each overlay; one directory each, because an ordinary user cannot lay
+    an overlay over the whole root."""
+    pin: str
+
+
+_LOADED: dict[tuple[Path, Path, int], HostBase] = {}
+_LOADING = threading.Lock()
+
+
+def is_loaded(scratch: Path, host: Path = Path("/")) -> bool:
+    """Whether this process has looked at the host already."""
+    return (scratch, host, os.getpid()) in _LOADED
+
+
+def load_host_base(scratch: Path, host: Path = Path("/"), cache: Path | None = None) -> HostBase:
+    """The host's system directories.
+
+    What has to be copied is copied once for each scratch; with a cache, once until it changes.
+
+    Raises:
+        ImageError: the copy cannot be made, or the host has no /usr.
+    """
+    with _LOADING:
+        known = scratch, host, os.getpid()
+        if known not in _LOADED:
+            _LOADED[known] = _load(scratch, host, cache)
+        return _LOADED[known]
+
+
+def _load(scratch: Path, host: Path, cache: Path | None) -> HostBase:
+    if not (host / "usr").is_dir():
+        raise ImageError(
+            f"{host}: has no directory usr; `--base host` needs one. Import a root file system "
+            "with `proctor image import` and name it with --base"
+        )
+    pin = host_pin(host)
+    try:
+        skeleton = _load_skeleton(scratch, host, cache, pin)
+    except OSError as error:
+        raise ImageError(
+            f"{error.filename or scratch}: the host's /etc cannot be copied: {reason_of(error)}"
+        ) from error
+    parts = [("/", (str(skeleton),))]
+    parts += [(f"/{name}", (str(host / name),)) for name in _own_directories(host)]
+    return HostBase(tuple(parts), pin)
+
+
+def _load_skeleton(scratch: Path, host: Path, cache: Path | None, pin: str) -> Path:
+    if cache is not None:
+        with suppress(ImageError):
+            key = _key(host, pin)
+            return load_copy(cache, key, lambda fresh: _furnish(fresh, host))
+    skeleton = Path(tempfile.mkdtemp(prefix="host-base.", dir=scratch))
+    atexit.register(_forget, skeleton, os.getpid())
+    _furnish(skeleton, host)
+    return skeleton
+
+
+def _key(host: Path, pin: str) -> str:
+    """Everything that decides what is in the skeleton."""
+    links = [(name, (host / name).is_symlink()) for name in (*_SYSTEM, *_PACKAGES)]
+    try:
+        resolver = sha256_hex(read_small(str(host / "etc/resolv.conf")))
+    except OSError:
+        resolver = ""
+    etc = fingerprint(host / "etc", is_left_out)
+    said = (os.geteuid(), pin, links, _DIRECTORIES, RULES, resolver, etc)
+    return sha256_hex(repr(said).encode())
+
+
+def _forget(skeleton: Path, pid: int) -> None:
+    """A forked child has the same list of things to do at its end, and must not do this one."""
+    if os.getpid() == pid:
+        delete_tree(skeleton)
+
+
+def _own_directories(host: Path) -> Iterator[str]:
+    """What is laid under an overlay of its own; links are links in the skeleton."""
+    for name in (*_SYSTEM, *_PACKAGES):
+        path = host / name
+        if path.is_dir() and not path.is_symlink():
+            yield name
+
+
+def _furnish(skeleton: Path, host: Path) -> None:
+    skeleton.chmod(0o755)
+    for name, mode in _DIRECTORIES.items():
+        path = skeleton / name
+        path.mkdir()
+        path.chmod(mode)
+    (skeleton / "var/run").symlink_to("/run")
+    (skeleton / "var/lock").symlink_to("/run/lock")
+    for name in (*_SYSTEM, *_PACKAGES):
+        _stand_in(skeleton / name, host / name)
+    copy_etc(host / "etc", skeleton / "etc")
+
+
+def _stand_in(inside: Path, there: Path) -> None:
+    """A link as it is on the host, or an empty directory on which an overlay is mounted."""
+    if there.is_symlink():
+        inside.symlink_to(there.readlink())
+    elif there.is_dir():
+        inside.mkdir()
+        inside.chmod(stat.S_IMODE(there.stat().st_mode))
+
+
+def load_furnishing(scratch: Path) -> Path:
+    """A layer that goes on top of an imported image: what Docker puts into every container.
+
+    Images have no /etc/resolv.conf that would work, and often no directories to mount on.
+
+    Raises:
+        ImageError: it cannot be made.
+    """
+    return _load_furnishing(scratch, os.getpid())
+
+
+@functools.lru_cache(maxsize=64)
+def _load_furnishing(scratch: Path, pid: int) -> Path:
+    try:
+        layer = Path(tempfile.mkdtemp(prefix="furnishing.", dir=scratch))
+        atexit.register(_forget, layer, pid)
+        layer.chmod(0o755)
+        usual = dict.fromkeys(("etc", "proc", "dev", "sys", "logs"), 0o755)
+        for name, mode in {**usual, **_MET}.items():
+            (layer / name).mkdir()
+            (layer / name).chmod(mode)
+        (layer / "etc" / "hosts").write_text(HOSTS)
+        (layer / "etc" / "hostname").write_text(NAME_OF_HOST)
+        if (resolver := Path("/etc/resolv.conf")).is_file():
+            (layer / "etc" / "resolv.conf").write_bytes(read_small(str(resolver)))
+    except OSError as error:
+        raise ImageError(f"{scratch}: cannot be written: {reason_of(error)}") from error
+    return layer
+
+
+# The pin
+
+
+def host_pin(host: Path = Path("/")) -> str:
+    """`host:<id>-<version>@sha256:<digest>` over os-release and the package database.
+
+    Raises:
+        ImageError: neither can be read.
+    """
+    try:
+        release = _find_release(host)
+        database = _find_packages(host)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ImageError(f"the host's packages cannot be listed: {error}") from error
+    fields = _fields(release.decode("utf-8", errors="replace"))
+    name = "-".join(filter(None, (fields.get("ID", "linux"), fields.get("VERSION_ID"))))
+    digest = sha256_hex(b"%d\n%s%s" % (len(release), release, database))
+    return f"host:{name}@sha256:{digest}"
+
+
+def _find_release(host: Path) -> bytes:
+    for name in ("etc/os-release", "usr/lib/os-release"):
+        if (host / name).is_file():
+            return read_small(str(host / name))
+    return b""
+
+
+def _fields(release: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in release.splitlines() if "=" in line)
+    return {key.strip(): value.strip().strip("\"'") for key, _, value in pairs}
+
+
+def _find_packages(host: Path) -> bytes:
+    """The package database as bytes that change when a package does; empty where there is none."""
+    for name in ("var/lib/dpkg/status", "lib/apk/db/installed"):
+        if (host / name).is_file():
+            return read_small(str(host / name))
+    if (pacman := host / "var/lib/pacman/local").is_dir():
+        return "\n".join(sorted(path.name for path in pacman.iterdir())).encode()
+    return _list_rpms(host) if shutil.which("rpm") else b""
+
+
+def _list_rpms(host: Path) -> bytes:
+    wanted = "%{NAME}-%{EPOCHNUM}:%{VERSION}-%{RELEASE}.%{ARCH} %{SHA256HEADER}\n"
+    command = ["rpm", "--root", str(host), "-qa", "--qf", wanted]
+    listed = subprocess.run(command, capture_output=True, check=True, timeout=120)
+    return b"\n".join(sorted(listed.stdout.splitlines()))

@@ -1,0 +1,318 @@
+"""The store of imported root file systems: `proctor image`.
+
+    <cache>/images/                mode 0700, because setuid bits are kept
+      lock                         held while anything is imported or removed
+      names/<slug>.json            a name: which root file system it is, and what is known of it
+      sha256/<digest>/rootfs/      a root file system; never changed
+      sha256/<digest>/lease        held by every process that uses it
+      incoming-<random>/           one that is being imported
+
+A name appears when its root file system is whole. The digest is over the tree, not over the archive
+it came in: the same files packed otherwise are the same image. Nothing here runs one.
+"""
+
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from proctor.digest import sha256_hex
+from proctor.environments.sandbox.delete import delete_tree
+from proctor.environments.sandbox.image_import import put_source, reason_not_put
+from proctor.environments.sandbox.locks import claimed, hold, locked, make_private
+from proctor.environments.sandbox.scratch import cache_directory
+from proctor.errors import ImageError
+from proctor.files import read_small, write_atomic
+from proctor.sentence import reason_of
+
+_NAME = re.compile(
+    r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9._-]*[a-zA-Z0-9])?(?::[0-9]+)?/)?"  # registry, organisation
+    r"[a-zA-Z0-9](?:[a-zA-Z0-9._/-]*[a-zA-Z0-9])?"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+_LONGEST_NAME = 255
+_RESERVED = ("host:latest", "scratch:latest")
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """An imported root file system under one name."""
+
+    name: str
+    """As Docker would write it: `debian:12`, `registry.example.org/org/name:tag`."""
+    digest: str
+    """SHA-256 over the tree, in hex."""
+    size: int
+    """Bytes of all its files."""
+    n_entries: int
+    """Files, directories and links."""
+    imported_at: datetime
+    source: str
+    """tar or directory."""
+    env: dict[str, str] = {}
+    """Variables of every command; an exported root file system does not know them itself."""
+    workdir: str = "/"
+    user: str = "root"
+    notes: tuple[str, ...] = ()
+    """What was left out."""
+
+    @property
+    def pin(self) -> str:
+        """What a record says of it."""
+        return f"{self.name}@sha256:{self.digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of an image beside its files."""
+
+    env: Mapping[str, str]
+    workdir: str = "/"
+    user: str = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of an import."""
+
+    image: Image
+    is_new: bool
+    """False: the same image had this name already."""
+
+
+def normalise_name(name: str) -> str:
+    """A name as Docker means it: without Docker's own registry, with its tag.
+
+    Raises:
+        ImageError: it is no name of an image.
+    """
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name) or "//" in name or ".." in name:
+        raise ImageError(
+            f"{name!r}: not a name of an image; expected one such as debian:12, my-image or "
+            "registry.example.org/org/name:tag"
+        )
+    for prefix in ("docker.io/", "index.docker.io/", "library/"):
+        name = name.removeprefix(prefix)
+    last = name.rpartition("/")[2]
+    return name if ":" in last or "@" in last else f"{name}:latest"
+
+
+class ImageStore:
+    """The images of one cache."""
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._root = (cache or cache_directory(os.environ)) / "images"
+
+    def find(self, name: str) -> Image | None:
+        """The image of that name, if there is one.
+
+        Raises:
+            ImageError: it is no name, or what is stored under it cannot be read.
+        """
+        path = self._name_file(normalise_name(name))
+        try:
+            return _read(path)
+        except FileNotFoundError:
+            return None
+
+    def load_base(self, name: str) -> Image:
+        """The image that --base names.
+
+        Raises:
+            ImageError: it is no name, there is none of it, or it cannot be read.
+        """
+        image = self.find(name)
+        if image is None:
+            raise ImageError(
+                f"--base {name}: no image of that name; `proctor image import {name} TAR` brings "
+                "one in, --base host needs none"
+            )
+        return image
+
+    def list_images(self) -> list[Image]:
+        """All images, by name.
+
+        Raises:
+            ImageError: one cannot be read.
+        """
+        try:
+            paths = sorted((self._root / "names").glob("*.json"))
+            return sorted((_read(path) for path in paths), key=lambda image: image.name)
+        except OSError as error:
+            raise ImageError(f"{self._root}: cannot be read: {reason_of(error)}") from error
+
+    def rootfs(self, image: Image) -> Path:
+        """Where the files of an image are; they are not removed while this process lives.
+
+        Raises:
+            ImageError: they are gone.
+        """
+        home = self._root / "sha256" / image.digest
+        if not (home / "rootfs").is_dir():
+            raise ImageError(
+                f"{home}: the files of {image.name} are gone; import it again: "
+                f"`proctor image remove {image.name}`, then `proctor image import`"
+            )
+        hold(home / "lease")
+        return home / "rootfs"
+
+    def import_image(
+        self, name: str, source: Path, known: Known, *, now: datetime, replace: bool = False
+    ) -> Imported:
+        """Take in an archive or a directory under a name.
+
+        Raises:
+            ImageError: bad name, unusable source, no space, or the name is taken by another image.
+        """
+        name = _check_free_for_use(normalise_name(name))
+        _check_there(source)
+        self._make()
+        if source.is_dir() and self._root.resolve().is_relative_to(source.resolve()):
+            raise ImageError(f"{source}: holds the image store itself, {self._root}; refused")
+        with locked(self._root / "lock"):
+            self._remove_leftovers()
+            incoming = Path(tempfile.mkdtemp(prefix="incoming-", dir=self._root))
+            try:
+                image = self._put(incoming, name, source, known, now)
+                return self._give_name(incoming, image, replace=replace)
+            except OSError as error:
+                raise ImageError(_explain(source, self._root, error)) from error
+            finally:
+                delete_tree(incoming)
+
+    def remove(self, name: str) -> Image:
+        """Take a name away, and its files where no other name has them.
+
+        Raises:
+            ImageError: there is none of that name, or a running process uses it.
+        """
+        name = normalise_name(name)
+        if not self._root.is_dir():
+            raise ImageError(_no_such(name, []))
+        with locked(self._root / "lock"):
+            image = self.find(name)
+            if image is None:
+                raise ImageError(_no_such(name, [found.name for found in self.list_images()]))
+            if all(one.digest != image.digest for one in self._others(name)):
+                self._drop(image)
+            self._name_file(name).unlink()
+            return image
+
+    def reap(self, *, dry_run: bool = False) -> list[Path]:
+        """Remove what killed imports left; which directories. One that goes on is passed over."""
+        with claimed(self._root / "lock") as is_free:
+            left = sorted(self._root.glob("incoming-*")) if is_free else []
+            if not dry_run:
+                for directory in left:
+                    delete_tree(directory)
+            return left
+
+    def _others(self, name: str) -> list[Image]:
+        return [one for one in self.list_images() if one.name != name]
+
+    def _drop(self, image: Image) -> None:
+        """Delete the files of an image that nobody uses; they leave their place in one step."""
+        home = self._root / "sha256" / image.digest
+        leaving = self._root / f"incoming-{image.digest}"
+        with claimed(home / "lease") as is_free:
+            if not is_free:
+                raise ImageError(f"{image.name}: a run uses it; remove it when that has ended")
+            if home.exists():
+                home.rename(leaving)
+        delete_tree(leaving)
+
+    def _make(self) -> None:
+        for directory in (self._root, self._root / "names", self._root / "sha256"):
+            make_private(directory)
+
+    def _remove_leftovers(self) -> None:
+        """What an import left that was killed: whoever has the lock is the only one."""
+        for left in self._root.glob("incoming-*"):
+            delete_tree(left)
+
+    def _put(self, incoming: Path, name: str, source: Path, known: Known, now: datetime) -> Image:
+        (incoming / "rootfs").mkdir()
+        tree, notes = put_source(source, incoming / "rootfs")
+        return Image(
+            name=name,
+            digest=tree.finish(),
+            size=tree.size,
+            n_entries=len(tree),
+            imported_at=now,
+            source="directory" if source.is_dir() else "tar",
+            env=dict(known.env),
+            workdir=known.workdir,
+            user=known.user,
+            notes=tuple(notes),
+        )
+
+    def _give_name(self, incoming: Path, image: Image, *, replace: bool) -> Imported:
+        old = self.find(image.name)
+        if old is not None and _is_same(old, image):
+            return Imported(old, is_new=False)
+        if old is not None and not replace:
+            raise ImageError(
+                f"{image.name}: another image has this name (sha256:{old.digest[:12]}…, this "
+                f"one is sha256:{image.digest[:12]}…); --replace gives the name to this one"
+            )
+        home = self._root / "sha256" / image.digest
+        if not home.exists():
+            incoming.rename(home)
+        write_atomic(self._name_file(image.name), msgspec.json.encode(image))
+        return Imported(image, is_new=True)
+
+    def _name_file(self, name: str) -> Path:
+        readable = re.sub(r"[^A-Za-z0-9.-]+", "_", name)[:100]
+        return self._root / "names" / f"{readable}-{sha256_hex(name.encode())[:16]}.json"
+
+
+def _read(path: Path) -> Image:
+    try:
+        return msgspec.json.decode(read_small(str(path)), type=Image)
+    except msgspec.DecodeError as error:
+        raise ImageError(f"{path}: not what `proctor image import` writes: {error}") from error
+    except PermissionError as error:
+        raise ImageError(f"{path}: cannot be read: {reason_of(error)}") from error
+
+
+def _is_same(one: Image, other: Image) -> bool:
+    return (one.digest, one.env, one.workdir, one.user) == (
+        *(other.digest, other.env),
+        *(other.workdir, other.user),
+    )
+
+
+def _check_free_for_use(name: str) -> str:
+    if name in _RESERVED:
+        raise ImageError(
+            f"{name.partition(':')[0]!r} has a meaning of its own; choose another name"
+        )
+    return name
+
+
+def _check_there(source: Path) -> None:
+    try:
+        source.stat()
+    except FileNotFoundError as error:
+        raise ImageError(
+            f"{source}: there is nothing; expected a tar archive or a directory"
+        ) from error
+    except OSError as error:
+        raise ImageError(f"{source}: cannot be read: {reason_of(error)}") from error
+
+
+def _explain(source: Path, store: Path, error: OSError) -> str:
+    text = reason_not_put(source, store, error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        text += "; free some, or name another place with PROCTOR_CACHE"
+    return text
+
+
+def _no_such(name: str, there: Sequence[str]) -> str:
+    known = f"there are {', '.join(there)}" if there else "none was imported yet"
+    return f"{name}: no image of that name; {known}"

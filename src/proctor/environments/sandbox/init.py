@@ -1,0 +1,354 @@
+"""PID 1 of a sandbox: starts what the runner asks for, reaps what is left, opens verifiers' rooms.
+
+It reads nothing of the sandbox and loads nothing from it. Commands and errands are children that
+gave up its rights before they touch anything. The kernel keeps PID 1 alive whatever is sent to it
+from inside, and ends the whole sandbox with it; it ends when the runner's end of the channel is
+closed.
+"""
+
+import errno
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from proctor.environments.sandbox.blueprint import command_of
+from proctor.environments.sandbox.channel import Message, close_all, make_pair, receive, send
+from proctor.environments.sandbox.command import become_command, prepare_launches
+from proctor.environments.sandbox.groups import is_alive, signal_group
+from proctor.environments.sandbox.rootfs import Root
+from proctor.environments.sandbox.syscalls import (
+    PR_SET_DUMPABLE,
+    attach_tree,
+    clone_tree,
+    name_process,
+    prctl,
+)
+from proctor.environments.sandbox.users import UnknownUserError
+from proctor.environments.sandbox.workers import Duty, Worker, code_of, do_errand, sentence_of
+
+_GRACE_SEC = 2.0
+_LOOK_AGAIN_SEC = 0.02
+_FAILED = 125
+_KILLED = 137
+
+
+@dataclass(slots=True)
+class Job:
+    """A child that the runner waits for."""
+
+    id: int
+    pid: int
+    is_command: bool
+    code: int | None = None
+    """How the child ended, once it did."""
+    deadline: float | None = None
+    """When its group is killed; None while nobody asked for its end."""
+    is_starting: bool = False
+    """A worker, whose pid it has until then, is about to start it."""
+    is_unwanted: bool = False
+    """It is to end as soon as it runs."""
+
+
+@dataclass(slots=True)
+class Init:
+    """The state of PID 1."""
+
+    channel: socket.socket
+    root: Root
+    room_capability: int
+    nothing: int
+    """/dev/null, opened before anybody could change it."""
+    home: int
+    """The mount namespace of the agent."""
+    wakeup: int
+    rooms: list[int] = field(default_factory=list)
+    """The mount namespaces of verifiers' rooms; room 1 is the first."""
+    jobs: dict[int, Job] = field(default_factory=dict)
+    """By pid."""
+    workers: dict[int, Worker] = field(default_factory=dict)
+    """Who does errands, by room."""
+    poll: select.poll = field(default_factory=select.poll)
+
+
+def make_init(channel: socket.socket, root: Root, room_capability: int) -> Init:
+    """PID 1 with all that it opens, before anything else runs."""
+    wakeup, trigger = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(trigger, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    return Init(
+        channel=channel,
+        root=root,
+        room_capability=room_capability,
+        nothing=os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC),
+        home=os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC),
+        wakeup=wakeup,
+    )
+
+
+def forget_imports() -> None:
+    """Never load a module again: one that is found from now on would be the agent's."""
+    sys.path.clear()
+    sys.meta_path.clear()
+    sys.path_hooks.clear()
+    sys.path_importer_cache.clear()
+
+
+def serve(init: Init) -> None:
+    """Do what the runner asks for until it closes the channel."""
+    init.poll.register(init.channel, select.POLLIN)
+    init.poll.register(init.wakeup, select.POLLIN)
+    with suppress(OSError):
+        # Before anybody asks: the runner takes a while to hear that all is ready.
+        _hire(init, 0)
+    while True:
+        ready = {fd for fd, _ in init.poll.poll(_patience(init))}
+        if init.wakeup in ready:
+            os.read(init.wakeup, 4096)
+        _reap(init)
+        _push_ends(init)
+        _hear_workers(init, ready)
+        if init.channel.fileno() in ready:
+            received = receive(init.channel)
+            if received is None:
+                return
+            _answer(init, *received)
+
+
+def _hear_workers(init: Init, ready: set[int]) -> None:
+    for worker in list(init.workers.values()):
+        if worker.line.fileno() not in ready:
+            continue
+        received = receive(worker.line)
+        if received is None:
+            _dismiss(init, worker.pid)
+        elif "ended" in received[0]:
+            _note_end(init, int(str(received[0]["ended"])), int(str(received[0]["code"])))
+        else:
+            worker.is_busy = False
+            job = init.jobs.pop(worker.pid, None)
+            if job and "pid" in received[0]:
+                _note_start(init, job, int(str(received[0]["pid"])))
+
+
+def _note_start(init: Init, job: Job, pid: int) -> None:
+    """A command runs that a worker started."""
+    job.pid, job.is_starting = pid, False
+    init.jobs[pid] = job
+    if job.is_unwanted:
+        _end(init, job.id)
+
+
+def _note_end(init: Init, pid: int, code: int) -> None:
+    """A child has ended, or one of a worker."""
+    if job := init.jobs.get(pid):
+        job.code = code
+        if job.deadline is None:
+            _finish(init, job)
+
+
+def _patience(init: Init) -> int | None:
+    """How long to sleep, in milliseconds: for ever, unless a group is being ended."""
+    ending = any(job.deadline is not None for job in init.jobs.values())
+    return int(_LOOK_AGAIN_SEC * 1000) if ending else None
+
+
+def _reap(init: Init) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if os.WIFSTOPPED(status):
+            # Somebody inside did that. Commands are theirs; what does errands must not hang.
+            job = init.jobs.get(pid)
+            if job is None or not job.is_command or job.is_starting:
+                _dismiss(init, pid)
+            continue
+        _dismiss(init, pid, is_dead=True)
+        _note_end(init, pid, code_of(status))
+
+
+def _dismiss(init: Init, pid: int, *, is_dead: bool = False) -> None:
+    """Give a worker nothing more to do, and see that it ends; what it started lives on."""
+    for room, worker in list(init.workers.items()):
+        if worker.pid == pid:
+            del init.workers[room]
+            init.poll.unregister(worker.line)
+            worker.line.close()
+            if not is_dead:
+                os.kill(pid, signal.SIGKILL)
+            if not worker.is_busy and worker.last_errand is not None:
+                # It said that it was free, and may not have got to the answer after that.
+                sentence = "the process for it ended"
+                send(init.channel, {"id": worker.last_errand, "error": sentence})
+
+
+def _finish(init: Init, job: Job) -> None:
+    del init.jobs[job.pid]
+    if job.is_command and not job.is_starting:
+        send(init.channel, {"id": job.id, "code": job.code})
+    elif job.code != 0:
+        # One that ended well has answered itself.
+        send(init.channel, {"id": job.id, "error": f"the process for it ended with {job.code}"})
+
+
+def _push_ends(init: Init) -> None:
+    """Kill groups whose grace is over, and tell of those that are dead."""
+    for job in [job for job in init.jobs.values() if job.deadline is not None]:
+        if not is_alive(job.pid):
+            # Dead, and perhaps not to be reaped: the corpse of one that is traced is its tracer's.
+            job.code = _KILLED if job.code is None else job.code
+            _finish(init, job)
+        elif job.deadline is not None and time.monotonic() >= job.deadline:
+            signal_group(job.pid, signal.SIGKILL)
+
+
+def _answer(init: Init, request: Message, files: list[int]) -> None:
+    number = int(str(request["id"]))
+    try:
+        match request["op"]:
+            case "end":
+                _end(init, number)
+            case "open_room":
+                send(init.channel, {"id": number, "room": _open_room(init, request["fresh"])})
+            case _:
+                _start(init, number, request, files)
+    except OSError as error:
+        send(init.channel, sentence_of(number, error))
+    finally:
+        close_all(files)
+
+
+def _end(init: Init, number: int) -> None:
+    """Ask a job's group to end; it is killed when it does not."""
+    for job in list(init.jobs.values()):
+        if job.id != number or job.deadline is not None:
+            continue
+        job.is_unwanted = True
+        if not job.is_starting:
+            job.deadline = time.monotonic() + (_GRACE_SEC if job.is_command else 0)
+            _dismiss(init, job.pid)
+            signal_group(job.pid, signal.SIGTERM if job.is_command else signal.SIGKILL)
+
+
+def _start(init: Init, number: int, request: dict[str, Any], files: list[int]) -> None:
+    is_command = request["op"] == "run"
+    if request["op"] == "list_processes":
+        on_errands = {job.pid for job in init.jobs.values() if not job.is_command}
+        on_errands |= {worker.pid for worker in init.workers.values()}
+        request["errands"] = sorted(on_errands)
+    room = int(request["command"]["room"] if is_command else request["room"])
+    worker = init.workers.get(room) or _hire(init, room)
+    if worker.hand(request, files):
+        init.jobs[worker.pid] = Job(number, worker.pid, is_command, is_starting=is_command)
+        return
+    pid = os.fork()
+    if pid:
+        init.jobs[pid] = Job(number, pid, is_command)
+        return
+    try:
+        _enter_room(init, room)
+        if is_command:
+            more = init.room_capability if room else 0
+            become_command(command_of(request["command"]), files[0], init.nothing, more)
+        _be_powerless(init, room)
+        send(init.channel, do_errand(request, files))
+        os._exit(0)
+    except OSError as error:
+        send(init.channel, sentence_of(number, error))
+    except UnknownUserError as error:
+        send(init.channel, {"id": number, "error": str(error)})
+    finally:
+        os._exit(_FAILED)
+
+
+def _hire(init: Init, room: int) -> Worker:
+    """A new worker for a room.
+
+    Raises:
+        OSError: there is no such room, or no process can be made.
+    """
+    if room:
+        _namespace_of(init, room)
+    ours, theirs = make_pair()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ours.close()
+            _enter_room(init, room)
+            _be_powerless(init, room)
+            Duty(init.channel, theirs, init.room_capability if room else 0).serve()
+            os._exit(0)
+        finally:
+            os._exit(_FAILED)
+    theirs.close()
+    init.poll.register(ours, select.POLLIN)
+    worker = init.workers[room] = Worker(pid, ours)
+    return worker
+
+
+def _enter_room(init: Init, room: int) -> None:
+    signal.set_wakeup_fd(-1)
+    os.setsid()
+    if room:
+        os.setns(_namespace_of(init, room))
+
+
+def _be_powerless(init: Init, room: int) -> None:
+    """Be a process with no more rights than a command has, that nobody can look into."""
+    for worker in init.workers.values():
+        worker.line.close()
+    # Or a link of the agent's to /proc/self/fd/3 would lead it into the verifiers' rooms.
+    close_all([init.root.rooms_fd, init.home, *init.rooms])
+    name_process("proctor-errand")
+    prepare_launches(init.nothing, init.room_capability if room else 0)
+    # Once more: a change of rights may have set it.
+    prctl(PR_SET_DUMPABLE, 0)
+
+
+def _namespace_of(init: Init, room: int) -> int:
+    if not 0 < room <= len(init.rooms):
+        raise OSError(errno.EINVAL, f"there is no room {room}; {len(init.rooms)} were opened")
+    return init.rooms[room - 1]
+
+
+def _open_room(init: Init, fresh: Any) -> int:
+    """A mount namespace in which the directories of `fresh` are new; its number."""
+    if not init.room_capability:
+        raise OSError(errno.EPERM, "this process has no capability to tell a room by")
+    number = len(init.rooms) + 1
+    strange = [str(path) for path in fresh if path not in init.root.guarded]
+    if strange:
+        raise OSError(errno.EINVAL, "not one of the blueprint's guarded directories", strange[0])
+    trees = {str(path): _new_directory(init, f"{number}.{n}") for n, path in enumerate(fresh)}
+    os.unshare(os.CLONE_NEWNS)
+    try:
+        for path, tree in trees.items():
+            attach_tree(tree, path)
+        init.rooms.append(os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
+    finally:
+        os.setns(init.home, os.CLONE_NEWNS)
+        close_all(list(trees.values()))
+    return number
+
+
+def _new_directory(init: Init, name: str) -> int:
+    """A new directory in the place for rooms, as a mount that is not yet anywhere."""
+    # There already, and empty, where the scratch served another sandbox before.
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o777, dir_fd=init.root.rooms_fd)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    fd = os.open(name, flags, dir_fd=init.root.rooms_fd)
+    try:
+        os.fchmod(fd, 0o777)
+        return clone_tree(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,255 @@
+"""Limits of a sandbox: memory, processors and processes, by control groups of version 1 or 2.
+
+    limits_of(config, task)        what is to be enforced
+    make_groups(name, limits)      the groups that PID 1 enters, and what could not be enforced
+    remove_groups(directories)     kill what is in them and remove them
+
+Groups are made below the one this process is in, so that its own limits hold for the sandboxes too.
+Nothing here starts a process.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.environments.sandbox.mounts import Mount, list_mounts
+from proctor.errors import SandboxError, UnsupportedError
+from proctor.harbor.configs import EnvironmentConfig
+from proctor.sentence import reason_of
+from proctor.task.environment import EnvironmentConfig as TaskEnvironment
+
+PREFIX = "proctor-"
+"""Names of our groups are `proctor-<run>-<session>`."""
+CONTROLLERS = ("memory", "cpu", "pids")
+
+_MOST_PROCESSES = 4096
+_PERIOD_USEC = 100_000
+_PATIENCE_SEC = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one sandbox may use at most; None: as much as there is."""
+
+    cpus: int | None = None
+    memory_mb: int | None = None
+    """MiB, swap included where the kernel counts it."""
+    pids: int = _MOST_PROCESSES
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        """What was asked for, by controller; the number of processes is limited unasked."""
+        asked = {"cpu": f"cpus = {self.cpus}", "memory": f"memory_mb = {self.memory_mb}"}
+        unset = {"cpu": self.cpus is None, "memory": self.memory_mb is None}
+        return {name: text for name, text in asked.items() if not unset[name]}
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The control groups of one sandbox."""
+
+    directories: tuple[str, ...]
+    missing: dict[str, str]
+    """Controllers whose limit is not enforced, each with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """A directory below which groups can be made."""
+
+    parent: Path
+    controllers: tuple[str, ...]
+    version: int
+
+
+def limits_of(config: EnvironmentConfig, task: TaskEnvironment) -> Limits:
+    """The limits that a job and a task ask for; the job's overrides come first.
+
+    Raises:
+        UnsupportedError: they ask for more than limits, or for a number that is none.
+    """
+    return Limits(
+        _limit_of("cpus", config.cpu_enforcement_policy, config.override_cpus, task.cpus),
+        _limit_of(
+            "memory_mb",
+            config.memory_enforcement_policy,
+            config.override_memory_mb,
+            task.memory_mb,
+        ),
+    )
+
+
+def _limit_of(name: str, policy: str, override: int | None, asked: int | None) -> int | None:
+    if policy in {"request", "guarantee"}:
+        option = "--cpus" if name == "cpus" else "--memory"
+        raise UnsupportedError(
+            f"{option} {policy}: the sandbox can limit what a task uses, not set it aside; use "
+            "auto, limit or ignore"
+        )
+    value = asked if override is None else override
+    if value is not None and value <= 0:
+        raise UnsupportedError(f"{name} is {value}; expected 1 or more")
+    return None if policy == "ignore" else value
+
+
+def find_hierarchies(
+    mounts: Sequence[Mount] | None = None, membership: str | None = None
+) -> list[Hierarchy]:
+    """Where groups with our controllers can be made; version 1 first, then what only 2 has."""
+    if mounts is None or membership is None:
+        try:
+            mounts = list_mounts()
+            membership = Path("/proc/self/cgroup").read_text(encoding="utf-8")
+        except OSError:
+            return []
+    homes = _parse_membership(membership)
+    found: list[Hierarchy] = []
+    for mount in mounts:
+        names = tuple(name for name in CONTROLLERS if name in mount.options.split(","))
+        if mount.kind == "cgroup" and names:
+            home = next((path for keys, path in homes if set(names) & keys), "/")
+            found.append(Hierarchy(_below(mount, home), names, 1))
+    taken = {name for hierarchy in found for name in hierarchy.controllers}
+    for mount in mounts:
+        if mount.kind == "cgroup2":
+            home = next((path for keys, path in homes if not keys), "/")
+            found += _find_v2(mount, home, taken)
+    return found
+
+
+def _parse_membership(text: str) -> list[tuple[set[str], str]]:
+    """Lines of /proc/self/cgroup: controllers, empty for version 2, and our group's path."""
+    fields = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
+    return [(set(filter(None, keys.split(","))), path) for _, keys, path in fields]
+
+
+def _below(mount: Mount, path: str) -> Path:
+    """Our own group where it can be seen, else the top: a container may show another tree."""
+    inner = os.path.relpath(path, mount.root)
+    home = Path(mount.target) / inner
+    return home if not inner.startswith("..") and home.is_dir() else Path(mount.target)
+
+
+def _find_v2(mount: Mount, path: str, taken: set[str]) -> Iterator[Hierarchy]:
+    """The nearest group from ours up that hands the missing controllers to its children.
+
+    Ours itself holds processes, and such a group hands nothing down unless it is the top one.
+    """
+    needed = [name for name in CONTROLLERS if name not in taken]
+    top = Path(mount.target)
+    home = _below(mount, path)
+    best: tuple[str, ...] = ()
+    chosen = top
+    for group in (home, *home.parents):
+        if not group.is_relative_to(top):
+            break
+        handed = set(_read_words(group / "cgroup.subtree_control"))
+        names = tuple(name for name in needed if name in handed)
+        if len(names) > len(best) and os.access(group / "cgroup.procs", os.W_OK):
+            best, chosen = names, group
+    if best:
+        yield Hierarchy(chosen, best, 2)
+
+
+def _read_words(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").split()
+    except OSError:
+        return []
+
+
+def make_groups(
+    name: str, limits: Limits, hierarchies: Sequence[Hierarchy] | None = None
+) -> Groups:
+    """Make the groups of one sandbox and set its limits."""
+    if hierarchies is None:
+        hierarchies = find_hierarchies()
+    nowhere = "no control group hierarchy for it is mounted, or none hands it down"
+    missing = dict.fromkeys(("pids", *limits.wanted), nowhere)
+    made: list[str] = []
+    for hierarchy in hierarchies:
+        mine = [controller for controller in hierarchy.controllers if controller in missing]
+        if not mine:
+            continue
+        directory = hierarchy.parent / name
+        try:
+            directory.mkdir()
+        except OSError as error:
+            reason = f"{hierarchy.parent}: no group can be made: {reason_of(error)}"
+            missing.update(dict.fromkeys(mine, reason))
+            continue
+        made.append(str(directory))
+        for controller in mine:
+            fault = _set_limit(directory, controller, limits, hierarchy.version)
+            if fault is None:
+                del missing[controller]
+            else:
+                missing[controller] = fault
+    return Groups(tuple(made), missing)
+
+
+def _set_limit(directory: Path, controller: str, limits: Limits, version: int) -> str | None:
+    """Write the limit of one controller; the reason where that fails."""
+    for file, value, is_optional in _settings(controller, limits, version):
+        try:
+            (directory / file).write_text(value, encoding="utf-8")
+        except OSError as error:
+            if not is_optional:
+                return f"{file} of {directory.parent} cannot be set to {value}: {reason_of(error)}"
+    return None
+
+
+def _settings(controller: str, limits: Limits, version: int) -> list[tuple[str, str, bool]]:
+    """Files of a group, what is written into them, and whether they may be missing."""
+    memory = str((limits.memory_mb or 0) << 20)
+    quota = str((limits.cpus or 0) * _PERIOD_USEC)
+    match controller, version:
+        case "memory", 1:
+            swap = "memory.memsw.limit_in_bytes"
+            return [("memory.limit_in_bytes", memory, False), (swap, memory, True)]
+        case "memory", _:
+            return [("memory.max", memory, False), ("memory.swap.max", "0", True)]
+        case "cpu", 1:
+            period = ("cpu.cfs_period_us", str(_PERIOD_USEC), False)
+            return [period, ("cpu.cfs_quota_us", quota, False)]
+        case "cpu", _:
+            return [("cpu.max", f"{quota} {_PERIOD_USEC}", False)]
+        case _:
+            return [("pids.max", str(limits.pids), False)]
+
+
+async def remove_groups(directories: Sequence[str]) -> None:
+    """Kill what is in the groups, wait until they are empty, and remove them.
+
+    Raises:
+        SandboxError: a process in one of them does not die.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _PATIENCE_SEC
+    for directory in directories:
+        pause = 0.0005
+        while not remove_group(Path(directory)):
+            if loop.time() > until:
+                raise SandboxError(f"{directory}: processes in this control group do not die")
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.05)
+
+
+def remove_group(directory: Path) -> bool:
+    """Kill what is in a group and remove it; False while something in it is still dying."""
+    try:
+        directory.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        for pid in map(int, _read_words(directory / "cgroup.procs")):
+            # 0 stands for a process of another namespace, and would mean our own group here.
+            if pid > 0:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        return False
+    return True

@@ -1,0 +1,140 @@
+"""The runner's end of a channel: questions with numbers, answered in whatever order.
+
+Asynchronous, without polling. Nothing here knows what is asked.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from proctor.environments.sandbox.channel import Message, close_all, receive, send
+from proctor.errors import SandboxError
+
+type OnMessage = Callable[[Message, list[int]], None]
+
+
+class Link:
+    """One end of a channel, read by the event loop."""
+
+    def __init__(
+        self, channel: socket.socket, on_message: OnMessage, on_close: Callable[[], None]
+    ) -> None:
+        channel.setblocking(False)  # noqa: FBT003 - the name says it
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self._on_message = on_message
+        self._on_close = on_close
+        self._loop.add_reader(channel, self.read)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages can still come."""
+        return self._channel.fileno() >= 0
+
+    async def send(self, message: Mapping[str, object], files: Sequence[int] = ()) -> None:
+        """Send a message, and wait while the other side is slow.
+
+        Raises:
+            SandboxError: the other side is gone.
+        """
+        while True:
+            if self._channel.fileno() < 0:
+                raise SandboxError("the sandbox is closed")
+            try:
+                send(self._channel, message, files)
+            except BlockingIOError:
+                await self._writable()
+            except OSError as error:
+                raise SandboxError(f"the sandbox's PID 1 is gone: {error.strerror}") from error
+            else:
+                return
+
+    async def _writable(self) -> None:
+        free: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_writer(self._channel, _settle, free)
+        try:
+            await free
+        finally:
+            if self._channel.fileno() >= 0:
+                self._loop.remove_writer(self._channel)
+
+    def read(self) -> None:
+        """Hear every message that is there; closes it when there can be no more."""
+        while self._channel.fileno() >= 0:
+            try:
+                received = receive(self._channel)
+            except BlockingIOError:
+                return
+            except (OSError, ValueError):
+                # Whoever writes no messages is not talked to any more.
+                received = None
+            if received is None:
+                self.close()
+                return
+            self._on_message(*received)
+
+    def close(self) -> None:
+        """Close it; the other side sees that. May be called twice."""
+        if self._channel.fileno() < 0:
+            return
+        self._loop.remove_reader(self._channel)
+        self._loop.remove_writer(self._channel)
+        self._channel.close()
+        self._on_close()
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Questions:
+    """Numbered questions that wait for their answers."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[Message]] = {}
+        self._n_asked = 0
+        self._end: str | None = None
+
+    def ask(self) -> tuple[int, asyncio.Future[Message]]:
+        """A new number and the answer to come.
+
+        Raises:
+            SandboxError: there will be none.
+        """
+        if self._end is not None:
+            raise SandboxError(self._end)
+        self._n_asked += 1
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[self._n_asked] = answer
+        return self._n_asked, answer
+
+    def answer(self, number: int, message: Message, files: list[int]) -> None:
+        """Hand an answer over; one to a question that nobody asked is dropped."""
+        close_all(files)
+        waiting = self._waiting.pop(number, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message)
+
+    def forget(self, number: int) -> None:
+        """Nobody waits any more."""
+        self._waiting.pop(number, None)
+
+    def end(self, reason: str) -> None:
+        """No more answers: every question fails with the reason."""
+        self._end = self._end or reason
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_exception(SandboxError(self._end))
+
+
+async def settled[Value](future: asyncio.Future[Value]) -> None:
+    """Wait until it is done, however often this is cancelled; the caller raises what it must."""
+    while not future.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([future])
+    # Looked at, or asyncio complains of an error that nobody saw.
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,288 @@
+"""A directory or a file as a stream of bytes: how files travel in and out of a sandbox.
+
+    parcel = entry*, end
+    entry  = kind, mode, time, size, length of name, name, size bytes
+    kind   = F file | D directory | L link, to what the bytes say | R refused, why the bytes say
+
+Simpler than tar: no second way to say a thing, so nothing to be understood in two ways. Names are
+relative to what is sent; that itself has an empty one. Only the standard library.
+"""
+
+import os
+import stat
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import BinaryIO
+
+FILE, DIRECTORY, LINK, REFUSED, END = b"F", b"D", b"L", b"R", b"."
+
+_HEAD = struct.Struct("=cIqQI")
+_LONGEST_NAME = 8192
+_LONGEST_TEXT = 4096
+_PIECE = 1 << 18
+_DEEPEST = 200
+"""Directories in directories; what walks a tree by calling itself gives up at a thousand."""
+
+
+class BrokenParcelError(Exception):
+    """A stream that is no parcel, or ends before its end; the message is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is sent at most; the rest is refused, entry by entry."""
+
+    n_bytes: int | None = None
+    n_entries: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry, before its bytes."""
+
+    kind: bytes
+    name: str
+    mode: int
+    time_ns: int
+    size: int
+
+
+class Sender:
+    """Writes one parcel."""
+
+    def __init__(self, stream: BinaryIO, limits: Limits) -> None:
+        self._stream = stream
+        self._limits = limits
+        self._n_bytes = 0
+        self._n_entries = 0
+        self._is_full = False
+
+    def send(self, path: str) -> None:
+        """Send a file or the contents of a directory, a link at its place followed.
+
+        Raises:
+            OSError: it is not there, or the other side is gone.
+        """
+        status = os.stat(path)
+        if stat.S_ISDIR(status.st_mode):
+            self._head(DIRECTORY, "", status, 0)
+            self._send_below(path)
+        else:
+            self._send_entry(os.path.realpath(path), "", status)
+        self._stream.write(_HEAD.pack(END, 0, 0, 0, 0))
+        self._stream.flush()
+
+    def list_files(self, places: Sequence[str], n_files: int) -> None:
+        """Send the files at or below some paths under their whole names, links not followed.
+
+        What cannot be sent is refused; the reason is its size, where it is a plain file.
+        """
+        found = (path for place in places for path in _walk(place))
+        for path in islice(found, n_files):
+            self._list_file(path)
+        self._stream.write(_HEAD.pack(END, 0, 0, 0, 0))
+        self._stream.flush()
+
+    def _list_file(self, path: str) -> None:
+        try:
+            status = os.lstat(path)
+            if stat.S_ISREG(status.st_mode) and self._has_room_for(status.st_size):
+                self._send_file(path, path)
+            else:
+                is_plain = stat.S_ISREG(status.st_mode)
+                self._refuse(path, str(status.st_size) if is_plain else "no file")
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._refuse(path, error.strerror or "cannot be read")
+
+    def _has_room_for(self, size: int) -> bool:
+        limit = self._limits.n_bytes
+        return limit is None or self._n_bytes + size <= limit
+
+    def _send_below(self, top: str) -> None:
+        waiting = [""]
+        while waiting and not self._is_full:
+            name = waiting.pop()
+            try:
+                with os.scandir(os.path.join(top, name)) as found:
+                    # No more than could be sent: a stranger's directory may hold millions.
+                    some = islice(found, self._limits.n_entries and self._limits.n_entries + 1)
+                    names = sorted(entry.name for entry in some)
+            except OSError as error:
+                self._refuse(name, error.strerror or "cannot be read")
+                continue
+            for child in names:
+                inner = f"{name}/{child}" if name else child
+                if self._send_path(os.path.join(top, inner), inner):
+                    waiting.append(inner)
+
+    def _send_path(self, path: str, name: str) -> bool:
+        """Send one path as it is; whether it is a directory whose contents are to follow."""
+        try:
+            status = os.lstat(path)
+        except OSError as error:
+            self._refuse(name, error.strerror or "cannot be read")
+            return False
+        if self._is_at_limit:
+            self._refuse(name, "left")
+            return False
+        if stat.S_ISDIR(status.st_mode) and name.count("/") >= _DEEPEST:
+            self._refuse(name, f"more than {_DEEPEST} directories deep")
+            return False
+        if stat.S_ISDIR(status.st_mode):
+            self._head(DIRECTORY, name, status, 0)
+            return True
+        self._send_entry(path, name, status)
+        return False
+
+    def _send_entry(self, path: str, name: str, status: os.stat_result) -> None:
+        try:
+            if stat.S_ISLNK(status.st_mode):
+                target = os.fsencode(os.readlink(path))
+                self._head(LINK, name, status, len(target))
+                self._stream.write(target)
+            elif stat.S_ISREG(status.st_mode):
+                self._send_file(path, name)
+            else:
+                self._refuse(name, "neither a file, a directory nor a link")
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._refuse(name, error.strerror or "cannot be read")
+
+    def _send_file(self, path: str, name: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                self._refuse(name, "neither a file, a directory nor a link")
+                return
+            if not self._has_room_for(status.st_size):
+                over = f"with which it would be over {self._limits.n_bytes}"
+                self._refuse(name, f"{status.st_size} bytes, {over}")
+                return
+            self._n_bytes += status.st_size
+            self._head(FILE, name, status, status.st_size)
+            self._send_bytes(fd, status.st_size)
+        finally:
+            os.close(fd)
+
+    def _send_bytes(self, fd: int, size: int) -> None:
+        """Exactly as many bytes as were said, also of a file that grows or shrinks meanwhile."""
+        while size:
+            try:
+                data = os.read(fd, min(size, _PIECE))
+            except OSError:
+                data = b""
+            data = data or bytes(min(size, _PIECE))
+            self._stream.write(data)
+            size -= len(data)
+
+    @property
+    def _is_at_limit(self) -> bool:
+        return self._limits.n_entries is not None and self._n_entries >= self._limits.n_entries
+
+    def _refuse(self, name: str, reason: str) -> None:
+        """Say why something is not sent; at the limit that is said once, of all that is left."""
+        if self._is_full:
+            return
+        if self._is_at_limit:
+            self._is_full = True
+            reason = f"more than {self._limits.n_entries} entries; it and what comes after is left"
+        self._n_entries += 1
+        text = reason.encode()[:_LONGEST_TEXT]
+        self._stream.write(_pack(REFUSED, name, (0, 0, len(text))) + text)
+
+    def _head(self, kind: bytes, name: str, status: os.stat_result, size: int) -> None:
+        self._n_entries += 1
+        self._stream.write(
+            _pack(kind, name, (stat.S_IMODE(status.st_mode), status.st_mtime_ns, size))
+        )
+
+
+def _walk(place: str) -> Iterator[str]:
+    """All but directories at or below a path; nothing where there is none."""
+    waiting = [place]
+    while waiting:
+        path = waiting.pop()
+        try:
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                yield path
+                continue
+            with os.scandir(path) as found:
+                waiting += sorted((entry.path for entry in found), reverse=True)
+        except OSError:
+            # Not there, or gone meanwhile.
+            continue
+
+
+def _pack(kind: bytes, name: str, numbers: tuple[int, int, int]) -> bytes:
+    encoded = os.fsencode(name)
+    return _HEAD.pack(kind, *numbers, len(encoded)) + encoded
+
+
+class Receiver:
+    """Reads one parcel. The bytes of an entry are read before the next is asked for."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._n_left = 0
+
+    def entries(self) -> Iterator[Entry]:
+        """The entries in order.
+
+        Raises:
+            BrokenParcelError: it ends too early, or is none.
+        """
+        while True:
+            kind, mode, time_ns, size, n_name = _HEAD.unpack(self._read(_HEAD.size))
+            if kind == END:
+                return
+            if kind not in (FILE, DIRECTORY, LINK, REFUSED) or n_name > _LONGEST_NAME:
+                raise BrokenParcelError("what came out of the sandbox is no parcel of files")
+            name = os.fsdecode(self._read(n_name))
+            self._n_left = size
+            yield Entry(kind, name, mode, time_ns, size)
+            if self._n_left:
+                raise BrokenParcelError(f"{name}: its bytes were not read")
+
+    def text(self) -> str:
+        """The bytes of a link or of a refusal."""
+        if self._n_left > _LONGEST_TEXT:
+            raise BrokenParcelError("what came out of the sandbox is no parcel of files")
+        data = self._read(self._n_left)
+        self._n_left = 0
+        return os.fsdecode(data)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The bytes of a file."""
+        while self._n_left:
+            data = self._read(min(self._n_left, _PIECE))
+            self._n_left -= len(data)
+            yield data
+
+    def copy_to(self, fd: int) -> None:
+        """Write the bytes of a file to an open and empty one.
+
+        Zeros become holes: a stranger's file of nothing takes no room here either.
+        """
+        for data in self.pieces():
+            if data[0] or data.strip(b"\0"):
+                _write_all(fd, data)
+            else:
+                os.ftruncate(fd, os.lseek(fd, len(data), os.SEEK_CUR))
+
+    def _read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        if len(data) != size:
+            raise BrokenParcelError("the files ended before their end: the other side is gone")
+        return data
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

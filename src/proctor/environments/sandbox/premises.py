@@ -1,0 +1,233 @@
+"""What sandboxes of one zygote have in common, and one that waits ready for the next trial.
+
+    hold_new     scratch, control groups and processes of a sandbox
+    hold_ready   the same, made ahead where the last trial wanted just such a one
+
+Much of the making of a sandbox is waiting for the kernel. Where two trials in a row want the same,
+a third will, and its sandbox is made while they run. Nothing of a trial is in it until it is taken.
+"""
+
+import asyncio
+import time
+import weakref
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+
+from proctor.environments.sandbox.blueprint import Blueprint, Network
+from proctor.environments.sandbox.box import Box, Zygote
+from proctor.environments.sandbox.layers import Parts
+from proctor.environments.sandbox.limits import (
+    PREFIX,
+    Groups,
+    Hierarchy,
+    Limits,
+    find_hierarchies,
+    make_groups,
+    remove_group,
+    remove_groups,
+)
+from proctor.environments.sandbox.network import Connection, resolver_for
+from proctor.environments.sandbox.reap import bring_in
+from proctor.environments.sandbox.scratch import Place, Run, find_place, open_run
+from proctor.environments.sandbox.slots import Slot, Slots
+from proctor.environments.sandbox.subordinate import IdMap, find_subordinate_ids
+from proctor.errors import SandboxError
+
+_PATIENCE_SEC = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What decides a sandbox before there is anything of a trial in it."""
+
+    root: Parts
+    network: Network
+    limits: Limits
+    directories: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Held:
+    """All that a sandbox holds of the machine."""
+
+    slots: Slots | None = None
+    slot: Slot | None = None
+    groups: Groups = field(default_factory=lambda: Groups((), {}))
+    box: Box | None = None
+    connection: Connection | None = None
+    is_owed: bool = False
+    """The trial did not get all that it asked for: what is evidence is brought to it at the end."""
+
+    async def let_go(self) -> None:
+        """End its processes, then give back what they held; one that fails keeps no other back.
+
+        Raises:
+            SandboxError, OSError: something does not go away.
+        """
+        ends: list[Awaitable[None]] = []
+        if self.connection is not None:
+            ends.append(self.connection.close())
+        if self.box is not None:
+            ends.append(self.box.kill())
+        failed = await asyncio.gather(*ends, return_exceptions=True)
+        traces: list[Awaitable[None]] = [remove_groups(self.groups.directories)]
+        if self.slots is not None and self.slot is not None:
+            if self.is_owed:
+                traces.append(asyncio.to_thread(bring_in, self.slot.session.directory))
+            else:
+                traces.append(self.slots.give(self.slot))
+        failed += await asyncio.gather(*traces, return_exceptions=True)
+        for failure in failed:
+            if failure is not None:
+                raise failure
+
+
+class Premises:
+    """Where the sandboxes of one zygote are made."""
+
+    def __init__(self, zygote: Zygote) -> None:
+        self._zygote = zygote
+        self._slots = Slots()
+        self._numbers = count(1)
+        self._last: Wish | None = None
+        self._ready: tuple[Wish, asyncio.Task[Held | None]] | None = None
+        zygote.at_close(self._close)
+
+    @cached_property
+    def place(self) -> Place:
+        """Where sandboxes write."""
+        return find_place()
+
+    @cached_property
+    def run(self) -> Run:
+        """The scratch of this run."""
+        return open_run(self.place.root)
+
+    @cached_property
+    def _hierarchies(self) -> list[Hierarchy]:
+        return find_hierarchies()
+
+    @cached_property
+    def _subordinate(self) -> IdMap:
+        return find_subordinate_ids()
+
+    async def hold_new(self, wish: Wish, name: str, held: Held) -> None:
+        """Make a sandbox; what it has so far is in `held`, whatever becomes of it.
+
+        Raises:
+            SandboxError, OSError: it cannot be made.
+        """
+        held.slots = self._slots
+        slot = held.slot = self._slots.take(self.run, name, wish.root)
+        group = f"{PREFIX}{self.run.id}-{id(self):x}-{next(self._numbers)}"
+        held.groups = make_groups(group, wish.limits, self._hierarchies)
+        write_resolver(wish.network, slot.uppers)
+        blueprint = Blueprint(
+            session=name,
+            root=str(slot.session.root),
+            parts=slot.parts,
+            network=wish.network,
+            cgroups=held.groups.directories,
+            directories=wish.directories,
+            subordinate=self._subordinate,
+        )
+        held.box = await self._zygote.spawn(blueprint)
+
+    async def hold_ready(self, wish: Wish) -> Held | None:
+        """A sandbox that was made ahead; None where there is none."""
+        if self._ready is None or self._ready[0] != wish:
+            return None
+        _, making = self._ready
+        self._ready = None
+        try:
+            held = await asyncio.shield(making)
+        except asyncio.CancelledError:
+            making.add_done_callback(_release)
+            raise
+        if held is None or (held.box is not None and held.box.is_alive):
+            return held
+        await _let_go(held)
+        return None
+
+    def expect(self, wish: Wish) -> None:
+        """A trial has what it wished for; make the same ahead if it is the second in a row."""
+        is_repeated, self._last = wish == self._last, wish
+        if not is_repeated or (self._ready and self._ready[0] == wish):
+            return
+        if self._ready is not None:
+            self._ready[1].add_done_callback(_release)
+        self._ready = wish, asyncio.ensure_future(self._make_ahead(wish))
+
+    async def _make_ahead(self, wish: Wish) -> Held | None:
+        held = Held()
+        try:
+            await self.hold_new(wish, "ready", held)
+        except (SandboxError, OSError):
+            # Whoever makes one for a trial hears of it.
+            await _let_go(held)
+            return None
+        except BaseException:
+            await _let_go(held)
+            raise
+        return held
+
+    def _close(self) -> None:
+        """Leave nothing; every process is dead."""
+        if self._ready is not None and self._ready[1].done() and not self._ready[1].cancelled():
+            held = self._ready[1].result()
+            if held is not None and held.slot is not None:
+                _remove_dead(held.groups.directories)
+                self._slots.drop(held.slot)
+        self._slots.close()
+
+
+def _remove_dead(groups: Sequence[str]) -> None:
+    until = time.monotonic() + _PATIENCE_SEC
+    for group in groups:
+        while not remove_group(Path(group)) and time.monotonic() < until:
+            time.sleep(0.001)
+
+
+_RELEASING: set[asyncio.Task[None]] = set()
+"""What is being given back; a task that nobody holds may vanish."""
+
+
+def _release(making: asyncio.Task[Held | None]) -> None:
+    """Give back what nobody took."""
+    held = None if making.cancelled() else making.result()
+    if held is not None:
+        task = asyncio.ensure_future(_let_go(held))
+        _RELEASING.add(task)
+        task.add_done_callback(_RELEASING.discard)
+
+
+async def _let_go(held: Held) -> None:
+    with suppress(SandboxError, OSError):
+        await held.let_go()
+
+
+def write_resolver(network: Network, uppers: Mapping[str, Path]) -> None:
+    """Give a sandbox that a helper connects the resolver that the helper is."""
+    text = resolver_for(network)
+    if text is None:
+        return
+    if "/etc" in uppers:
+        etc = uppers["/etc"]
+    else:
+        etc = uppers["/"] / "etc"
+        etc.mkdir(mode=0o755, exist_ok=True)
+    (etc / "resolv.conf").write_text(text, encoding="utf-8")
+
+
+_PREMISES: weakref.WeakKeyDictionary[Zygote, Premises] = weakref.WeakKeyDictionary()
+
+
+def premises_of(zygote: Zygote) -> Premises:
+    """Where a zygote's sandboxes are made; nothing of it is left when the zygote is closed."""
+    if zygote not in _PREMISES:
+        _PREMISES[zygote] = Premises(zygote)
+    return _PREMISES[zygote]

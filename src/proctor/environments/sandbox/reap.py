@@ -1,0 +1,282 @@
+"""What killed runs left behind: found, brought to safety where it is evidence, and removed.
+
+A run that lives is never touched: its lock is held, or the process that its name says is there.
+Directories of other users are not looked into.
+"""
+
+import fcntl
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proctor.environments.sandbox.delete import delete_tree
+from proctor.environments.sandbox.images import ImageStore
+from proctor.environments.sandbox.layers import LayerStore
+from proctor.environments.sandbox.limits import PREFIX, find_hierarchies, remove_group
+from proctor.environments.sandbox.mounts import list_mounts
+from proctor.environments.sandbox.network import MARK
+from proctor.environments.sandbox.runs import RunId, parse_run_id
+from proctor.environments.sandbox.salvage import salvage
+from proctor.environments.sandbox.scratch import LOCK, cache_directory, scratch_roots
+from proctor.environments.sandbox.skeletons import reap_copies
+from proctor.environments.sandbox.subordinate import delete_mapped
+from proctor.errors import ImageError, SandboxError
+from proctor.sentence import reason_of
+
+_PATIENCE_SEC = 5.0
+_OTHERS_PATIENCE_SEC = 60.0
+
+
+@dataclass(slots=True)
+class Reaped:
+    """What was found of dead runs, and done about it."""
+
+    runs: list[str] = field(default_factory=list)
+    """Names of the dead runs of which something was found."""
+    sessions: list[Path] = field(default_factory=list)
+    """Scratch directories of sandboxes that were deleted."""
+    processes: list[str] = field(default_factory=list)
+    """Helpers of the network that were killed: pid and command."""
+    cgroups: list[Path] = field(default_factory=list)
+    """Control groups that were removed."""
+    salvaged: list[Path] = field(default_factory=list)
+    """Files that were brought into their trials."""
+    kept: list[str] = field(default_factory=list)
+    """What was left where it is, each with its reason."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to do."""
+        found = (self.runs, self.sessions, self.processes, self.cgroups, self.salvaged, self.kept)
+        return not any(found)
+
+
+def reap_dead_runs(*, dry_run: bool = False, everywhere: bool = False) -> Reaped:
+    """Reap what dead runs left; with `dry_run` only say what that would be.
+
+    `everywhere` looks for control groups in the whole tree, not only where ours are made, and in
+    the cache for what killed builds and imports left.
+    """
+    done = Reaped()
+    groups = list(_find_groups(everywhere=everywhere))
+    runs = [run for root in _find_roots() for run in _find_runs(root)]
+    for run, group in groups:
+        _add_run(run, done)
+        _reap_group(group, done, dry_run=dry_run)
+    for directory in runs:
+        try:
+            with _claimed(directory, done) as is_ours:
+                if is_ours:
+                    _reap_run(directory, done, dry_run=dry_run)
+        except FileNotFoundError:
+            # Whoever else was at it has finished.
+            continue
+        except OSError as error:
+            done.kept.append(f"{directory}: cannot be looked into: {reason_of(error)}")
+    if everywhere:
+        _reap_cache(done, dry_run=dry_run)
+    return done
+
+
+def _find_roots() -> tuple[Path, ...]:
+    try:
+        return scratch_roots()
+    except SandboxError:
+        # Nothing says where a scratch would be; then nobody has left one there.
+        return ()
+
+
+def _reap_cache(done: Reaped, *, dry_run: bool) -> None:
+    """What builds and imports left that were killed; the next of the same would remove it too."""
+    try:
+        done.sessions += LayerStore(cache_directory() / "layers").reap(dry_run=dry_run)
+        done.sessions += ImageStore().reap(dry_run=dry_run)
+        done.sessions += reap_copies(cache_directory() / "host", dry_run=dry_run)
+    except (ImageError, SandboxError, OSError) as error:
+        done.kept.append(str(error))
+
+
+def _find_runs(root: Path) -> Iterator[Path]:
+    """Scratch directories of runs of this user whose process is gone."""
+    with suppress(OSError):
+        for directory in sorted(root.iterdir()):
+            run = _run_of(directory)
+            if run is not None and not run.is_living and _is_ours(directory):
+                yield directory
+
+
+def _run_of(directory: Path) -> RunId | None:
+    """The run of a scratch directory; one that was killed while it made it has a dot before it."""
+    return parse_run_id(directory.name.removeprefix(".").partition(".")[0])
+
+
+def _add_run(name: str, done: Reaped) -> None:
+    if name not in done.runs:
+        done.runs.append(name)
+
+
+def _is_ours(directory: Path) -> bool:
+    try:
+        status = directory.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+@contextmanager
+def _claimed(run: Path, done: Reaped) -> Iterator[bool]:
+    """Hold a dead run's lock, so that nobody else reaps it.
+
+    Whoever else does is waited for: what it salvages may be what the caller is about to move.
+    """
+    fd = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        until = time.monotonic() + _OTHERS_PATIENCE_SEC
+        while not (is_ours := _try_lock(fd)) and time.monotonic() < until:
+            time.sleep(0.01)
+        if not is_ours:
+            done.kept.append(f"{run}: another process has been reaping it for too long")
+        yield is_ours
+    finally:
+        os.close(fd)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _reap_run(run: Path, done: Reaped, *, dry_run: bool) -> None:
+    _add_run(str(_run_of(run)), done)
+    _end_helpers(run, done, dry_run=dry_run)
+    sessions = [entry for entry in sorted(run.iterdir()) if entry.name != LOCK]
+    if dry_run:
+        done.sessions += sessions
+        return
+    for session in sessions:
+        _reap_session(session, done)
+    if [entry.name for entry in run.iterdir()] == [LOCK]:
+        (run / LOCK).unlink()
+        # Another reaper may have made the lock anew just now: then it does the rest.
+        with suppress(OSError):
+            run.rmdir()
+
+
+def _reap_session(session: Path, done: Reaped) -> None:
+    saved = salvage(session)
+    done.salvaged += saved.copied
+    done.kept += saved.refused
+    if not saved.is_safe_to_delete:
+        done.kept.append(f"{session}: holds what could not be copied; delete it when it may go")
+        return
+    try:
+        delete_session(session)
+    except OSError as error:
+        done.kept.append(f"{session}: cannot be deleted: {reason_of(error)}")
+        return
+    done.sessions.append(session)
+
+
+def bring_in(session: Path) -> None:
+    """Bring what a sandbox left to its trial, then delete its scratch.
+
+    Raises:
+        SandboxError: not all of it could be copied; it stays where it is.
+        OSError: something in it cannot be deleted.
+    """
+    saved = salvage(session)
+    if not saved.is_safe_to_delete:
+        raise SandboxError(
+            f"{session}: holds what the trial left and could not be copied ({saved.refused[-1]}); "
+            "`proctor clean` brings it in when it can be"
+        )
+    delete_session(session)
+
+
+def delete_session(session: Path) -> None:
+    """Delete the scratch of a sandbox that has ended.
+
+    Raises:
+        OSError: something in it cannot be deleted.
+    """
+    try:
+        delete_tree(session)
+    except PermissionError:
+        delete_mapped(session)
+
+
+def _end_helpers(run: Path, done: Reaped, *, dry_run: bool) -> None:
+    """Kill what connected a dead run's sandboxes to the network.
+
+    The sandboxes themselves end with their run: the kernel kills PID 1 with its parent.
+    """
+    found = sorted(_find_helpers(run))
+    done.processes += [f"{pid} {_command_of(pid)}" for pid in found]
+    if dry_run:
+        return
+    for pid in found:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    until = time.monotonic() + _PATIENCE_SEC
+    while time.monotonic() < until and any(_is_there(pid) for pid in found):
+        time.sleep(0.005)
+
+
+def _find_helpers(run: Path) -> Iterator[int]:
+    mark = f"{MARK}={run}/".encode()
+    for pid in (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()):
+        with suppress(OSError):
+            if mark in Path(f"/proc/{pid}/environ").read_bytes():
+                yield pid
+
+
+def _command_of(pid: int) -> str:
+    with suppress(OSError):
+        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return raw.replace(b"\0", b" ").decode(errors="replace").strip()
+    return ""
+
+
+def _is_there(pid: int) -> bool:
+    """Whether a process runs; one that is dead and not yet buried does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def _find_groups(*, everywhere: bool) -> Iterator[tuple[str, Path]]:
+    """Control groups of this user whose run is dead, with its name."""
+    for directory in sorted(set(_list_groups(everywhere=everywhere))):
+        run = parse_run_id("-".join(directory.name.removeprefix(PREFIX).split("-")[:3]))
+        if run is not None and not run.is_living and _is_ours(directory):
+            yield str(run), directory
+
+
+def _list_groups(*, everywhere: bool) -> Iterable[Path]:
+    if not everywhere:
+        for hierarchy in find_hierarchies():
+            yield from hierarchy.parent.glob(f"{PREFIX}*")
+        return
+    for mount in list_mounts():
+        if mount.kind in {"cgroup", "cgroup2"}:
+            yield from Path(mount.target).rglob(f"{PREFIX}*/")
+
+
+def _reap_group(group: Path, done: Reaped, *, dry_run: bool) -> None:
+    until = time.monotonic() + _PATIENCE_SEC
+    while not dry_run and not remove_group(group):
+        if time.monotonic() > until:
+            done.kept.append(f"{group}: what runs in this control group does not die")
+            return
+        time.sleep(0.005)
+    done.cgroups.append(group)

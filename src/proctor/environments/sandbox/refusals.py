@@ -1,0 +1,85 @@
+"""What a sandbox cannot give: said before anything is built, in a sentence that names the field."""
+
+from collections.abc import Iterator, Mapping
+
+from proctor.environments.sandbox.build import HOST
+from proctor.environments.sandbox.limits import limits_of
+from proctor.errors import UnsupportedError
+from proctor.harbor.configs import EnvironmentConfig
+from proctor.task.environment import EnvironmentConfig as TaskEnvironment
+from proctor.task.environment import TaskOS
+from proctor.trial.order import EnvironmentOrder
+from proctor.trial.paths import INSIDE
+
+_COMPOSE = "docker-compose.yaml"
+_LOGS = frozenset(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
+
+
+def check_order(order: EnvironmentOrder) -> str:
+    """The base that an order names, once all else in it was seen to be possible.
+
+    Raises:
+        UnsupportedError: it asks for what the sandbox does not have; names the field.
+    """
+    base = check_wishes(order.config)
+    for refusal in _find_refusals(order):
+        raise UnsupportedError(refusal)
+    return base
+
+
+def check_wishes(config: EnvironmentConfig) -> str:
+    """The base that a job names, once all else that it asks for was seen to be possible.
+
+    Raises:
+        UnsupportedError: it asks for what no sandbox has, whatever the task; names the option.
+    """
+    if config.override_gpus:
+        raise UnsupportedError(
+            f"--override-gpus {config.override_gpus}: the sandbox has no graphics processors"
+        )
+    if tpu := config.override_tpu:
+        raise UnsupportedError(
+            f"--override-tpu {tpu.type}={tpu.topology}: the sandbox has no TPU chips"
+        )
+    if config.extra_docker_compose:
+        raise UnsupportedError("--extra-docker-compose: the sandbox has no Docker Compose")
+    limits_of(config, TaskEnvironment())
+    return _base_of(config.kwargs)
+
+
+def _find_refusals(order: EnvironmentOrder) -> Iterator[str]:
+    yield from _find_hardware(order)
+    compose = order.environment_dir / _COMPOSE
+    if compose.exists():
+        yield f"{compose}: the sandbox has no Docker Compose"
+    for mount in order.mounts:
+        if str(mount.get("target")) not in _LOGS:
+            yield (
+                f"--mounts {mount.get('source')} on {mount.get('target')}: the sandbox shares no "
+                "directory of the host; put the files into the task's environment instead"
+            )
+
+
+def _find_hardware(order: EnvironmentOrder) -> Iterator[str]:
+    task, config = order.task_env_config, order.config
+    gpus = task.gpus if config.override_gpus is None else config.override_gpus
+    if gpus:
+        yield f"gpus = {gpus}: the sandbox has no graphics processors"
+    if task.gpu_types and gpus != 0:
+        yield f"gpu_types = {list(task.gpu_types)}: the sandbox has no graphics processors"
+    if task.tpu is not None:
+        yield f"tpu = {task.tpu.type} {task.tpu.topology}: the sandbox has no TPU chips"
+    if task.os is TaskOS.WINDOWS:
+        yield "os = windows: the sandbox is Linux"
+
+
+def _base_of(kwargs: Mapping[str, object]) -> str:
+    unknown = sorted(set(kwargs) - {"base"})
+    if unknown:
+        raise UnsupportedError(f"--ek {unknown[0]}: the sandbox takes nothing but base")
+    base = kwargs.get("base", HOST)
+    if not isinstance(base, str) or not base:
+        raise UnsupportedError(
+            f"--ek base={base}: expected {HOST}, or the name of an image that was imported"
+        )
+    return base

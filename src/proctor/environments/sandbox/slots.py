@@ -1,0 +1,173 @@
+"""Scratch that serves one sandbox after the other.
+
+To make and to delete directories on a disk takes longer than all else that a short sandbox does. So
+what one leaves is emptied, and serves the next one with the same root file system. Emptied means as
+new: whatever cannot be seen to be so is deleted, and another is made.
+
+    take    scratch for a sandbox: emptied, or new
+    give    it back when everything in the sandbox is dead; it is emptied beside the event loop
+    close   delete all of it
+
+Nothing here mounts anything.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.environments.sandbox.blueprint import Part
+from proctor.environments.sandbox.emptying import Stamp, empty, is_pristine, make_like, stamp_of
+from proctor.environments.sandbox.layers import Parts
+from proctor.environments.sandbox.privileges import is_all_powerful
+from proctor.environments.sandbox.reap import delete_session
+from proctor.environments.sandbox.scratch import Run, Session
+
+_MOST_IDLE = 64
+"""How many wait for another sandbox; more are deleted."""
+_LONGEST_QUEUE = 32
+"""How many wait to be emptied before whoever gives one back has to wait."""
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The scratch of one sandbox, with a pair of directories for each overlay."""
+
+    session: Session
+    root: Parts
+    """The root file system that it is for."""
+    parts: tuple[Part, ...]
+    stamps: tuple[Stamp, ...]
+    """What each upper directory was like when it was made."""
+
+    @property
+    def uppers(self) -> Mapping[str, Path]:
+        """Where each overlay is mounted inside, and what takes its changes."""
+        return {part.target: Path(part.upper) for part in self.parts}
+
+
+class Slots:
+    """Scratch for the sandboxes of one zygote."""
+
+    def __init__(self) -> None:
+        self._idle: deque[Slot] = deque()
+        self._lock = threading.Lock()
+        self._janitor = ThreadPoolExecutor(1, thread_name_prefix="scratch")
+        self._queue: deque[Future[None]] = deque()
+        self._is_closed = False
+
+    def take(self, run: Run, name: str, root: Parts) -> Slot:
+        """Scratch for a sandbox on that root.
+
+        Raises:
+            OSError: there is none, and none can be made.
+        """
+        with self._lock:
+            for slot in self._idle:
+                if slot.root == root:
+                    self._idle.remove(slot)
+                    return slot
+        return _make_slot(run, name, root)
+
+    async def give(self, slot: Slot) -> None:
+        """Take it back; everything in its sandbox is dead.
+
+        Raises:
+            OSError: it cannot even be told that nobody uses it any more.
+        """
+        slot.session.retire_note()
+        self._queue.append(self._janitor.submit(self._renew, slot))
+        while self._queue and self._queue[0].done():
+            self._queue.popleft()
+        if len(self._queue) > _LONGEST_QUEUE:
+            await asyncio.wrap_future(self._queue[0])
+
+    def _renew(self, slot: Slot) -> None:
+        with suppress(OSError):
+            if _is_renewed(slot):
+                with self._lock:
+                    if not self._is_closed and len(self._idle) < _MOST_IDLE:
+                        self._idle.append(slot)
+                        return
+        _delete(slot)
+
+    def drop(self, slot: Slot) -> None:
+        """Delete one that no other sandbox is to have; waits for nothing."""
+        self._janitor.submit(_delete, slot)
+
+    def close(self) -> None:
+        """Delete all of it; what is given back from now on is deleted as well."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, deque()
+        for slot in idle:
+            self.drop(slot)
+        self._janitor.shutdown()
+
+
+def _delete(slot: Slot) -> None:
+    try:
+        delete_session(slot.session.directory)
+    except OSError as error:
+        _LOG.warning("%s: cannot be deleted: %s", slot.session.directory, error)
+
+
+def _make_slot(run: Run, name: str, root: Parts) -> Slot:
+    session = run.open_session(name)
+    try:
+        return _furnish(session, root)
+    except BaseException:
+        delete_session(session.directory)
+        raise
+
+
+def _furnish(session: Session, root: Parts) -> Slot:
+    parts, stamps = [], []
+    for number, (target, lowers) in enumerate(root):
+        upper, work = session.add_part(number, Path(lowers[0]))
+        mounted = ""
+        # The first one is changed by every sandbox; of the others most are left as they were.
+        if number > 0 and is_all_powerful():
+            mounted = str(upper.with_name("mounted"))
+            os.mkdir(mounted)
+        parts.append(Part(target, tuple(map(str, lowers)), str(upper), str(work), mounted))
+        stamps.append(stamp_of(str(upper)))
+    return Slot(session, root, tuple(parts), tuple(stamps))
+
+
+def _is_renewed(slot: Slot) -> bool:
+    """Empty it; False where it does not become as new by that."""
+    for part, stamp in zip(slot.parts, slot.stamps, strict=True):
+        if part.mounted:
+            if not is_pristine(part.upper, stamp):
+                return False
+        elif not (empty(part.upper) and empty(part.work) and make_like(part.upper, stamp)):
+            return False
+    return _are_rooms_renewed(slot) and _has_nothing_else(slot)
+
+
+def _are_rooms_renewed(slot: Slot) -> bool:
+    rooms = slot.session.rooms
+    try:
+        names = os.listdir(rooms)
+    except FileNotFoundError:
+        return True
+    like = stamp_of(rooms)._replace(mode=0o777)
+    places = [f"{rooms}/{name}" for name in names]
+    return all(empty(place) and make_like(place, like) for place in places)
+
+
+def _has_nothing_else(slot: Slot) -> bool:
+    known = slot.session.names
+    for name in os.listdir(slot.session.directory):
+        if name not in known:
+            os.unlink(slot.session.directory / name)
+    return True

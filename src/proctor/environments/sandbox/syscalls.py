@@ -1,0 +1,158 @@
+"""The system calls of Linux that Python does not offer, each raising OSError when it fails.
+
+They are looked up when this module is loaded: nothing is linked later, inside a sandbox. Nothing
+here knows what a sandbox is.
+"""
+
+import ctypes
+import os
+
+MS_RDONLY = 0x1
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+MS_REMOUNT = 0x20
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
+MS_SLAVE = 0x80000
+MNT_DETACH = 0x2
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_KEEPCAPS = 8
+PR_SET_NAME = 15
+PR_SET_SECCOMP = 22
+PR_CAPBSET_DROP = 24
+PR_SET_SECUREBITS = 28
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_RAISE = 2
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+_CLONE = {"x86_64": 56, "aarch64": 220}
+_OPEN_TREE = 428
+_MOVE_MOUNT = 429
+_OPEN_TREE_CLONE = 1
+_AT_EMPTY_PATH = 0x1000
+_AT_FDCWD = -100
+_MOVE_MOUNT_F_EMPTY_PATH = 0x4
+_CAPABILITY_VERSION_3 = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_mount = _libc.mount
+_umount2 = _libc.umount2
+_pivot_root = _libc.pivot_root
+_prctl = _libc.prctl
+_prctl.argtypes = (ctypes.c_int,) + (ctypes.c_ulong,) * 4
+_capget = _libc.capget
+_capset = _libc.capset
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+# Of a second handle, which keeps Python's lock: the copy of this process has to own it.
+_clone = ctypes.PyDLL(None, use_errno=True).syscall
+_clone.restype = ctypes.c_long
+_clone.argtypes = (ctypes.c_long, ctypes.c_ulong) + (ctypes.c_ulong,) * 4
+_before_fork = ctypes.pythonapi.PyOS_BeforeFork
+_after_fork_parent = ctypes.pythonapi.PyOS_AfterFork_Parent
+_after_fork_child = ctypes.pythonapi.PyOS_AfterFork_Child
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _CapabilityWords(ctypes.Structure):
+    _fields_ = (
+        ("effective", ctypes.c_uint32),
+        ("permitted", ctypes.c_uint32),
+        ("inheritable", ctypes.c_uint32),
+    )
+
+
+def _check(result: int, name: str = "") -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), name or None)
+    return result
+
+
+def clone(flags: int) -> int:
+    """Fork into new namespaces: 0 in the child, its pid in the parent."""
+    number = _CLONE.get(os.uname().machine)
+    if number is None:
+        raise OSError(38, f"sandboxes are not made for {os.uname().machine} processors")
+    _before_fork()
+    pid: int = _clone(number, flags, 0, 0, 0, 0)
+    if pid == 0:
+        _after_fork_child()
+        return 0
+    _after_fork_parent()
+    return _check(pid)
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
+    """Mount something, or change a mount, as `man 2 mount` has it."""
+    _check(
+        _mount(
+            os.fsencode(source),
+            os.fsencode(target),
+            kind.encode() or None,
+            ctypes.c_ulong(flags),
+            os.fsencode(options) or None,
+        ),
+        target,
+    )
+
+
+def unmount(target: str) -> None:
+    """Take a mount and everything on it out of this namespace."""
+    _check(_umount2(os.fsencode(target), MNT_DETACH), target)
+
+
+def pivot_root(new: str, old: str) -> None:
+    """Make a mount the root of this namespace, with the old root mounted at `old`."""
+    _check(_pivot_root(os.fsencode(new), os.fsencode(old)), new)
+
+
+def clone_tree(directory_fd: int) -> int:
+    """A detached mount of an open directory, as a descriptor."""
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH
+    return _check(_syscall(_OPEN_TREE, directory_fd, b"", flags))
+
+
+def attach_tree(tree_fd: int, target: str) -> None:
+    """Mount what clone_tree gave."""
+    place = os.fsencode(target)
+    _check(_syscall(_MOVE_MOUNT, tree_fd, b"", _AT_FDCWD, place, _MOVE_MOUNT_F_EMPTY_PATH), target)
+
+
+def prctl(option: int, first: int = 0, second: int = 0) -> int:
+    """Change something about this process, as `man 2 prctl` has it."""
+    return _check(_prctl(option, first, second, 0, 0))
+
+
+def name_process(name: str) -> None:
+    """Give this process the name that ps shows; of a long one, the beginning."""
+    prctl(PR_SET_NAME, ctypes.addressof(ctypes.create_string_buffer(name.encode())))
+
+
+def effective_capabilities() -> int:
+    """This process's effective capabilities, as a mask."""
+    header, words = _CapabilityHeader(_CAPABILITY_VERSION_3, 0), (_CapabilityWords * 2)()
+    _check(_capget(ctypes.byref(header), words))
+    return int(words[0].effective) | int(words[1].effective) << 32
+
+
+def set_capabilities(permitted: int, inheritable: int) -> None:
+    """Set the permitted and effective capabilities to one mask, the inheritable ones to another."""
+    header, words = _CapabilityHeader(_CAPABILITY_VERSION_3, 0), (_CapabilityWords * 2)()
+    for number, word in enumerate(words):
+        word.permitted = word.effective = permitted >> 32 * number & 0xFFFFFFFF
+        word.inheritable = inheritable >> 32 * number & 0xFFFFFFFF
+    _check(_capset(ctypes.byref(header), words))
+
+
+def address_of(data: ctypes.Array[ctypes.c_char] | ctypes.Structure) -> int:
+    """Where a value lies in memory, for prctl."""
+    return ctypes.addressof(data)

@@ -1,0 +1,186 @@
+"""A root file system as it is put on disk, entry by entry, and the digest over all of it.
+
+It begins empty and knows everything that was put there, so that no entry can lead another out of
+it. Nothing here reads an archive or a directory.
+"""
+
+import os
+import posixpath
+import stat
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO
+
+from proctor.digest import sha256_copy, sha256_hex
+from proctor.errors import ImageError
+
+
+class Kind(StrEnum):
+    """What an entry is."""
+
+    DIRECTORY = "directory"
+    FILE = "file"
+    LINK = "link"
+    """A symbolic one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry of a tree, without its name."""
+
+    kind: Kind
+    mode: int
+    """Permission bits, with setuid, setgid and sticky."""
+    uid: int
+    gid: int
+    mtime_ns: int
+    content: str = ""
+    """SHA-256 of a file, target of a link."""
+    size: int = 0
+    """Bytes of a file."""
+
+
+class Tree:
+    """A tree that is being put on disk.
+
+    As an ordinary user all of it belongs to that user, who is root inside: owner 0 for the digest.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._is_root = os.geteuid() == 0
+        self._entries: dict[str, Entry] = {"": _directory(0o755, 0)}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._entries
+
+    def __len__(self) -> int:
+        """How many entries there are below the root."""
+        return len(self._entries) - 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files; one with several names counts with each."""
+        return sum(entry.size for entry in self._entries.values())
+
+    @property
+    def top(self) -> list[str]:
+        """Names at the top, in order."""
+        return sorted(path for path in self._entries if path and "/" not in path)
+
+    def add_directory(self, path: str, entry: Entry) -> None:
+        """A directory; one that is there already gets other permissions."""
+        if path and self._make_way(path, Kind.DIRECTORY):
+            (self._root / path).mkdir(mode=0o700)
+        self._entries[path] = self._owned(entry)
+
+    def add_file(self, path: str, entry: Entry, source: BinaryIO) -> None:
+        """A file with the rest of what `source` has."""
+        self._make_way(path, Kind.FILE)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(self._root / path, flags, 0o600), "wb") as target:
+            digest = sha256_copy(source, target)
+            target.flush()  # what is written later would change the time again
+            size = target.tell()
+            self._dress_file(target.fileno(), entry)
+        self._entries[path] = replace(self._owned(entry), content=digest, size=size)
+
+    def add_link(self, path: str, entry: Entry) -> None:
+        """A symbolic link, kept as what it is, wherever it points."""
+        self._make_way(path, Kind.LINK)
+        (self._root / path).symlink_to(entry.content)
+        times = (entry.mtime_ns, entry.mtime_ns)
+        if self._is_root:
+            os.chown(self._root / path, entry.uid, entry.gid, follow_symlinks=False)
+        os.utime(self._root / path, ns=times, follow_symlinks=False)
+        self._entries[path] = replace(self._owned(entry), mode=0o777)
+
+    def add_name(self, path: str, of: str) -> None:
+        """A second name of a file that is there: a hard link.
+
+        Raises:
+            ImageError: there is no such file.
+        """
+        found = self._entries.get(of)
+        if found is None or found.kind is Kind.DIRECTORY:
+            raise ImageError(f"{path}: a hard link to {of}, which is no file that came before it")
+        if path != of:
+            self._make_way(path, found.kind)
+            os.link(self._root / of, self._root / path, follow_symlinks=False)
+            self._entries[path] = found
+
+    def finish(self) -> str:
+        """Give directories their permissions, and the whole its digest."""
+        # The deepest first: a directory that may not be entered is closed after what is in it.
+        for path in sorted(self._entries, reverse=True):
+            entry = self._entries[path]
+            if entry.kind is Kind.DIRECTORY:
+                fd = os.open(self._root / path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    self._dress_file(fd, entry)
+                finally:
+                    os.close(fd)
+        return digest_of(self._entries)
+
+    def _owned(self, entry: Entry) -> Entry:
+        return entry if self._is_root else replace(entry, uid=0, gid=0)
+
+    def _dress_file(self, fd: int, entry: Entry) -> None:
+        if self._is_root:
+            os.fchown(fd, entry.uid, entry.gid)
+        os.fchmod(fd, entry.mode)
+        os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
+
+    def _make_way(self, path: str, kind: Kind) -> bool:
+        """See that an entry can be made here; False where a directory is there that stays."""
+        self._make_parents(path)
+        found = self._entries.get(path)
+        if found is None:
+            return True
+        if found.kind is Kind.DIRECTORY and kind is Kind.DIRECTORY:
+            return False
+        if Kind.DIRECTORY in (found.kind, kind):
+            raise ImageError(f"{path}: stands there as a {found.kind} and again as a {kind}")
+        (self._root / path).unlink()
+        return True
+
+    def _make_parents(self, path: str) -> None:
+        parent = posixpath.dirname(path)
+        found = self._entries.get(parent)
+        if found is None:
+            self._make_parents(parent)
+            (self._root / parent).mkdir(mode=0o700)
+            self._entries[parent] = _directory(0o755, 0)
+        elif found.kind is not Kind.DIRECTORY:
+            raise ImageError(f"{path}: lies below {parent}, which is a {found.kind}")
+
+
+def _directory(mode: int, mtime_ns: int) -> Entry:
+    return Entry(kind=Kind.DIRECTORY, mode=mode, uid=0, gid=0, mtime_ns=mtime_ns)
+
+
+def entry_of(status: os.stat_result, kind: Kind, content: str = "") -> Entry:
+    """An entry as the file system has it."""
+    return Entry(
+        kind=kind,
+        mode=stat.S_IMODE(status.st_mode),
+        uid=status.st_uid,
+        gid=status.st_gid,
+        mtime_ns=status.st_mtime_ns,
+        content=content,
+    )
+
+
+def digest_of(entries: dict[str, Entry]) -> str:
+    """SHA-256 over path, kind, mode, owner and content of every entry; times do not count."""
+    lines = (
+        os.fsencode("\0".join((path, entry.kind, f"{entry.mode:o}", owner(entry), entry.content)))
+        for path, entry in sorted(entries.items())
+    )
+    return sha256_hex(b"\0\0".join(lines))
+
+
+def owner(entry: Entry) -> str:
+    """User and group, as numbers."""
+    return f"{entry.uid}:{entry.gid}"

@@ -1,0 +1,182 @@
+"""A parcel of files from a sandbox, written on the host with care: a stranger filled it.
+
+Nothing is written outside the target and nothing through a link. Of links only those stay whose
+target is inside; set-user-id bits go; whoever runs this can read and delete everything. What is
+refused is listed. Blocking: for a thread.
+"""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from proctor.environments.sandbox.parcel import (
+    DIRECTORY,
+    FILE,
+    LINK,
+    BrokenParcelError,
+    Entry,
+    Limits,
+    Receiver,
+)
+
+_DIRECTORY_MODE = 0o755
+_FILE_MODE = 0o644
+_PROGRAM_MODE = 0o755
+_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def unpack(stream: BinaryIO, target: Path, name: str, limits: Limits) -> tuple[str, ...]:
+    """Write a file at target (into it, when it is a directory) or the contents of a directory.
+
+    Returns:
+        What was refused, each as `path: reason`.
+
+    Raises:
+        BrokenParcelError: the stream is no parcel, ends early, or holds more than was asked for.
+        OSError: the target cannot be written.
+    """
+    receiver = Receiver(stream)
+    entries = receiver.entries()
+    first = next(entries, None)
+    if first is None:
+        raise BrokenParcelError("what came out of the sandbox is no parcel of files")
+    if first.kind == DIRECTORY:
+        target.mkdir(parents=True, exist_ok=True)
+        with _Tree(receiver, target, limits) as tree:
+            for entry in entries:
+                tree.add(entry)
+        return tuple(tree.refused)
+    place = target / name if target.is_dir() else target
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with _Tree(receiver, place.parent, limits) as tree:
+        tree.add(Entry(first.kind, place.name, first.mode, first.time_ns, first.size))
+        for _ in entries:
+            raise BrokenParcelError("what came out of the sandbox is more than the one file")
+    return tuple(tree.refused)
+
+
+class _Tree:
+    """A directory that is being filled."""
+
+    def __init__(self, receiver: Receiver, top: Path, limits: Limits) -> None:
+        self.refused: list[str] = []
+        self._receiver = receiver
+        self._limits = limits
+        self._n_bytes = 0
+        self._n_entries = 0
+        # Through a link only here: where the caller's own directory is, is the caller's business.
+        self._top = os.open(top, _OPEN_DIRECTORY & ~os.O_NOFOLLOW)
+        self._parent: tuple[str, int] = ("", os.dup(self._top))
+
+    def __enter__(self) -> "_Tree":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._parent[1])
+        os.close(self._top)
+
+    def add(self, entry: Entry) -> None:
+        """Write one entry, or refuse it."""
+        self._check_limits(entry)
+        if entry.kind not in (FILE, DIRECTORY, LINK):
+            self.refused.append(f"{entry.name}: {self._receiver.text()}")
+            return
+        _check_name(entry.name)
+        above, _, name = entry.name.rpartition("/")
+        parent = self._open_parent(above)
+        if entry.kind == DIRECTORY:
+            _make_directory(parent, name)
+        elif entry.kind == FILE:
+            self._write_file(parent, name, entry)
+        else:
+            self._make_link(parent, entry.name)
+
+    def _check_limits(self, entry: Entry) -> None:
+        """The sender keeps them; whoever exceeds them is no sender of ours."""
+        self._n_entries += 1
+        self._n_bytes += entry.size if entry.kind == FILE else 0
+        limits = self._limits
+        if limits.n_bytes is not None and self._n_bytes > limits.n_bytes:
+            raise BrokenParcelError(f"more than {limits.n_bytes} bytes came out of the sandbox")
+        if limits.n_entries is not None and self._n_entries > limits.n_entries + 1:
+            raise BrokenParcelError(f"more than {limits.n_entries} entries came out of the sandbox")
+
+    def _open_parent(self, above: str) -> int:
+        """The directory of an entry, opened step by step and never through a link."""
+        if above == self._parent[0]:
+            return self._parent[1]
+        # What was opened last has no link on its way, and nobody else writes here: as far as the
+        # way is the same, it is opened at once. In a deep tree each step would cost its depth.
+        known = os.path.commonpath((self._parent[0], above)) if self._parent[0] and above else ""
+        fd = os.open(known or ".", _OPEN_DIRECTORY, dir_fd=self._top)
+        for name in filter(None, above[len(known) :].split("/")):
+            inner = _make_directory(fd, name)
+            try:
+                below = os.open(name, _OPEN_DIRECTORY, dir_fd=inner)
+            finally:
+                os.close(fd)
+            fd = below
+        os.close(self._parent[1])
+        self._parent = (above, fd)
+        return fd
+
+    def _write_file(self, parent: int, name: str, entry: Entry) -> None:
+        _make_way(parent, name)
+        mode = _PROGRAM_MODE if entry.mode & stat.S_IXUSR else _FILE_MODE
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(name, flags, mode, dir_fd=parent)
+        try:
+            self._receiver.copy_to(fd)
+            os.utime(fd, ns=(entry.time_ns, entry.time_ns))
+        except OSError:
+            # A full disk: half of a file would pass for a whole one.
+            os.unlink(name, dir_fd=parent)
+            raise
+        finally:
+            os.close(fd)
+
+    def _make_link(self, parent: int, name: str) -> None:
+        to = self._receiver.text()
+        if not _stays_inside(name, to):
+            self.refused.append(f"{name}: a link to {to}, which leads out")
+            return
+        _make_way(parent, name.rpartition("/")[2])
+        os.symlink(to, name.rpartition("/")[2], dir_fd=parent)
+
+
+def _check_name(name: str) -> None:
+    if not name or "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+        raise BrokenParcelError(f"{name!r} came out of the sandbox; expected a path below its top")
+
+
+def _stays_inside(name: str, to: str) -> bool:
+    """Whether a link leads to a place below the top, whatever other links are on its way.
+
+    Steps up are taken from real directories only, at the beginning: behind a link, `..` is
+    anywhere.
+    """
+    steps = to.split("/")
+    n_up = next((n for n, one in enumerate(steps) if one != ".."), len(steps))
+    if not to or to.startswith("/") or ".." in steps[n_up:]:
+        return False
+    return n_up <= name.count("/")
+
+
+def _make_directory(parent: int, name: str) -> int:
+    """Make a directory where there is none; the parent again."""
+    try:
+        if stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+            return parent
+        os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        pass
+    os.mkdir(name, _DIRECTORY_MODE, dir_fd=parent)
+    return parent
+
+
+def _make_way(parent: int, name: str) -> None:
+    """Take away what is at a name, unless it is a directory: that is an error."""
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=parent)

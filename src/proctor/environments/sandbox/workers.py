@@ -1,0 +1,136 @@
+"""Children of PID 1 that do errands and start commands, one after the other, in one room each.
+
+A fork of PID 1 for each of these would take longer than most of them do. While one is busy, others
+get a child of their own. Whoever is root inside can stop or kill one, as it could any child: it is
+replaced, and the errand that it was on has failed. Nobody inside can look into one.
+
+    PID 1 to a worker    what the runner asked for, with the files that came along
+    a worker to PID 1    {}                  it is free again; an errand was answered to the runner
+                         {"pid": …}          the command that it was given runs, and it is free
+                         {"ended", "code"}   a command that it had started has ended
+"""
+
+import os
+import select
+import signal
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from proctor.environments.sandbox.blueprint import command_of
+from proctor.environments.sandbox.channel import Message, close_all, receive, send
+from proctor.environments.sandbox.command import launch
+from proctor.environments.sandbox.errands import ERRANDS
+from proctor.environments.sandbox.parcel import BrokenParcelError
+from proctor.environments.sandbox.users import UnknownUserError
+
+
+@dataclass(slots=True)
+class Worker:
+    """One of them, as PID 1 knows it."""
+
+    pid: int
+    line: socket.socket
+    is_busy: bool = False
+    last_errand: int | None = None
+    """The errand that it was given last, unless there was a command since."""
+
+    def hand(self, request: dict[str, Any], files: list[int]) -> bool:
+        """Give it something to do; False where it has something, or is dead."""
+        if self.is_busy:
+            return False
+        try:
+            send(self.line, request, files)
+        except OSError:
+            return False
+        self.is_busy = True
+        self.last_errand = None if request["op"] == "run" else int(request["id"])
+        return True
+
+
+def sentence_of(number: object, error: OSError) -> Message:
+    """An answer that says what went wrong."""
+    place = f"{error.filename}: " if error.filename else ""
+    reason = error.strerror or str(error)
+    return {"id": number, "error": f"{place}{reason}", "errno": error.errno}
+
+
+def do_errand(request: dict[str, Any], files: list[int]) -> Message:
+    """Do one errand; its answer."""
+    number = request["id"]
+    try:
+        return {"id": number, **ERRANDS[str(request["op"])](request, files)}
+    except OSError as error:
+        return sentence_of(number, error)
+    except (BrokenParcelError, ValueError) as error:
+        return {"id": number, "error": str(error)}
+    finally:
+        close_all(files)
+
+
+@dataclass(slots=True)
+class Duty:
+    """What a worker has to work with."""
+
+    channel: socket.socket
+    """To the runner."""
+    line: socket.socket
+    """To PID 1."""
+    room: int
+    """The capability of the room, as a mask."""
+
+    def serve(self) -> None:
+        """Do what comes on the line until that is closed."""
+        wakeup, trigger = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(trigger, warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(self.line, select.POLLIN)
+        poll.register(wakeup, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poll.poll()}
+            if wakeup in ready:
+                os.read(wakeup, 4096)
+                self._reap()
+            if self.line.fileno() in ready:
+                received = receive(self.line)
+                if received is None:
+                    return
+                self._do(*received)
+
+    def _do(self, request: dict[str, Any], files: list[int]) -> None:
+        if request["op"] == "run":
+            self._launch(request, files)
+            return
+        answer = do_errand(request, files)
+        # Before the answer: whoever asks again at once finds it free.
+        send(self.line, {})
+        send(self.channel, answer)
+
+    def _launch(self, request: dict[str, Any], files: list[int]) -> None:
+        def tell(sentence: str) -> None:
+            send(self.channel, {"id": request["id"], "error": sentence})
+
+        try:
+            pid = launch(command_of(request["command"]), files[0], self.room, tell)
+            send(self.line, {"pid": pid})
+        except UnknownUserError as error:
+            send(self.line, {})
+            tell(str(error))
+        finally:
+            close_all(files)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            send(self.line, {"ended": pid, "code": code_of(status)})
+
+
+def code_of(status: int) -> int:
+    """The return code of a process that ended: 128 + signal for one that was killed."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code

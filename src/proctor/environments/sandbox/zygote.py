@@ -1,0 +1,243 @@
+"""The small process of which every sandbox's PID 1 is a fork.
+
+    python -I -S -c … LOCATION FD      started by the runner, once; FD is a socket to it
+
+It holds no secret and no file of the runner's. It ends when its socket closes, and its sandboxes
+with it. Only the standard library, and little of it: each fork copies what is loaded here.
+"""
+
+import fcntl
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from typing import Any, NoReturn
+
+from proctor.environments.sandbox.blueprint import Blueprint, Network, blueprint_of
+from proctor.environments.sandbox.channel import close_all, receive, send
+from proctor.environments.sandbox.identity import (
+    MapError,
+    hint_on_namespaces,
+    map_by_tools,
+    map_self,
+)
+from proctor.environments.sandbox.init import forget_imports, make_init, serve
+from proctor.environments.sandbox.privileges import (
+    bound_init,
+    is_all_powerful,
+    reduce_init,
+    room_capability,
+)
+from proctor.environments.sandbox.rootfs import StepError, build_root, mount_overlay, step
+from proctor.environments.sandbox.syscalls import (
+    MS_REC,
+    MS_SLAVE,
+    PR_SET_DUMPABLE,
+    PR_SET_PDEATHSIG,
+    clone,
+    mount,
+    name_process,
+    prctl,
+)
+
+_IFF_UP = 1
+_SIOCGIFFLAGS = 0x8913
+_SIOCSIFFLAGS = 0x8914
+_FAILED = 1
+_GO = b"+"
+_LONGEST_WORD = 4096
+_MOST_FILES = 1 << 20
+
+_KEPT: set[str] = set()
+"""Where overlays are mounted that one sandbox after the other gets."""
+
+
+def main() -> None:
+    """Serve the runner until it closes the socket."""
+    runner = socket.socket(fileno=int(sys.argv[-1]))
+    runner.set_inheritable(False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    wakeup, trigger = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(trigger, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    if is_all_powerful():
+        bound_init(room_capability())
+        # For overlays that are kept. What the host unmounts meanwhile is unmounted here too.
+        os.unshare(os.CLONE_NEWNS)
+        mount("none", "/", flags=MS_REC | MS_SLAVE)
+    name_process("proctor-zygote")
+    forget_imports()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    _serve(runner, wakeup)
+
+
+def _serve(runner: socket.socket, wakeup: int) -> None:
+    poll = select.poll()
+    poll.register(runner, select.POLLIN)
+    poll.register(wakeup, select.POLLIN)
+    while True:
+        ready = {fd for fd, _ in poll.poll()}
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+            _reap(runner)
+        if runner.fileno() in ready:
+            received = receive(runner)
+            if received is None:
+                return
+            request, files = received
+            _spawn(runner, request, files)
+
+
+def _reap(runner: socket.socket) -> None:
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        send(runner, {"gone": pid, "code": os.waitstatus_to_exitcode(status)})
+
+
+def _spawn(runner: socket.socket, request: dict[str, Any], files: list[int]) -> None:
+    number, blueprint = request["spawn"], blueprint_of(request["blueprint"])
+    flags = os.CLONE_NEWNS | os.CLONE_NEWPID | signal.SIGCHLD
+    owner = None if is_all_powerful() else (os.getuid(), os.getgid())
+    if owner:
+        flags |= os.CLONE_NEWUSER
+    told, teller = os.pipe2(os.O_CLOEXEC)
+    try:
+        _keep_overlays(blueprint)
+        pid = clone(flags)
+        if pid == 0:
+            os.close(teller)
+            _become_init(blueprint, files, told, owner)
+        _tell_parentage(runner, number, pid)
+        if owner and blueprint.subordinate:
+            map_by_tools(pid, blueprint.subordinate)
+        os.write(teller, _GO)
+    except StepError as error:
+        send(runner, {"spawned": number, "error": str(error)})
+    except OSError as error:
+        # Before the fork, or of the fork itself.
+        sentence = f"making namespaces: {error.strerror}, errno {error.errno}{hint_on_namespaces()}"
+        send(runner, {"spawned": number, "error": sentence})
+    except MapError as error:
+        # The fork waits for a word; this one it hands on to whoever waits for the sandbox.
+        os.write(teller, str(error).encode())
+    finally:
+        close_all((told, teller, *files))
+
+
+def _keep_overlays(blueprint: Blueprint) -> None:
+    for part in blueprint.parts:
+        if part.mounted and part.mounted not in _KEPT:
+            mount_overlay(part, part.mounted, in_user_namespace=False)
+            _KEPT.add(part.mounted)
+
+
+def _tell_parentage(runner: socket.socket, number: object, pid: int) -> None:
+    handle = os.pidfd_open(pid)
+    try:
+        send(runner, {"spawned": number, "pid": pid}, (handle,))
+    finally:
+        os.close(handle)
+
+
+def _become_init(
+    blueprint: Blueprint, files: list[int], told: int, owner: tuple[int, int] | None
+) -> NoReturn:
+    """Everything that a fork of the zygote does; it never returns into the zygote's own loop."""
+    channel = socket.socket(fileno=files[0])
+    try:
+        _close_others(channel.fileno(), told)
+        # Before the zygote's word is waited for: whichever way it dies, this process notices.
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        name_process("proctor-init")
+        _enter(blueprint, told, owner)
+        namespaces = _open_namespaces(blueprint, owner)
+        root = build_root(blueprint, in_user_namespace=owner is not None)
+        with step("giving up privileges"):
+            room = room_capability()
+            if owner:
+                # A new user namespace has no bounds; elsewhere the zygote set them, once for all.
+                bound_init(room)
+            reduce_init(room)
+            prctl(PR_SET_DUMPABLE, 0)
+            # Once more: a change of rights may have cleared it.
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        init = make_init(channel, root, room)
+        send(channel, {"ready": True}, namespaces)
+        close_all(namespaces)
+        serve(init)
+    except StepError as error:
+        send(channel, {"error": str(error)})
+    except Exception as error:  # noqa: BLE001 - the fork's own boundary: it tells and ends
+        send(channel, {"error": f"PID 1 failed: {type(error).__name__}: {error}"})
+    finally:
+        os._exit(_FAILED)
+
+
+def _close_others(*kept: int) -> None:
+    """Close everything of the zygote's; 0, 1 and 2 become nothing."""
+    nothing = os.open("/dev/null", os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+    first = 3
+    for fd in (*sorted(kept), _MOST_FILES):
+        os.closerange(first, fd)
+        first = fd + 1
+
+
+def _enter(blueprint: Blueprint, told: int, owner: tuple[int, int] | None) -> None:
+    """Enter the blueprint's control groups and its namespaces."""
+    for group in blueprint.cgroups:
+        with (
+            step(f"entering the control group {group}"),
+            open(f"{group}/cgroup.procs", "w") as file,
+        ):
+            file.write("0")
+    flags = os.CLONE_NEWIPC | os.CLONE_NEWUTS | os.CLONE_NEWCGROUP
+    word = os.read(told, _LONGEST_WORD)
+    if word != _GO:
+        raise StepError(word.decode() or "the process that it was forked from is gone")
+    os.close(told)
+    if owner and not blueprint.subordinate:
+        with step("mapping users"):
+            map_self(*owner)
+    if blueprint.network != Network.HOST:
+        flags |= os.CLONE_NEWNET
+    with step("making namespaces"):
+        os.unshare(flags)
+    os.setsid()
+    with step("naming the host"):
+        socket.sethostname(blueprint.hostname)
+    if blueprint.network != Network.HOST:
+        with step("bringing loopback up"):
+            _bring_loopback_up()
+
+
+def _open_namespaces(blueprint: Blueprint, owner: tuple[int, int] | None) -> tuple[int, ...]:
+    """What a helper on the host needs to connect the network: that namespace, and its owner's.
+
+    Opened here and handed out, because nobody can look into PID 1 later on.
+    """
+    if blueprint.network not in (Network.SLIRP, Network.PASTA):
+        return ()
+    names = ("net", "user") if owner else ("net",)
+    with step("opening the network's namespace"):
+        return tuple(os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in names)
+
+
+def _bring_loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = bytearray(struct.pack("16sH22x", b"lo", 0))
+        fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)
+        flags = struct.unpack_from("H", request, 16)[0] | _IFF_UP
+        struct.pack_into("H", request, 16, flags)
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)

@@ -1,0 +1,16 @@
+"""Fixtures of the environments' tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache of this process's own: what is made of the host is made once."""
+    directory = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROCTOR_CACHE", str(directory))
+        patch.delenv("PROCTOR_SCRATCH", raising=False)
+        yield directory

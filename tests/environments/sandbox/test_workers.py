@@ -1,0 +1,142 @@
+"""Who does errands in a sandbox, and what somebody inside can do about it."""
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from proctor.environments.sandbox.box import Box
+from proctor.environments.sandbox.transfer import Seen
+from proctor.errors import SandboxError
+from tests.environments.sandbox.boxes import said, shell, use
+
+OTHERS = "for p in $(cd /proc; echo [0-9]*); do [ $p = 1 ] || [ $p = $$ ] || "
+WORKERS = "for p in $(grep -l '^proctor-errand' /proc/[0-9]*/comm); do p=${p%/comm}; "
+
+
+@pytest.mark.parametrize("room", [0, 1])
+@pytest.mark.parametrize("signal", ["KILL", "STOP"])
+def test_one_that_was_killed_or_stopped_is_replaced(tmp_path: Path, signal: str, room: int) -> None:
+    async def run(box: Box) -> tuple[str | None, str, str]:
+        await box.open_room(["/tests"])
+        await box.kind_of("/tmp", room=room)
+        await shell(box, f"{OTHERS} kill -{signal} $p; done 2>/dev/null")
+        try:
+            async with asyncio.timeout(20):
+                kind = await box.kind_of("/tmp", room=room)
+        except SandboxError:
+            # It was on its way to the one that was being killed.
+            kind = await box.kind_of("/tmp", room=room)
+        await box.put(Path(__file__), "/tmp/file", room=room)
+        return kind, await said(box, "wc -c < /tmp/file", room=room), await said(box, "echo well")
+
+    size = str(Path(__file__).stat().st_size)
+    assert use(tmp_path, run) == ("directory", size, "well")
+
+
+def test_a_command_lives_on_without_the_one_that_started_it(tmp_path: Path) -> None:
+    async def run(box: Box) -> tuple[bytes, int]:
+        done = await shell(
+            box, f"{WORKERS} kill -9 ${{p#/proc/}}; done; sleep 0.2; echo on; exit 3"
+        )
+        return done.output, done.return_code
+
+    assert use(tmp_path, run) == (b"on\n", 3)
+
+
+LOOKS = (
+    *("ls $p/root/", "ls $p/cwd/", "readlink $p/fd/*", "cat $p/environ", "cat $p/maps"),
+    *("head -c1 $p/mem", "readlink $p/exe", "readlink $p/ns/mnt"),
+    "for f in $p/fd/*; do cat $f && break; done",
+    "/usr/bin/python3 -c 'import ctypes, sys; libc = ctypes.CDLL(None); "
+    "sys.exit(libc.ptrace(16, int(sys.argv[1]), 0, 0) != 0)' ${p#/proc/}",
+)
+
+
+def test_nobody_inside_can_look_into_one(tmp_path: Path) -> None:
+    looks = " ".join(f"{{ {look}; }} >/dev/null 2>&1 && echo seen;" for look in LOOKS)
+
+    async def run(box: Box) -> str:
+        await box.open_room(["/tests"])
+        await box.kind_of("/", room=1)
+        return await said(box, f"{WORKERS} echo one; {looks} done")
+
+    assert use(tmp_path, run).split() == ["one", "one"]
+
+
+def test_none_is_listed_among_the_processes(tmp_path: Path) -> None:
+    async def run(box: Box) -> list[str]:
+        await box.open_room(["/tests"])
+        await box.kind_of("/", room=1)
+        await shell(box, "sleep 1000 >/dev/null 2>&1 &")
+        return [command for _, command in await box.list_processes()]
+
+    (command,) = use(tmp_path, run)
+    assert "sleep 1000" in command
+
+
+def test_after_a_cancelled_errand_another_one_is_done(tmp_path: Path) -> None:
+    async def run(box: Box) -> str | None:
+        await shell(box, "head -c 300M /dev/zero | tr '\\0' x > /tmp/large")
+        taking = asyncio.ensure_future(box.take("/tmp/large", tmp_path / "large"))
+        await asyncio.sleep(0.02)
+        taking.cancel()
+        await asyncio.wait([taking])
+        return await box.kind_of("/tmp/large")
+
+    assert use(tmp_path, run) == "file"
+
+
+def test_an_errand_does_not_wait_for_a_long_one(tmp_path: Path) -> None:
+    async def run(box: Box) -> tuple[bool, str | None, str]:
+        await shell(box, "head -c 300M /dev/zero | tr '\\0' x > /tmp/large")
+        taking = asyncio.ensure_future(box.take("/tmp/large", tmp_path / "large"))
+        await asyncio.sleep(0)
+        kind, printed = await box.kind_of("/tmp"), await said(box, "echo soon")
+        was_sooner = not taking.done()
+        await taking
+        return was_sooner, kind, printed
+
+    assert use(tmp_path, run) == (True, "directory", "soon")
+
+
+def test_files_are_listed_with_their_digests(tmp_path: Path) -> None:
+    async def run(box: Box) -> tuple[list[Seen], int]:
+        script = (
+            "mkdir -p /a/b /a/empty; echo 1 > /a/b/one; ln -s /etc/passwd /a/link; mkfifo /a/pipe;"
+            "head -c 5000 /dev/zero > /a/zeros; head -c 400000 /dev/zero > /large"
+        )
+        await shell(box, script)
+        found = await box.list_files(["/nowhere", "/a", "/large"], 100, limit=401_000)
+        return list(found), len(await box.list_files(["/a"], 2))
+
+    found, n_first = use(tmp_path, run)
+    assert found == [
+        Seen("/a/b/one", 2, hashlib.sha256(b"1\n").hexdigest()),
+        Seen("/a/link", None, None),
+        Seen("/a/pipe", None, None),
+        Seen("/a/zeros", 5000, hashlib.sha256(bytes(5000)).hexdigest()),
+        Seen("/large", 400_000, None),
+    ]
+    assert n_first == 2
+
+
+def test_a_large_file_is_listed_too(tmp_path: Path) -> None:
+    async def run(box: Box) -> list[Seen]:
+        await shell(box, "head -c 3000000 /dev/zero > /large")
+        return list(await box.list_files(["/large"], 1))
+
+    digest = hashlib.sha256(bytes(3_000_000)).hexdigest()
+    assert use(tmp_path, run) == [Seen("/large", 3_000_000, digest)]
+
+
+def test_a_script_is_made_executable_and_what_is_not_there_is_an_error(tmp_path: Path) -> None:
+    async def run(box: Box) -> tuple[str, str]:
+        await shell(box, "echo 'echo ran' > /tmp/script; chmod 640 /tmp/script")
+        await box.make_executable("/tmp/script")
+        with pytest.raises(SandboxError, match="/tmp/nothing: No such file or directory"):
+            await box.make_executable("/tmp/nothing")
+        return await said(box, "stat -c %a /tmp/script"), await said(box, "/tmp/script")
+
+    assert use(tmp_path, run) == ("751", "ran")

@@ -1,0 +1,66 @@
+"""Sandboxes for tests, as trials have them, and what there is of them on this machine."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from proctor.environments.sandbox.environment import SandboxEnvironment
+from proctor.environments.sandbox.mounts import list_mounts
+from proctor.environments.sandbox.runs import this_run
+from proctor.environments.sandbox.scratch import scratch_roots
+from proctor.environments.sandbox.subordinate import find_subordinate_ids
+from proctor.trial.environment import Environment
+from proctor.trial.order import EnvironmentOrder
+
+several_users = pytest.mark.skipif(
+    os.geteuid() != 0 and not find_subordinate_ids(),
+    reason="the sandbox of an ordinary user without subordinate ids has one user",
+)
+
+
+@asynccontextmanager
+async def running(order: EnvironmentOrder) -> AsyncIterator[SandboxEnvironment]:
+    """A sandbox that was started; it is stopped afterwards."""
+    sandbox = SandboxEnvironment(order)
+    await sandbox.start(force_build=False)
+    try:
+        yield sandbox
+    finally:
+        await sandbox.stop(delete=True)
+
+
+async def said(place: Environment, command: str, **options: object) -> str:
+    """What a command prints."""
+    done = await place.exec(command, **options)  # type: ignore[arg-type]
+    return (done.stdout or "").strip()
+
+
+def find_groups() -> list[Path]:
+    """Control groups of sandboxes of this process."""
+    name = f"proctor-{this_run()}-*"
+    tops = {mount.target for mount in list_mounts() if mount.kind.startswith("cgroup")}
+    return [found for top in sorted(tops) for found in Path(top).rglob(f"{name}/")]
+
+
+def find_scratch() -> list[Path]:
+    """Scratch directories of sandboxes of this process."""
+    run = scratch_roots()[0] / str(this_run())
+    return [entry for entry in run.iterdir() if (entry / "session.json").exists()]
+
+
+def find_helpers() -> list[int]:
+    """Processes that connect sandboxes of this process to the network; pasta is passt's."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            before, _, after = status.read_text().rpartition(")")
+        except OSError:
+            continue
+        state, parent = after.split()[:2]
+        is_helper = any(name in before for name in ("slirp4netns", "passt", "pasta"))
+        if is_helper and int(parent) == os.getpid() and state != "Z":
+            found.append(int(status.parent.name))
+    return found

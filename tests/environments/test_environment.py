@@ -1,0 +1,239 @@
+"""The sandbox as an environment of a trial: commands, files, rooms."""
+
+import asyncio
+import os
+import platform
+import re
+from pathlib import Path
+
+import pytest
+
+from proctor.environments.sandbox.environment import SandboxEnvironment
+from proctor.errors import SandboxError
+from proctor.task.environment import EnvironmentConfig as TaskEnvironment
+from proctor.trial.environment import ExecResult, Watched
+from proctor.trial.finding import FindingCode
+from tests.environments.orders import order_of
+from tests.environments.sandboxes import running, said, several_users
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+def test_a_command_runs_in_bash_as_root_with_both_streams_in_one(tmp_path: Path) -> None:
+    async def go() -> ExecResult:
+        async with running(order_of(tmp_path)) as sandbox:
+            return await sandbox.exec("[[ 1 ]] && id -un; echo wrong >&2; exit 3")
+
+    assert asyncio.run(go()) == ExecResult("root\nwrong\n", None, 3)
+
+
+def test_no_output_is_none_and_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
+    async def go() -> list[str | None]:
+        async with running(order_of(tmp_path)) as sandbox:
+            return [(await sandbox.exec(text)).stdout for text in ("true", r"printf 'a\xff'")]
+
+    assert asyncio.run(go()) == [None, "a�"]
+
+
+def test_variables_come_from_the_task_and_the_call_and_not_from_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_HOST", "yes")
+
+    async def go() -> str:
+        async with running(order_of(tmp_path, env={"A": "task", "B": "task"})) as sandbox:
+            return await said(sandbox, "env", env={"B": "call"})
+
+    lines = asyncio.run(go()).splitlines()
+    assert {"A=task", "B=call"} <= set(lines)
+    assert {line.partition("=")[0] for line in lines} <= {
+        *("A", "B", "PATH", "HOME", "PWD", "SHLVL", "_")
+    }
+
+
+def test_commands_run_where_the_task_says_and_else_where_the_call_says(tmp_path: Path) -> None:
+    task = TaskEnvironment(workdir="/work/here")
+
+    async def go() -> list[str]:
+        async with running(order_of(tmp_path, task=task)) as sandbox:
+            return [await said(sandbox, "pwd"), await said(sandbox, "pwd", cwd="/tmp")]  # noqa: S108
+
+    assert asyncio.run(go()) == ["/work/here", "/tmp"]  # noqa: S108
+
+
+@several_users
+def test_the_user_is_the_one_given_else_the_default_one_else_root(tmp_path: Path) -> None:
+    async def go() -> list[str]:
+        async with running(order_of(tmp_path)) as sandbox:
+            users = [await said(sandbox, "id -un")]
+            sandbox.default_user = "nobody"
+            users.append(await said(sandbox, "id -un"))
+            users.append(await said(sandbox, "id -u", user=1))
+            return users
+
+    assert asyncio.run(go()) == ["root", "nobody", "1"]
+
+
+@several_users
+def test_everybody_can_write_to_the_log_directories(tmp_path: Path) -> None:
+    async def go() -> str:
+        async with running(order_of(tmp_path)) as sandbox:
+            return await said(sandbox, "touch /logs/{agent,verifier,artifacts}/x", user="nobody")
+
+    assert asyncio.run(go()) == ""
+
+
+def test_a_command_that_takes_too_long_is_dead_and_says_so_in_harbors_words(tmp_path: Path) -> None:
+    async def go() -> list[str]:
+        async with running(order_of(tmp_path)) as sandbox:
+            with pytest.raises(RuntimeError, match=r"^Command timed out after 1 seconds$"):
+                await sandbox.exec("sleep 1000 & sleep 1000", timeout_sec=1)
+            return [process.command for process in await sandbox.list_processes()]
+
+    assert asyncio.run(go()) == []
+
+
+def test_a_cancelled_command_is_dead_and_a_service_in_a_session_of_its_own_lives_on(
+    tmp_path: Path,
+) -> None:
+    async def go() -> list[str]:
+        async with running(order_of(tmp_path)) as sandbox:
+            script = "setsid sh -c 'touch /tmp/begun; exec sleep 1001' & sleep 1000"
+            command = asyncio.ensure_future(sandbox.exec(script))
+            while not await sandbox.is_file("/tmp/begun"):  # noqa: S108
+                pass
+            command.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await command
+            return [process.command for process in await sandbox.list_processes()]
+
+    assert asyncio.run(go()) == ["sleep 1001"]
+
+
+def test_output_that_is_too_long_is_cut_and_that_is_a_finding(tmp_path: Path) -> None:
+    async def go() -> tuple[str, list[FindingCode]]:
+        async with running(order_of(tmp_path)) as sandbox:
+            text = await said(sandbox, "head -c 20000000 /dev/zero | tr '\\0' x")
+            return text, [finding.code for finding in sandbox.findings]
+
+    text, codes = asyncio.run(go())
+    assert codes == [FindingCode.OUTPUT_CUT]
+    last = re.fullmatch(r"\[([\d,]+) bytes of output were cut here\]", text.splitlines()[-1])
+    assert last is not None
+    assert int(last[1].replace(",", "")) + text.count("x") == 20_000_000
+
+
+def test_files_and_directories_go_in_and_come_out(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep" / "run.sh").write_text("echo ran")
+    (source / "deep" / "run.sh").chmod(0o755)
+
+    async def go() -> tuple[str, list[bool]]:
+        async with running(order_of(tmp_path)) as sandbox:
+            await sandbox.upload_dir(source, "/new/place")
+            await sandbox.upload_file(source / "deep" / "run.sh", "/other/name.sh")
+            text = await said(sandbox, "/new/place/deep/run.sh; /other/name.sh")
+            kinds = [
+                await sandbox.is_dir("/new/place"),
+                await sandbox.is_file("/other/name.sh"),
+                await sandbox.is_file("/new"),
+                await sandbox.is_dir("/nowhere"),
+            ]
+            await sandbox.download_dir("/new", tmp_path / "all")
+            await sandbox.download_file("/other/name.sh", tmp_path / "one.sh")
+            return text, kinds
+
+    assert asyncio.run(go()) == ("ran\nran", [True, True, False, False])
+    assert (tmp_path / "all" / "place" / "deep" / "run.sh").read_text() == "echo ran"
+    assert (tmp_path / "one.sh").read_text() == "echo ran"
+
+
+def test_files_that_cannot_be_collected_are_a_finding(tmp_path: Path) -> None:
+    async def go() -> list[tuple[FindingCode, str]]:
+        async with running(order_of(tmp_path)) as sandbox:
+            await sandbox.exec("cd /logs/agent; mkfifo pipe; echo good > good.txt")
+            await sandbox.download_dir("/logs/agent", tmp_path / "out")
+            return [(finding.code, finding.message) for finding in sandbox.findings]
+
+    ((code, message),) = asyncio.run(go())
+    assert code is FindingCode.FILES_REFUSED
+    assert "pipe" in message
+    assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["good.txt"]
+
+
+def test_a_room_has_a_verifier_directory_that_the_agent_does_not_reach(tmp_path: Path) -> None:
+    async def go() -> dict[str, str]:
+        async with running(order_of(tmp_path)) as sandbox:
+            await sandbox.exec("echo 1 > /logs/verifier/reward.txt; echo built > /tmp/product")
+            room = await sandbox.open_room(["/tests", "/logs/verifier"])
+            await room.upload_file(Path(__file__), "/tests/test.py")
+            await room.exec("echo 0 > /logs/verifier/reward.txt")
+            await room.download_dir("/logs/verifier", sandbox.trial_paths.verifier_dir)
+            return {
+                "shared": await said(room, "cat /tmp/product"),
+                "tests of the agent": await said(sandbox, "ls /tests"),
+                "reward of the agent": await said(sandbox, "cat /logs/verifier/reward.txt"),
+                "reward": sandbox.trial_paths.reward_text_path.read_text().strip(),
+            }
+
+    assert asyncio.run(go()) == {
+        "shared": "built",
+        "tests of the agent": "",
+        "reward of the agent": "1",
+        "reward": "0",
+    }
+
+
+@several_users
+def test_each_room_is_new_and_keeps_the_default_user(tmp_path: Path) -> None:
+    async def go() -> list[str]:
+        async with running(order_of(tmp_path)) as sandbox:
+            sandbox.default_user = "nobody"
+            first = await sandbox.open_room(["/logs/verifier"])
+            await first.exec("echo 1 > /logs/verifier/reward.txt")
+            second = await sandbox.open_room(["/logs/verifier"])
+            await first.stop(delete=True)
+            return [await said(second, "id -un; ls /logs/verifier")]
+
+    assert asyncio.run(go()) == ["nobody"]
+
+
+def test_it_says_what_it_runs_on(tmp_path: Path) -> None:
+    async def go() -> SandboxEnvironment:
+        async with running(order_of(tmp_path)) as sandbox:
+            return sandbox
+
+    sandbox = asyncio.run(go())
+    assert isinstance(sandbox, Watched)
+    assert re.fullmatch(
+        r"host:[a-z]+(-[\w.]+)?@sha256:[0-9a-f]{64}", sandbox.snapshot.runtime_image
+    )
+    assert sandbox.snapshot.compute_backend == "sandbox"
+    assert sandbox.snapshot.tool_versions == {"kernel": platform.release()}
+    assert (sandbox.os, sandbox.capabilities.mounted) == ("linux", False)
+    assert sandbox.capabilities.disable_internet
+
+
+def test_a_sandbox_that_does_not_run_says_so(tmp_path: Path) -> None:
+    sandbox = SandboxEnvironment(order_of(tmp_path))
+    with pytest.raises(SandboxError, match="trial-1: the sandbox does not run: start it first"):
+        asyncio.run(sandbox.exec("true"))
+
+
+def test_a_directory_that_is_not_there_is_not_uploaded(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with running(order_of(tmp_path)) as sandbox:
+            await sandbox.upload_dir(tmp_path / "nowhere", "/x")
+
+    with pytest.raises(NotADirectoryError):
+        asyncio.run(go())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="to an ordinary user's sandbox /usr is nobody's")
+def test_the_root_is_owned_and_open_as_on_any_machine(tmp_path: Path) -> None:
+    async def go() -> str:
+        async with running(order_of(tmp_path)) as sandbox:
+            return await said(sandbox, "stat -c '%a %u %n' / /tmp /usr", user="nobody")
+
+    assert asyncio.run(go()) == "755 0 /\n1777 0 /tmp\n755 0 /usr"
