@@ -1,0 +1,14 @@
+"""Who sits a task: the agents that come with proctor, and any class by its import path.
+
+    kinds        an agent from what a job asks for
+    oracle       runs the task's own solution
+    nop          does nothing
+    command      runs a shell command inside the environment: claude, codex, aider, your own
+    scripted     runs the lines of a script one by one, and writes its trajectory live
+    foreign      a class by import path, with harbor's agent interface
+    revision     what pins an agent: the digest of its files, the output of a version command
+    settings     an agent's kwargs as values
+    secrets      what must not get into a trace
+
+An agent gets an environment that is up and lives in it; it starts and stops none.
+"""

@@ -1,0 +1,69 @@
+"""An agent's kwargs (`--ak`, `kwargs` of a config) as values. Nothing here runs an agent."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+
+from proctor.errors import AgentError
+from proctor.harbor.configs import AgentConfig
+from proctor.trial.order import AgentOrder
+
+
+class Settings(BaseModel):
+    """The kwargs of one built-in agent."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+def _as_typed(value: object) -> object:
+    # The command line reads `--ak command=true` as a truth value; it was typed as a command.
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+type ShellCommand = Annotated[
+    str, BeforeValidator(_as_typed), StringConstraints(min_length=1, pattern=r"\S")
+]
+"""Text for a shell."""
+
+
+def parse_settings[S: Settings](kind: type[S], config: AgentConfig) -> S:
+    """An agent's kwargs as values.
+
+    Raises:
+        AgentError: one is missing, unknown or of the wrong kind; the sentence lists all that are
+            there to be given.
+    """
+    try:
+        return kind.model_validate(config.kwargs)
+    except ValidationError as error:
+        faults = "; ".join(
+            _describe(fault["loc"], fault["type"], fault["msg"], config.kwargs)
+            for fault in error.errors()
+        )
+        raise AgentError(
+            f"agent {config.name!r}: {faults}; its kwargs are {_list_fields(kind)}, given as "
+            "--ak NAME=VALUE"
+        ) from error
+
+
+def _describe(
+    where: tuple[int | str, ...], kind: str, message: str, kwargs: dict[str, object]
+) -> str:
+    name = ".".join(map(str, where))
+    if kind == "missing":
+        return f"{name} is missing"
+    if kind == "extra_forbidden":
+        return f"{name} is no kwarg of it"
+    return f"{name} is {kwargs.get(name)!r}: {message}"
+
+
+def _list_fields(kind: type[Settings]) -> str:
+    fields = kind.model_fields.items()
+    return ", ".join(f"{name} (needed)" if field.is_required() else name for name, field in fields)
+
+
+def warn_of_kwargs(order: AgentOrder, name: str) -> None:
+    """Say in the trial's log that kwargs have no effect; harbor takes and ignores them too."""
+    if order.config.kwargs:
+        given = ", ".join(sorted(order.config.kwargs))
+        order.logger.warning("agent %s takes no kwargs; without effect: %s", name, given)
