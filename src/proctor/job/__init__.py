@@ -1,0 +1,18 @@
+"""Many trials as one job: planned, run at most so many at once, resumed where they were left.
+
+    job        run_job and resume_job: the two pages on which a job's life can be read
+    wish, settings, watch    what a job is told, what comes of it, and who looks on
+    config_file, mcp_file, secrets    what files say of it, and what they leave out
+    request, planning, planned, planner, preview    from a wish to a plan, or to a look at one
+    tasks, datasets, registry, packages, git_tasks, cache, versions    which tasks, from where
+    slots, images, metrics, lock    attempts x tasks x agents, and what pins and counts them
+    store, places    the job's own files, who may write them, and where paths start
+    existing, sameness, foreign, resume    what is there already: kept, run or redone, and why
+    queue, running, concurrency    so many trials at once
+    retry, kept    when a trial is run again, and where what it left is kept
+    progress, result_file, durable    the figures so far, and results that outlast a power cut
+    reaping    what killed runs left behind
+    signals    Ctrl-C, once and twice
+
+Nothing here runs a command in an environment, and nothing prints.
+"""

@@ -1,0 +1,165 @@
+"""A job's configuration from a file: `-c config.yaml`, `-c config.json`, a config.json read back.
+
+    load_job_config(path)      what the file says, checked, as plain values that flags may override
+    make_job_config(values)    such values as a JobConfig
+    find_redacted(config)      values that a file has in place of secrets
+
+Harbor's rule holds: `.yaml` is YAML, `.json` is JSON, nothing else is read. Nothing here asks
+anybody for a secret.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pydantic_core
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from proctor.errors import ConfigError
+from proctor.files import read_small
+from proctor.harbor.configs import JobConfig
+from proctor.harbor.env import is_redacted, is_sensitive
+from proctor.sentence import count_of, reason_of, shown
+
+_MOST_SHOWN = 5
+"""Faults that are named one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedValue:
+    """A variable whose value a file does not have."""
+
+    where: str
+    """The table it is in: `agents[0].env`."""
+    name: str
+    """The variable."""
+
+
+def load_job_config(path: Path, notes: list[str] | None = None) -> dict[str, Any]:
+    """What a file says, checked; `notes` collects a sentence for every old spelling in it.
+
+    Raises:
+        ConfigError: it cannot be read, or is no configuration of a job; names file and key.
+    """
+    values = _parse(path, _read(path))
+    found: list[str] = []
+    # A name is made for a job that has none.
+    make_job_config({"job_name": "unnamed", **values}, where=str(path), notes=found)
+    if notes is not None:
+        notes.extend(f"{path}: {note}" for note in found)
+    return values
+
+
+def make_job_config(
+    values: Mapping[str, Any], *, where: str, notes: list[str] | None = None
+) -> JobConfig:
+    """The configuration that these values are; `where` begins every complaint.
+
+    Raises:
+        ConfigError: a value is not what its key asks for.
+    """
+    try:
+        return JobConfig.model_validate(dict(values), context=notes)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_render_faults(error)}") from error
+
+
+def find_redacted(config: JobConfig) -> list[RedactedValue]:
+    """The variables whose value is what a file has in place of a secret; it must never be used."""
+    return [
+        RedactedValue(where, name)
+        for where, env in _env_tables(config)
+        for name, value in env.items()
+        if is_sensitive(name) and is_redacted(value)
+    ]
+
+
+def fill_redacted(config: JobConfig, secrets: Mapping[str, str]) -> JobConfig:
+    """The configuration with redacted values replaced, as far as `secrets` has their names."""
+    filled = config.model_copy(deep=True)
+    tables = dict(_env_tables(filled))
+    for redacted in find_redacted(filled):
+        if redacted.name in secrets:
+            tables[redacted.where][redacted.name] = secrets[redacted.name]
+    return filled
+
+
+def _env_tables(config: JobConfig) -> Iterator[tuple[str, dict[str, str]]]:
+    for index, agent in enumerate(config.agents):
+        yield f"agents[{index}].env", agent.env
+    yield "environment.env", config.environment.env
+    yield "verifier.env", config.verifier.env
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_small(str(path)).decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no such file; expected a job configuration") from error
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read: {reason_of(error)}") from error
+
+
+def _parse(path: Path, text: str) -> dict[str, Any]:
+    if path.suffix not in _PARSERS:
+        found = f"ends in {path.suffix!r}" if path.suffix else "has no suffix"
+        raise ConfigError(f"{path}: its name {found}; expected .yaml or .json, as harbor does")
+    try:
+        values = _PARSERS[path.suffix](text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {_render_yaml_fault(error)}") from error
+    except (ValueError, RecursionError) as error:
+        kind = path.suffix[1:].upper()
+        raise ConfigError(f"{path}: not {kind}: {_first_line(error)}") from error
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise ConfigError(
+            f"{path}: holds {shown(values)}; expected a table of keys such as n_attempts, agents "
+            "and datasets"
+        )
+    return values
+
+
+def _render_yaml_fault(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or _first_line(error)
+    return f"{problem} in line {mark.line + 1}, column {mark.column + 1}" if mark else problem
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    ".yaml": yaml.safe_load,
+    ".json": pydantic_core.from_json,
+}
+
+
+def _render_faults(error: ValidationError) -> str:
+    faults = error.errors(include_url=False, include_context=False)
+    sentences = [_render_fault(fault) for fault in faults[:_MOST_SHOWN]]
+    if len(faults) > _MOST_SHOWN:
+        sentences.append(f"and {count_of(len(faults) - _MOST_SHOWN, 'more fault')}")
+    return "; ".join(sentences)
+
+
+def _render_fault(fault: ErrorDetails) -> str:
+    what = fault["msg"].removeprefix("Value error, ")
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
+    key = key.removeprefix(".") or "the whole of it"
+    if fault["type"] in ("missing", "value_error"):
+        return f"{key}: {what}"
+    hint = "; write it in quotes" if _wants_quotes(fault) else ""
+    return f"{key} is {_render_input(key, fault['input'])}: {what}{hint}"
+
+
+def _render_input(key: str, value: object) -> str:
+    # A complaint must not tell a secret that stands in the wrong form.
+    return f"a {type(value).__name__}" if is_sensitive(key) else shown(value)
+
+
+def _wants_quotes(fault: ErrorDetails) -> bool:
+    return fault["type"] == "string_type" and isinstance(fault["input"], bool | int | float)

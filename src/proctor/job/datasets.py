@@ -1,0 +1,193 @@
+"""The tasks that a job's datasets name, in order, as its files name them. None of them is read.
+
+    a directory        its directories, by name or as the file system lists them
+    name[@version]     a JSON registry's list
+    org/name[@ref]     the list in a package's dataset.toml
+
+Patterns of names are harbor's: those of fnmatch, on the name of the task's directory or package.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path
+
+from proctor.errors import TaskError
+from proctor.harbor.configs import DatasetConfig, TaskConfig
+from proctor.harbor.declared import SCRIPT, DeclaredMetric
+from proctor.job.cache import Caches
+from proctor.job.metrics import declare_metric
+from proctor.job.packages import find_package_dataset, package_task_configs
+from proctor.job.planned import DatasetMetrics
+from proctor.job.registry import load_registry_dataset, registry_task_configs
+from proctor.job.settings import TaskOrder
+from proctor.sentence import count_of, reason_of
+from proctor.task.dataset import was_meant_as_task
+from proctor.task.terminal_bench import is_terminal_bench_task
+
+_METRIC = "metric.py"
+_MOST_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a dataset names."""
+
+    where: str
+    """The dataset, for sentences."""
+    tasks: tuple[TaskConfig, ...]
+    """Those that the patterns let through."""
+    metrics: DatasetMetrics
+    limit: int | None = None
+    """How many of the valid ones are run; None: all."""
+    notes: tuple[str, ...] = ()
+
+
+def list_dataset(wanted: DatasetConfig, caches: Caches, order: TaskOrder) -> Listing:
+    """The tasks of a dataset that a job asks for.
+
+    Raises:
+        TaskError: the dataset is not there, is empty, or no name fits the patterns.
+    """
+    if wanted.path is not None:
+        return _list_directory(wanted, wanted.path, order)
+    if "/" in (wanted.name or ""):
+        listing = _list_package(wanted, caches)
+    else:
+        listing = _list_registry(wanted)
+    names = [task.name or (task.path or Path()).name for task in listing.tasks]
+    tasks = _filter(listing.where, wanted, names, listing.tasks)
+    # Harbor counts these before it has read any.
+    return replace(listing, tasks=tuple(tasks[: wanted.n_tasks]))
+
+
+def _list_registry(wanted: DatasetConfig) -> Listing:
+    dataset = load_registry_dataset(wanted)
+    metrics = tuple(declare_metric(metric) for metric in dataset.metrics)
+    return Listing(
+        where=f"dataset {dataset.name}@{dataset.version}",
+        tasks=tuple(registry_task_configs(dataset, wanted)),
+        metrics=DatasetMetrics(dataset.name, metrics),
+    )
+
+
+def _list_package(wanted: DatasetConfig, caches: Caches) -> Listing:
+    directory = find_package_dataset(wanted, caches)
+    script = directory / _METRIC
+    metrics = (DeclaredMetric(SCRIPT, script),) if script.is_file() else ()
+    return Listing(
+        where=f"dataset {wanted.name}",
+        tasks=tuple(package_task_configs(directory, wanted)),
+        metrics=DatasetMetrics(wanted.name or "", metrics),
+    )
+
+
+def _list_directory(wanted: DatasetConfig, path: Path, order: TaskOrder) -> Listing:
+    place = path.expanduser()
+    names = _list_directories(place)
+    if order == "name":
+        names.sort()
+    meant = [name for name in names if _is_meant(place / name)]
+    if not meant:
+        raise TaskError(_describe_no_tasks(path, place, names))
+    real = [Path(os.path.realpath(place / name)).name for name in meant]
+    source = Path(os.path.realpath(place)).name
+    tasks = [TaskConfig(path=path / name, source=source) for name in meant]
+    return Listing(
+        where=str(path),
+        tasks=tuple(_filter(str(path), wanted, real, tasks)),
+        metrics=DatasetMetrics(source),
+        limit=wanted.n_tasks,
+        notes=tuple(_find_notes(path, place, source)),
+    )
+
+
+def _list_directories(place: Path) -> list[str]:
+    try:
+        with os.scandir(place) as entries:
+            return [entry.name for entry in entries if _may_be_directory(entry)]
+    except FileNotFoundError as error:
+        raise TaskError(
+            f"{place}: no such directory; expected a task, or a directory of tasks"
+        ) from error
+    except NotADirectoryError as error:
+        raise TaskError(
+            f"{place}: this is a file; expected a task directory, or a directory of them"
+        ) from error
+    except OSError as error:
+        raise TaskError(f"{place}: cannot be listed: {reason_of(error)}") from error
+
+
+def _may_be_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        # It is reported when the task is read.
+        return True
+
+
+def _is_meant(child: Path) -> bool:
+    try:
+        return was_meant_as_task(child) or is_terminal_bench_task(child)
+    except OSError:
+        return True
+
+
+def _describe_no_tasks(path: Path, place: Path, names: Sequence[str]) -> str:
+    expected = "expected a task (task.toml, instruction.md, environment/, tests/) or a directory of"
+    if not any(place.iterdir()):
+        return f"{path}: an empty directory; {expected} tasks"
+    if (place / "lock.json").is_file():
+        return (
+            f"{path}: a job, not tasks; to go on with it: `proctor resume {path}`; {expected} tasks"
+        )
+    inner = [name for name in sorted(names) if _holds_tasks(place / name)]
+    if inner:
+        return (
+            f"{path}: no tasks directly in it, but in {', '.join(inner[:_MOST_SHOWN])}; "
+            f"name one of those, such as {path / inner[0]}"
+        )
+    found = count_of(len(names), "directory", "directories")
+    return f"{path}: {found} and no task among them; {expected} tasks"
+
+
+def _holds_tasks(place: Path) -> bool:
+    try:
+        return any((child / "task.toml").is_file() for child in place.iterdir())
+    except OSError:
+        return False
+
+
+def _find_notes(path: Path, place: Path, source: str) -> list[str]:
+    notes = []
+    if "__" in source:
+        notes.append(
+            f"{path}: its name has '__' in it; its final metrics will be empty, as in harbor 0.13.1"
+        )
+    if (place / _METRIC).is_file():
+        notes.append(
+            f"{path}: its {_METRIC} is not run, as in harbor 0.13.1, which runs those of packages "
+            f"alone; in a --config, metrics: [{{type: {SCRIPT}, kwargs: {{script_path: "
+            f"{path / _METRIC}}}}}] runs it"
+        )
+    return notes
+
+
+def _filter(
+    where: str, wanted: DatasetConfig, names: Sequence[str], tasks: Sequence[TaskConfig]
+) -> list[TaskConfig]:
+    included, excluded = wanted.task_names, wanted.exclude_task_names or ()
+    pairs = list(zip(names, tasks, strict=True))
+    if included:
+        pairs = [pair for pair in pairs if any(fnmatch(pair[0], glob) for glob in included)]
+        if not pairs:
+            raise TaskError(
+                f"{where}: no task is named {' or '.join(included)}; it has "
+                f"{count_of(len(names), 'task')}, such as {', '.join(sorted(names)[:_MOST_SHOWN])}"
+            )
+    kept = [task for name, task in pairs if not any(fnmatch(name, glob) for glob in excluded)]
+    if not kept:
+        left_out = f"; all {len(pairs)} are excluded" if pairs else ""
+        raise TaskError(f"{where}: no task is left{left_out}")
+    return kept

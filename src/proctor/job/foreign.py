@@ -1,0 +1,127 @@
+"""Trials that proctor did not name: whose slot they fill, by what they were told to do.
+
+harbor gives its trials no key. A trial of its fills a slot when its config.json says what the
+slot's would say, apart from names and the values of secrets, and its task had the same content.
+Tasks that were moved are found by content alone; a trial that was killed has no word on content, so
+that its path must be the slot's. All in linear time.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from proctor.errors import JobError
+from proctor.files import read_small
+from proctor.harbor.configs import TrialConfig
+from proctor.harbor.documents import TRIAL
+from proctor.harbor.env import is_sensitive
+
+type _Table = dict[str, Any]
+
+_NAMES = ("trial_name", "trials_dir", "job_id")
+_PLACES = ("path", "download_dir", "overwrite")
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTrial:
+    """A trial directory that is not in proctor.json."""
+
+    name: str
+    config: _Table
+    """What it was told, without names."""
+    checksum: str | None
+    """Of its task; None when it was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the trial of a slot would be told."""
+
+    config: _Table
+    checksum: str
+
+
+def load_foreign(directory: str, name: str) -> ForeignTrial | None:
+    """The trial in a directory; None when it is none."""
+    try:
+        config = msgspec.json.decode(read_small(f"{directory}/{name}/config.json"), type=_Table)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(config.get("task"), dict) or config.get("trial_name") != name:
+        return None
+    try:
+        checksum = TRIAL.load(f"{directory}/{name}/result.json").task_checksum
+    except JobError:
+        checksum = None
+    return ForeignTrial(name, _without_names(config), checksum)
+
+
+def told(config: TrialConfig, checksum: str) -> Told:
+    """What the trial of a slot would be told."""
+    return Told(_without_names(config.model_dump(mode="json")), checksum)
+
+
+def match_foreign(wanted: Sequence[Told], found: Iterable[ForeignTrial]) -> dict[int, str]:
+    """The names of the trials that fill places of `wanted`, by place; of equal ones the first."""
+    matched: dict[int, str] = {}
+    left = list(found)
+    for key_of_wanted, key_of_found in (
+        (_key(with_place=True, with_content=True), _key(with_place=True, with_content=True)),
+        (_key(with_place=False, with_content=True), _key(with_place=False, with_content=True)),
+        (_key(with_place=True, with_content=False), _key_if_killed),
+    ):
+        waiting: dict[str, deque[int]] = {}
+        for place, one in enumerate(wanted):
+            if place not in matched:
+                waiting.setdefault(key_of_wanted(one) or "", deque()).append(place)
+        rest = []
+        for trial in left:
+            places = waiting.get(key_of_found(trial) or "?")
+            if places:
+                matched[places.popleft()] = trial.name
+            else:
+                rest.append(trial)
+        left = rest
+    return matched
+
+
+def _key(*, with_place: bool, with_content: bool) -> Callable[[Told | ForeignTrial], str | None]:
+    def key_of(one: Told | ForeignTrial) -> str | None:
+        if with_content and one.checksum is None:
+            return None
+        config = one.config if with_place else _without_place(one.config)
+        content = one.checksum if with_content else ""
+        return f"{_text(config)} {content}"
+
+    return key_of
+
+
+def _key_if_killed(trial: Told | ForeignTrial) -> str | None:
+    if trial.checksum is not None:
+        return None
+    return _key(with_place=True, with_content=False)(trial)
+
+
+def _text(config: Mapping[str, object]) -> str:
+    return msgspec.json.encode(config, order="deterministic").decode()
+
+
+def _without_names(config: _Table) -> _Table:
+    told_to = {name: value for name, value in config.items() if name not in _NAMES}
+    for name in ("agent", "environment", "verifier"):
+        part = told_to.get(name)
+        if isinstance(part, dict) and isinstance(part.get("env"), dict):
+            told_to[name] = {**part, "env": _without_secrets(part["env"])}
+    return told_to
+
+
+def _without_secrets(env: _Table) -> _Table:
+    return {name: "" if is_sensitive(name) else value for name, value in env.items()}
+
+
+def _without_place(config: _Table) -> _Table:
+    task = {name: value for name, value in config["task"].items() if name not in _PLACES}
+    return {**config, "task": task}

@@ -1,0 +1,63 @@
+"""What a job's environments are made from, before any is started.
+
+An imported image is part of what decides a trial: under the same name, another one makes new
+slots. The host's own files, `--base host`, are not pinned so: packages of a machine change from day
+to day. When they did since a job was begun, that is said, and each record has its own pin.
+Environments of others tell nothing beforehand.
+"""
+
+from proctor.environments.kinds import environment_name_for
+from proctor.environments.sandbox.build import HOST, find_image_pin
+from proctor.environments.sandbox.host_base import host_pin
+from proctor.errors import ImageError, SandboxError
+from proctor.harbor.configs import SANDBOX, EnvironmentConfig
+from proctor.job.store import ChosenEnvironment
+from proctor.task.directory import Task
+
+
+def choose_environment(environment: EnvironmentConfig, why: str) -> ChosenEnvironment:
+    """The kind of environment that a config names, and the base below it."""
+    return ChosenEnvironment(environment_name_for(environment), why, _find_base(environment))
+
+
+def find_task_image(environment: EnvironmentConfig, task: Task) -> str | None:
+    """The image that a task will run on, with its digest; None where none is known beforehand."""
+    if environment.import_path != SANDBOX:
+        return None
+    try:
+        return find_image_pin(
+            task.environment_directory,
+            task.config.environment.docker_image,
+            _base_of(environment),
+            force=environment.force_build,
+        )
+    except (ImageError, SandboxError):
+        # Its trials will say so.
+        return None
+
+
+def describe_change(then: ChosenEnvironment, environment: EnvironmentConfig) -> str | None:
+    """A sentence where the base below the environments is another one than it was."""
+    now = _find_base(environment)
+    if then.base is None or now is None or then.base == now:
+        return None
+    return (
+        f"the base is {now}; when the job was begun it was {then.base}. Trials that are run now "
+        "run on the new one, as their records say"
+    )
+
+
+def _find_base(environment: EnvironmentConfig) -> str | None:
+    if environment.import_path != SANDBOX:
+        return None
+    base = _base_of(environment)
+    if base != HOST:
+        return base
+    try:
+        return host_pin()
+    except ImageError:
+        return base
+
+
+def _base_of(environment: EnvironmentConfig) -> str:
+    return str(environment.kwargs.get("base", HOST))

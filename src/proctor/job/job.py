@@ -1,0 +1,267 @@
+"""A job from its first file to its result: run, and gone on with.
+
+    run_job(wish, watch)                 a new job, or the rest of one that is there
+    resume_job(directory, wish, watch)   the rest of a job, by its own files alone
+
+Both plan first and write nothing until the plan stands. What a killed run leaves is what the next
+one goes on from: every file is whole, a trial's name is on record before its directory is made.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+from proctor import __version__
+from proctor.agents.kinds import make_agent
+from proctor.environments.kinds import check_environment, make_environment
+from proctor.harbor.configs import SANDBOX
+from proctor.harbor.declared import SCRIPT
+from proctor.harbor.lock import render_lock
+from proctor.harbor.result import JobResult, render_result
+from proctor.job.durable import Durable
+from proctor.job.images import describe_change
+from proctor.job.lock import lock_slots
+from proctor.job.metrics import make_metrics
+from proctor.job.planner import TrialPlanner
+from proctor.job.planning import JobPlan
+from proctor.job.progress import Progress, local_now
+from proctor.job.queue import Queue
+from proctor.job.reaping import Reaping
+from proctor.job.request import Request, opened_job, request_resume, request_run
+from proctor.job.result_file import ResultFile
+from proctor.job.resume import find_idle
+from proctor.job.running import SlotRunner
+from proctor.job.signals import Interrupt, heeding
+from proctor.job.store import JobFiles, JobState, held_job
+from proctor.job.watch import Watch
+from proctor.job.wish import Counts, JobOutcome, JobWish, ResumeWish
+from proctor.trial.order import Kinds
+
+
+async def run_job(wish: JobWish, watch: Watch) -> JobOutcome:
+    """Run a job; one of the same name and config that is there already is gone on with.
+
+    Raises:
+        InputError: something that was asked for cannot be had; no trial was begun.
+        JobError: another process runs the job, or its own files cannot be written.
+    """
+    return await _carry_out(await request_run(wish), watch)
+
+
+async def resume_job(directory: Path, wish: ResumeWish, watch: Watch) -> JobOutcome:
+    """Run what a job has no result of; trials that are done are kept as they are.
+
+    The working directory of the process is the job's own while this runs.
+
+    Raises:
+        InputError: something that the job needs cannot be had; no trial was begun.
+        JobError: another process runs the job, or its own files cannot be written.
+    """
+    with opened_job(directory) as job:
+        return await _carry_out(await request_resume(job, wish), watch)
+
+
+async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
+    """A job's life, on one page."""
+    environment = request.prepared.config.environment
+    if not request.is_begun:
+        # A job of which no trial could run here leaves no trace.
+        await check_environment(environment)
+    with held_job(request.place.directory) as files:
+        plan = request.plan()
+        if request.is_begun and plan.todo:
+            await check_environment(environment)
+        _write_own_files(plan, request, files)
+        reaping = Reaping(files.append_log) if environment.import_path == SANDBOX else None
+        progress = _start_progress(plan)
+        watch.job_planned(len(plan.decisions), progress.n_done)
+        _say_what_is_odd(plan, request, files, watch)
+        interrupted = False
+        if plan.todo:
+            interrupted = await _run_trials(plan, request, progress, files, watch, reaping)
+        result = await _write_result(plan, progress, files, interrupted=interrupted)
+        if reaping is not None and not interrupted:
+            await reaping.wait()
+        return _make_outcome(plan, progress, result, interrupted=interrupted)
+
+
+def _write_own_files(plan: JobPlan, request: Request, files: JobFiles) -> None:
+    """proctor.json first: whoever finds a config.json finds the settings with it."""
+    earlier = plan.existing
+    state = JobState(
+        proctor=__version__,
+        job_id=plan.job_id,
+        started_at=plan.started_at,
+        cwd=str(plan.cwd),
+        settings=plan.prepared.settings.model_dump(mode="json"),
+        environment=plan.prepared.environment,
+        slots=plan.named_slots,
+        refused=[str(refused.path) for refused in plan.prepared.resolved.refused],
+        unplanned=list(plan.unplanned),
+    )
+    written = earlier.state
+    same_slots = written is not None and written.slots == state.slots
+    if written is None or not same_slots or written.unplanned != state.unplanned:
+        files.write_state(state)
+    if earlier.config is None:
+        files.write_config(plan.prepared.config.model_dump_json(indent=4).encode())
+    if not (same_slots and files.has_lock()):
+        lock = lock_slots(
+            plan.prepared.config,
+            plan.prepared.slots,
+            plan.prepared.resolved,
+            invocation=request.invocation,
+            created_at=datetime.now(UTC),
+            host=request.host,
+        )
+        files.write_lock(render_lock(lock))
+
+
+def _start_progress(plan: JobPlan) -> Progress:
+    """The figures, with the trials that are done already."""
+    declared = plan.prepared.metrics
+    # A script is run once, at the end: it may take as long as it likes.
+    quick = {
+        name: [metric for metric in metrics if metric.name != SCRIPT]
+        for name, metrics in declared.items()
+    }
+    progress = Progress(
+        len(plan.decisions), make_metrics(declared), live_metrics=make_metrics(quick)
+    )
+    progress.n_retries = plan.existing.n_retries
+    for decision in plan.decisions:
+        if decision.row is not None:
+            progress.keep(decision.slot.index, decision.row)
+    return progress
+
+
+def _say_what_is_odd(plan: JobPlan, request: Request, files: JobFiles, watch: Watch) -> None:
+    """What the person should know before the first trial begins."""
+    chosen = plan.prepared.environment
+    files.append_log(f"Environment: {chosen.kind} ({chosen.why})")
+    resolved = plan.prepared.resolved
+    odd = [f"Task {one.name} is left out: {one.path}: {one.reason}" for one in resolved.refused]
+    odd += resolved.notes
+    if then := plan.existing.state:
+        change = describe_change(then.environment, plan.prepared.config.environment)
+        odd += [change] if change and plan.todo else []
+    odd += [
+        f"Trial {named.trial} is no longer planned: its task, agent or environment has changed "
+        "since. It stays as it is and is in no number"
+        for named in plan.unplanned
+    ]
+    odd += [f"{plan.directory / name} is no trial of this job" for name in plan.strangers]
+    odd += find_idle(request.also, plan.decisions)
+    for sentence in odd:
+        files.append_log(sentence)
+        watch.said(sentence)
+
+
+async def _run_trials(
+    plan: JobPlan,
+    request: Request,
+    progress: Progress,
+    files: JobFiles,
+    watch: Watch,
+    reaping: Reaping | None,
+) -> bool:
+    """Run what is to be run; whether a signal ended it."""
+    _write(files, _result(plan, progress, updated_at=local_now()))
+    queue = Queue(plan.todo)
+
+    def stop() -> None:
+        watch.said("stopping: what runs is ended and recorded; another Ctrl-C stops at once")
+        queue.stop()
+
+    interrupt = Interrupt(stop, request.stop_at_once)
+    durable = Durable(str(files.directory), files.append_log)
+
+    def write() -> None:
+        durable.begin()
+        progress.refresh_metrics()
+        files.write_live_result(
+            render_result(_result(plan, progress, updated_at=datetime.now(UTC)))
+        )
+
+    result_file = ResultFile(write, queue.stop)
+    runner = SlotRunner(
+        files=files,
+        durable=durable,
+        retry=plan.prepared.config.retry,
+        kinds=Kinds(make_agent, make_environment),
+        make_plan=TrialPlanner(plan).make_plan,
+        progress=progress,
+        watch=watch,
+        changed=result_file.changed,
+        reaping=reaping,
+    )
+    with heeding(interrupt):
+        try:
+            await queue.work(runner.run, min(request.n_concurrent, len(plan.todo)))
+        finally:
+            result_file.close()
+            await durable.finish()
+    return interrupt.is_wanted
+
+
+async def _write_result(
+    plan: JobPlan, progress: Progress, files: JobFiles, *, interrupted: bool
+) -> JobResult:
+    """result.json at the end of this run; one that says the same already is left alone."""
+    if interrupted:
+        progress.refresh_metrics()
+        result = _result(plan, progress, updated_at=datetime.now(UTC))
+        _write(files, result)
+        return result
+    # In a thread, so that a metric's script can be stopped with Ctrl-C.
+    stats = await asyncio.to_thread(progress.final_stats)
+    earlier = plan.existing.published
+    if not plan.todo and earlier is not None and earlier.finished_at is not None:
+        result = JobResult(
+            str(plan.job_id),
+            plan.started_at,
+            earlier.updated_at,
+            earlier.finished_at,
+            progress.n_planned,
+            stats,
+        )
+        if files.is_result(render_result(result)):
+            return result
+    now = local_now()
+    result = JobResult(str(plan.job_id), plan.started_at, now, now, progress.n_planned, stats)
+    _write(files, result)
+    return result
+
+
+def _result(plan: JobPlan, progress: Progress, *, updated_at: datetime) -> JobResult:
+    """The job so far."""
+    return JobResult(
+        str(plan.job_id), plan.started_at, updated_at, None, progress.n_planned, progress.stats
+    )
+
+
+def _write(files: JobFiles, result: JobResult) -> None:
+    files.write_result(render_result(result))
+
+
+def _make_outcome(
+    plan: JobPlan, progress: Progress, result: JobResult, *, interrupted: bool
+) -> JobOutcome:
+    table = progress.table()
+    counts = Counts.of(
+        table,
+        planned=len(plan.decisions),
+        kept=sum(decision.row is not None for decision in plan.decisions),
+        retried=progress.n_retries,
+    )
+    return JobOutcome(
+        directory=plan.directory,
+        result=result,
+        counts=counts,
+        refused=plan.prepared.resolved.refused,
+        unplanned=[named.trial for named in plan.unplanned],
+        notes=[*plan.prepared.resolved.notes, *progress.notes],
+        interrupted=interrupted,
+        is_marked=not plan.prepared.config.verifier.disable,
+        table=table,
+    )

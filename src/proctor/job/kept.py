@@ -1,0 +1,99 @@
+"""Where earlier attempts at a trial are kept: `<trial>/attempts/N`.
+
+An attempt is moved there whole, by renames, before the trial is begun again under its own name:
+
+    (1) attempts/.N is made; from here on the attempt is to be kept
+    (2) everything beside attempts/ is renamed into it
+    (3) in its record.json the trial_id becomes `<trial>.attempt-N`
+    (4) attempts/.N is renamed to attempts/N
+
+A crash anywhere leaves an attempts/.N, and the next call goes on with it: nothing of two attempts
+is ever mixed, since a new one begins only after (4). All other bytes stay as they were written.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from proctor.files import read_small, write_atomic
+
+ATTEMPTS = "attempts"
+
+_TRIAL_ID = re.compile(rb'("trial_id":\s*)"(?:[^"\\]|\\.)*"')
+_decode_record = msgspec.json.Decoder(dict[str, object]).decode
+
+
+def count_attempts(trial_dir: str) -> int:
+    """The highest number of an attempt that is kept, or being moved; 0 when there is none."""
+    return max(map(_number_of, list_names(f"{trial_dir}/{ATTEMPTS}")), default=0)
+
+
+def is_being_kept(trial_dir: str) -> bool:
+    """Whether a crash interrupted the keeping of an attempt."""
+    return _find_begun(trial_dir) is not None
+
+
+def keep_attempt(trial_dir: Path) -> int:
+    """Move what an attempt left to attempts/N; returns N, or 0 when it left nothing.
+
+    Raises:
+        OSError: something cannot be moved; what was moved so far is found by the next call.
+    """
+    begun = _find_begun(str(trial_dir))
+    left = [name for name in list_names(str(trial_dir)) if name != ATTEMPTS]
+    if begun is not None and any(os.path.lexists(begun / name) for name in left):
+        # Somebody put things there meanwhile: they are another attempt.
+        _finish(trial_dir, begun)
+        begun = None
+    if begun is None:
+        if not left:
+            return 0
+        number = count_attempts(str(trial_dir)) + 1
+        begun = trial_dir / ATTEMPTS / f".{number}"
+        begun.mkdir(parents=True)  # (1)
+    for name in left:  # (2)
+        (trial_dir / name).rename(begun / name)
+    return _finish(trial_dir, begun)
+
+
+def _finish(trial_dir: Path, begun: Path) -> int:
+    number = _number_of(begun.name)
+    _rename_record(begun / "record.json", f"{trial_dir.name}.attempt-{number}")  # (3)
+    begun.rename(begun.with_name(str(number)))  # (4)
+    return number
+
+
+def _rename_record(path: Path, trial_id: str) -> None:
+    """Give a record another trial_id; one that cannot be read is left as it is."""
+    try:
+        data = read_small(str(path))
+        record = _decode_record(data)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return
+    renamed = _TRIAL_ID.sub(lambda found: found[1] + json.dumps(trial_id).encode(), data, count=1)
+    # Only where the key itself was hit: every other byte stays as it was written.
+    if _decode_record(renamed) == {**record, "trial_id": trial_id}:
+        write_atomic(path, renamed)
+
+
+def list_names(directory: str) -> list[str]:
+    """The names in a directory; none where there is no directory."""
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in entries]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _find_begun(trial_dir: str) -> Path | None:
+    names = list_names(f"{trial_dir}/{ATTEMPTS}")
+    begun = [name for name in names if name.startswith(".") and _number_of(name)]
+    return Path(trial_dir, ATTEMPTS, begun[0]) if begun else None
+
+
+def _number_of(name: str) -> int:
+    digits = name.removeprefix(".")
+    return int(digits) if digits.isascii() and digits.isdigit() else 0

@@ -1,0 +1,240 @@
+"""A job before it runs, as a value: its tasks, its slots, and what is done about each of them.
+
+Planning reads and decides. Tasks of a registry may be fetched into harbor's cache; nothing is
+written to the job's directory.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+from proctor.agents.kinds import check_agent, find_revision
+from proctor.digest import sha256_hex
+from proctor.environments.kinds import import_path_of
+from proctor.errors import JobError
+from proctor.harbor.configs import JobConfig
+from proctor.harbor.declared import DeclaredMetric
+from proctor.job.concurrency import find_concurrency
+from proctor.job.existing import Existing
+from proctor.job.foreign import Told, told
+from proctor.job.images import find_task_image
+from proctor.job.metrics import find_metrics
+from proctor.job.planned import Resolved
+from proctor.job.resume import Again, Decision, Deed, Places, decide, place_slots
+from proctor.job.secrets import check_variables
+from proctor.job.settings import Settings
+from proctor.job.slots import Slot, make_slots, new_trial_name, trial_config
+from proctor.job.store import ChosenEnvironment, NamedSlot
+from proctor.job.tasks import resolve_tasks
+from proctor.trial.plan import RecordWish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a job consists of, wherever it is to lie."""
+
+    config: JobConfig
+    """With the values of secrets."""
+    settings: Settings
+    resolved: Resolved
+    slots: Sequence[Slot]
+    metrics: Mapping[str, Sequence[DeclaredMetric]]
+    records: Sequence[RecordWish]
+    """One for each agent of the config."""
+    environment: ChosenEnvironment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """A job and its place."""
+
+    prepared: Prepared
+    existing: Existing
+    directory: Path
+    """Absolute."""
+    trials_dir: Path
+    """The same in the words of the config."""
+    cwd: Path
+    """Where relative paths start from."""
+    job_id: UUID
+    started_at: datetime
+    decisions: Sequence[Decision]
+    """One for each slot, in the order of the plan."""
+    unplanned: Sequence[NamedSlot]
+    """Trials of earlier plans that no slot is left for."""
+    strangers: Sequence[str]
+    """Directories that are nothing of this job."""
+
+    @property
+    def todo(self) -> list[Decision]:
+        """What is to be run."""
+        return [decision for decision in self.decisions if decision.deed is not Deed.KEEP]
+
+    @property
+    def named_slots(self) -> list[NamedSlot]:
+        """The slots with the names of their trials."""
+        return [
+            NamedSlot(decision.slot.index, decision.slot.key, decision.trial)
+            for decision in self.decisions
+        ]
+
+
+async def prepare(
+    config: JobConfig,
+    settings: Settings,
+    environment: ChosenEnvironment,
+    host: Mapping[str, str],
+    *,
+    is_auto: bool,
+) -> Prepared:
+    """Find a job's tasks and make its slots.
+
+    Raises:
+        InputError: something that was asked for cannot be had.
+    """
+    for agent in config.agents:
+        check_agent(agent)
+    if config.environment.import_path is None:
+        import_path_of(config.environment.type or "")
+    check_variables(config, host)
+    resolved = await resolve_tasks(config, settings, host=host)
+    if is_auto:
+        fitting = find_concurrency((one.task for one in resolved.tasks), config.environment)
+        config = config.model_copy(update={"n_concurrent_trials": fitting})
+    records = make_records(config, settings)
+    return Prepared(
+        config=config,
+        settings=settings,
+        resolved=resolved,
+        slots=_pin(make_slots(config, resolved), config, records),
+        metrics=find_metrics(config, resolved),
+        records=records,
+        environment=environment,
+    )
+
+
+def _pin(slots: Sequence[Slot], config: JobConfig, records: Sequence[RecordWish]) -> Sequence[Slot]:
+    """The slots with the revision of their agent and their image in their key, where known."""
+    agents = dict(zip(map(id, config.agents), records, strict=True))
+    images: dict[int, str | None] = {}
+    keys: dict[str, str] = {}
+    pinned = []
+    for slot in slots:
+        planned = slot.planned
+        if id(planned) not in images:
+            images[id(planned)] = find_task_image(config.environment, planned.task)
+        revision, image = agents[id(slot.agent)].adapter_revision, images[id(planned)]
+        if revision is None and image is None:
+            pinned.append(slot)
+            continue
+        whole = f"{slot.key}\n{revision}\n{image}"
+        if whole not in keys:
+            keys[whole] = sha256_hex(whole.encode())
+        pinned.append(replace(slot, key=keys[whole]))
+    return pinned
+
+
+def make_records(config: JobConfig, settings: Settings) -> list[RecordWish]:
+    """What the records say beyond what their trials know, for each agent.
+
+    Raises:
+        JobError: the system prompt cannot be read.
+        AgentError: an agent's revision cannot be had.
+    """
+    prompt = None
+    if settings.system_prompt is not None:
+        try:
+            prompt = settings.system_prompt.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise JobError(f"{settings.system_prompt}: no system prompt: {error}") from error
+    return [
+        RecordWish(
+            experiment=settings.experiment or config.job_name,
+            dataset_id=settings.dataset_id,
+            adaptation=settings.adaptation,
+            system_prompt=prompt,
+            adapter_revision=find_revision(agent, settings.agent_version_command),
+        )
+        for agent in config.agents
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a job lies."""
+
+    directory: Path
+    """Absolute."""
+    trials_dir: Path
+    """The same in the words of the config."""
+    cwd: Path
+    """Where relative paths start from."""
+
+
+def plan_job(prepared: Prepared, existing: Existing, place: Place, also: frozenset[str]) -> JobPlan:
+    """Decide about every slot, by what lies in the job's directory.
+
+    Raises:
+        JobError: the directory cannot be read.
+    """
+    job_id = existing.job_id
+    known = [*existing.state.slots, *existing.state.unplanned] if existing.state else []
+    seen: dict[tuple[int, int], Told] = {}
+
+    def tell(slot: Slot) -> Told:
+        # Attempts at one task by one agent are told the same.
+        same = (id(slot.planned), id(slot.agent))
+        if same not in seen:
+            config = trial_config(slot, "?", place.trials_dir, job_id)
+            seen[same] = told(config, slot.planned.digests.task_checksum)
+        return seen[same]
+
+    places = place_slots(prepared.slots, place.directory, known, tell)
+    _check_none_lost(prepared, existing, places)
+    return JobPlan(
+        prepared=prepared,
+        existing=existing,
+        directory=place.directory,
+        trials_dir=place.trials_dir,
+        cwd=place.cwd,
+        job_id=job_id,
+        started_at=existing.started_at,
+        decisions=_decide_all(prepared, places, place.directory, also),
+        unplanned=places.unplanned,
+        strangers=places.strangers,
+    )
+
+
+def _check_none_lost(prepared: Prepared, existing: Existing, places: Places) -> None:
+    """Refuse to plan a job anew without a task that it had and that cannot be read just now."""
+    state = existing.state
+    refused_then = state.refused if state else ()
+    refused = [one for one in prepared.resolved.refused if str(one.path) not in refused_then]
+    planned_then = {named.trial for named in state.slots} if state else set(places.foreign)
+    if refused and existing.config is not None and planned_then.difference(places.names):
+        listed = "; ".join(f"{one.path}: {one.reason}" for one in refused)
+        raise JobError(
+            f"a task of the job cannot be run any more, and its trials would be in no number: "
+            f"{listed}. Put it back as it was"
+        )
+
+
+def _decide_all(
+    prepared: Prepared, places: Places, directory: Path, also: frozenset[str]
+) -> list[Decision]:
+    ours, theirs = Again(also, prepared.config.retry), Again(also, None)
+    taken = {*places.present, *filter(None, places.names)}
+    decisions = []
+    rng = Random()  # noqa: S311 - names, not secrets
+    for slot, found in zip(prepared.slots, places.names, strict=True):
+        name = found or new_trial_name(slot.planned.name, rng, taken)
+        taken.add(name)
+        if name in places.present:
+            again = theirs if name in places.adopted else ours
+            decisions.append(decide(slot, name, f"{directory}/{name}", again))
+        else:
+            decisions.append(Decision(slot, name, Deed.RUN, "it has not been begun"))
+    return decisions

@@ -1,0 +1,79 @@
+"""What a job would do: which slots it would run, keep and redo, and why. Nothing is written.
+
+Tasks of a registry are fetched into harbor's cache all the same: without them there is no plan.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.environments.kinds import check_wishes
+from proctor.job.planned import RefusedTask
+from proctor.job.planning import JobPlan
+from proctor.job.request import Request, opened_job, request_resume, request_run
+from proctor.job.resume import Decision, Deed, find_idle
+from proctor.job.store import ChosenEnvironment
+from proctor.job.wish import JobWish, ResumeWish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What would be done."""
+
+    directory: Path
+    """The job's."""
+    is_begun: bool
+    """The job is there already."""
+    decisions: Sequence[Decision]
+    """One for each slot, in the order in which they would be run. Names of trials that are not
+    there yet would be others."""
+    refused: Sequence[RefusedTask]
+    unplanned: Sequence[str]
+    """Trials that would be kept and counted in nothing."""
+    strangers: Sequence[str]
+    """Directories that would be left alone."""
+    notes: Sequence[str]
+    environment: ChosenEnvironment
+    n_concurrent: int
+
+    def count(self, deed: Deed) -> int:
+        """Slots about which this would be done."""
+        return Counter(decision.deed for decision in self.decisions)[deed]
+
+
+async def preview_run(wish: JobWish) -> Preview:
+    """What `run_job` would do.
+
+    Raises:
+        InputError: something that was asked for cannot be had.
+    """
+    request = await request_run(wish)
+    return _preview(request, request.plan())
+
+
+async def preview_resume(directory: Path, wish: ResumeWish) -> Preview:
+    """What `resume_job` would do.
+
+    Raises:
+        InputError: something that the job needs cannot be had.
+    """
+    with opened_job(directory) as job:
+        request = await request_resume(job, wish)
+        return _preview(request, request.plan())
+
+
+def _preview(request: Request, plan: JobPlan) -> Preview:
+    if plan.todo:
+        check_wishes(plan.prepared.config.environment)
+    return Preview(
+        directory=plan.directory,
+        is_begun=request.is_begun,
+        decisions=plan.decisions,
+        refused=plan.prepared.resolved.refused,
+        unplanned=[named.trial for named in plan.unplanned],
+        strangers=plan.strangers,
+        notes=[*plan.prepared.resolved.notes, *find_idle(request.also, plan.decisions)],
+        environment=plan.prepared.environment,
+        n_concurrent=request.n_concurrent,
+    )

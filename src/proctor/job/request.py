@@ -1,0 +1,156 @@
+"""A job that is asked for, by its command line or by its own files, ready to be planned."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.errors import JobError
+from proctor.harbor.configs import JobConfig
+from proctor.job.existing import Existing, load_existing
+from proctor.job.images import choose_environment
+from proctor.job.places import find_origin, find_trials_dir
+from proctor.job.planning import JobPlan, Place, Prepared, plan_job, prepare
+from proctor.job.sameness import check_same_job, check_same_settings
+from proctor.job.secrets import check_wanted, fill_secrets
+from proctor.job.settings import Settings
+from proctor.job.store import CONFIG, LOCK, STATE
+from proctor.job.wish import JobWish, ResumeWish
+from proctor.record.ids import check_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A job that is asked for."""
+
+    prepared: Prepared
+    place: Place
+    is_begun: bool
+    """The job is there already."""
+    also: frozenset[str]
+    """Exception types that are run again."""
+    n_concurrent: int
+    """Trials at once."""
+    invocation: Sequence[str]
+    host: Mapping[str, str]
+    stop_at_once: Callable[[], None]
+
+    def plan(self) -> JobPlan:
+        """The plan, by what lies in the job's directory now."""
+        existing = load_existing(self.place.directory)
+        return plan_job(self.prepared, existing, self.place, self.also)
+
+
+async def request_run(wish: JobWish) -> Request:
+    """The job that a command line asks for.
+
+    Raises:
+        InputError: something that was asked for cannot be had, or there is another job of this
+            name.
+    """
+    config = wish.config
+    check_id(config.job_name, "job name")
+    trials_dir = config.jobs_dir.expanduser() / config.job_name
+    directory = trials_dir.absolute()
+    existing = load_existing(directory)
+    _check_same(directory, existing, config, wish.settings)
+    chosen = choose_environment(config.environment, wish.environment_why)
+    if existing.config is not None and existing.state is not None:
+        chosen = existing.state.environment
+    prepared = await prepare(config, wish.settings, chosen, wish.host, is_auto=wish.is_auto)
+    wish.approve([planned.task for planned in prepared.resolved.tasks], config)
+    cwd = Path(existing.state.cwd) if existing.state else Path.cwd()
+    return Request(
+        prepared=prepared,
+        place=Place(directory=directory, trials_dir=trials_dir, cwd=cwd),
+        is_begun=existing.config is not None,
+        also=wish.also,
+        n_concurrent=prepared.config.n_concurrent_trials,
+        invocation=wish.invocation,
+        host=wish.host,
+        stop_at_once=wish.stop_at_once,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenJob:
+    """A job that is there, with the directory that its paths start from."""
+
+    directory: Path
+    """Absolute."""
+    config: JobConfig
+    """With secrets redacted."""
+    existing: Existing
+    origin: Path
+
+    @property
+    def settings(self) -> Settings:
+        """Its settings; the defaults for a job that harbor began."""
+        state = self.existing.state
+        return state.read_settings(f"{self.directory}/{STATE}") if state else Settings()
+
+
+@contextlib.contextmanager
+def opened_job(directory: Path) -> Iterator[OpenJob]:
+    """A job that is there; while this lasts, the working directory is the one it was begun in.
+
+    Raises:
+        JobError: there is no job that can be gone on with.
+    """
+    directory = directory.absolute()
+    _check_is_job(directory)
+    existing = load_existing(directory)
+    if existing.config is None:
+        found = "no such directory" if not directory.is_dir() else f"no {CONFIG} in it"
+        raise JobError(
+            f"{directory}: {found}; expected the directory of a job that was begun with "
+            "`proctor run` or `harbor run`"
+        )
+    recorded = existing.state.cwd if existing.state else None
+    origin = find_origin(directory, recorded, existing.config)
+    with contextlib.chdir(origin):
+        yield OpenJob(directory, existing.config, existing, origin)
+
+
+def _check_is_job(directory: Path) -> None:
+    if directory.is_file():
+        raise JobError(f"{directory}: a file; expected the directory of a job")
+    if (directory / "trial.log").exists() and not (directory / LOCK).exists():
+        raise JobError(
+            f"{directory}: this is one trial; expected the job directory around it "
+            f"({directory.parent})"
+        )
+
+
+async def request_resume(job: OpenJob, wish: ResumeWish) -> Request:
+    """The rest of a job.
+
+    Raises:
+        InputError: something that the job needs cannot be had.
+    """
+    trials_dir = find_trials_dir(job.directory, job.origin, job.config)
+    check_wanted(job.config, wish.secrets, f"{job.directory}/{CONFIG}")
+    config = fill_secrets(job.config, wish.secrets, wish.host, f"{job.directory}/{CONFIG}")
+    state = job.existing.state
+    why = "the one that the job was begun with"
+    chosen = state.environment if state else choose_environment(config.environment, why)
+    prepared = await prepare(config, job.settings, chosen, wish.host, is_auto=wish.is_auto)
+    wish.approve([planned.task for planned in prepared.resolved.tasks], config)
+    return Request(
+        prepared=prepared,
+        place=Place(directory=job.directory, trials_dir=trials_dir, cwd=job.origin),
+        is_begun=True,
+        also=wish.also,
+        n_concurrent=wish.n_concurrent or prepared.config.n_concurrent_trials,
+        invocation=wish.invocation,
+        host=wish.host,
+        stop_at_once=wish.stop_at_once,
+    )
+
+
+def _check_same(directory: Path, existing: Existing, config: JobConfig, settings: Settings) -> None:
+    if existing.config is not None:
+        check_same_job(str(directory), existing.config, config)
+        if existing.state is not None:
+            there = existing.state.read_settings(f"{directory}/{STATE}")
+            check_same_settings(str(directory), there, settings)

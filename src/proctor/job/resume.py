@@ -1,0 +1,195 @@
+"""Which slots of a plan are kept, run or redone, and why, by what lies in the job's directory.
+
+    no directory of its trial                run
+    result.json, whole                       kept
+    … with an exception of a type that
+      the person wants run again             redone
+    … that was still to be retried when
+      the runner was killed                  redone
+    … torn, or of another trial              redone
+    no result.json: it was killed            redone
+
+A slot that is redone keeps its trial's name; what the earlier attempt left moves to attempts/N of
+that trial when the new one begins. A slot is known by its key, which is a digest of its content: a
+changed task, agent or image makes a new slot under a new name, and the trial of the old one stays
+as it is, in no number. Directories that are no trials of this job are left alone. Nothing here
+writes.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from proctor.errors import JobError
+from proctor.harbor.configs import RetryConfig
+from proctor.harbor.documents import TRIAL
+from proctor.harbor.stats import CANCELLED, Trial
+from proctor.harbor.trial import claimed_trial
+from proctor.job.foreign import Told, load_foreign, match_foreign
+from proctor.job.kept import ATTEMPTS, count_attempts, is_being_kept, list_names
+from proctor.job.retry import is_retried
+from proctor.job.slots import Slot
+from proctor.job.store import NamedSlot
+from proctor.record.ids import check_id
+
+
+class Deed(StrEnum):
+    """What is done about a slot."""
+
+    KEEP = "keep"
+    """Its trial has a result, which counts."""
+    RUN = "run"
+    """It has not been begun."""
+    REDO = "redo"
+    """It has been begun; what is there is kept as an attempt."""
+
+
+class Decision(msgspec.Struct, frozen=True, gc=False):
+    """A slot, and what is done about it."""
+
+    slot: Slot
+    trial: str
+    """Name of its trial."""
+    deed: Deed
+    why: str
+    row: Trial | None = None
+    """What counts of a result that is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Which trial is of which slot."""
+
+    names: Sequence[str | None]
+    """By slot; None: it has no trial yet."""
+    present: Collection[str]
+    """Names of all directories of the job."""
+    unplanned: Sequence[NamedSlot]
+    """Trials of earlier plans that no slot is left for."""
+    strangers: Sequence[str]
+    """Directories that are nothing of this job."""
+    foreign: Sequence[str] = ()
+    """Those among the strangers that are somebody's trials."""
+    adopted: Collection[str] = ()
+    """Trials of slots that proctor did not name."""
+
+
+def place_slots(
+    slots: Sequence[Slot],
+    directory: Path,
+    known: Sequence[NamedSlot],
+    tell: Callable[[Slot], Told],
+) -> Places:
+    """Find each slot's trial: by the key it was planned with, else by what it was told to do.
+
+    Raises:
+        JobError: the directory cannot be read.
+        RecordError: proctor.json names a trial that is no name.
+    """
+    present = _find_directories(directory)
+    names, unplanned = _place_known(slots, known)
+    strangers = present.difference(named.trial for named in known)
+    # A trial that was planned and never begun may have been run by harbor, under its own name.
+    empty = [place for place, name in enumerate(names) if name not in present]
+    foreign = [trial for name in sorted(strangers) if (trial := load_foreign(str(directory), name))]
+    found = match_foreign([tell(slots[place]) for place in empty], foreign) if foreign else {}
+    for place, name in found.items():
+        names[empty[place]] = name
+    strangers.difference_update(found.values())
+    return Places(
+        names=names,
+        present=present,
+        unplanned=[named for named in unplanned if named.trial in present],
+        strangers=sorted(strangers),
+        foreign=[trial.name for trial in foreign if trial.name in strangers],
+        adopted=set(found.values()),
+    )
+
+
+def _place_known(
+    slots: Sequence[Slot], known: Sequence[NamedSlot]
+) -> tuple[list[str | None], list[NamedSlot]]:
+    waiting: dict[str, deque[NamedSlot]] = {}
+    for named in known:
+        check_id(named.trial, "proctor.json: trial")
+        waiting.setdefault(named.key, deque()).append(named)
+    names: list[str | None] = []
+    for slot in slots:
+        queue = waiting.get(slot.key)
+        names.append(queue.popleft().trial if queue else None)
+    return names, [named for queue in waiting.values() for named in queue]
+
+
+def _find_directories(directory: Path) -> set[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+    except FileNotFoundError:
+        return set()
+    except OSError as error:
+        raise JobError(f"{directory}: cannot be read: {error.strerror}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Which trials that have a result are run again all the same."""
+
+    also: Collection[str]
+    """Types of exceptions."""
+    retry: RetryConfig | None
+    """The job's rule for retries; None for trials of harbor's, which keeps no attempts."""
+
+    def explain(self, row: Trial, trial_dir: str) -> str | None:
+        """Why this one is run again; None when it is not."""
+        exception = row.exception
+        if exception is None:
+            return None
+        if exception in self.also:
+            return _ended_in(exception)
+        # A runner that lived would have kept this attempt: it did not get round to it.
+        if self.retry and is_retried(exception, self.retry, count_attempts(trial_dir)):
+            return f"it ended in {exception} and was to be retried"
+        return None
+
+
+def _ended_in(exception: str) -> str:
+    return f"it ended in {exception}"
+
+
+def find_idle(also: Collection[str], decisions: Sequence[Decision]) -> list[str]:
+    """Sentences about exceptions that were to be run again, where no trial ended in them."""
+    said = {decision.why for decision in decisions}
+    idle = sorted(kind for kind in also if kind != CANCELLED and _ended_in(kind) not in said)
+    there = sorted({row.exception for each in decisions if (row := each.row) and row.exception})
+    others = f"; others ended in {', '.join(there)}" if there else ""
+    return [f"--also {kind}: no trial ended in it{others}" for kind in idle]
+
+
+def decide(slot: Slot, name: str, trial_dir: str, again: Again) -> Decision:
+    """What is done about a slot whose trial has a directory."""
+    if is_being_kept(trial_dir):
+        return Decision(slot, name, Deed.REDO, "the runner was killed as it was to be run again")
+    try:
+        document = TRIAL.load(f"{trial_dir}/result.json")
+    except JobError as error:
+        return _decide_broken(slot, name, trial_dir, error)
+    if document.trial_name != name:
+        why = f"its result.json is that of {document.trial_name!r}"
+        return Decision(slot, name, Deed.REDO, why)
+    row = claimed_trial(document)
+    if why_again := again.explain(row, trial_dir):
+        return Decision(slot, name, Deed.REDO, why_again)
+    return Decision(slot, name, Deed.KEEP, "it has a result", row)
+
+
+def _decide_broken(slot: Slot, name: str, trial_dir: str, error: JobError) -> Decision:
+    if os.path.lexists(f"{trial_dir}/result.json"):
+        return Decision(slot, name, Deed.REDO, str(error))
+    if list_names(trial_dir) in ([], [ATTEMPTS]):
+        return Decision(slot, name, Deed.RUN, "it was to be run again")
+    return Decision(slot, name, Deed.REDO, "it was stopped before it had a result")

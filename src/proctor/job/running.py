@@ -1,0 +1,184 @@
+"""One slot of a job, with its retries: the trial is run, counted, kept and run again.
+
+Whatever a trial does, the job goes on. A trial that could not write its own files has no result on
+disk; it is counted as errored, the sentence is said, and resume runs it again.
+"""
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from pydantic import ValidationError
+
+from proctor.errors import JobError
+from proctor.files import read_small, write_atomic
+from proctor.harbor.configs import RetryConfig
+from proctor.harbor.trial_result import (
+    AgentInfo,
+    ExceptionInfo,
+    TrialResult,
+    counted,
+    parse_trial_result,
+    render_trial_result,
+    task_id_of,
+)
+from proctor.job.durable import Durable
+from proctor.job.kept import count_attempts, keep_attempt
+from proctor.job.progress import Progress, local_now
+from proctor.job.reaping import Reaping
+from proctor.job.resume import Decision, Deed
+from proctor.job.retry import is_retried, retry_delay
+from proctor.job.store import JobFiles
+from proctor.job.watch import Watch
+from proctor.trial.order import Kinds
+from proctor.trial.plan import Plan
+from proctor.trial.trial import run_trial
+
+type MakePlan = Callable[[Decision, int], Plan]
+"""The plan of a slot's trial, given the number of the attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotRunner:
+    """Runs the slots of one job."""
+
+    retry: RetryConfig
+    kinds: Kinds
+    make_plan: MakePlan
+    progress: Progress
+    watch: Watch
+    changed: Callable[[], None]
+    """Called when the job's figures have changed."""
+    files: JobFiles
+    """The job's own."""
+    durable: Durable
+    """Brings results to the disk."""
+    reaping: Reaping | None = None
+    """What brings in what killed sandboxes hold; a trial that is run again waits for it."""
+
+    async def run(self, decision: Decision) -> None:
+        """Run a slot until it has a result that counts.
+
+        Raises:
+            JobError: the job's own files are gone, or cannot be written.
+        """
+        self.files.check_held()
+        if decision.deed is Deed.REDO:
+            if self.reaping is not None:
+                await self.reaping.wait()
+            if not await self._keep(decision):
+                return
+        n_retried = 0
+        attempt = count_attempts(f"{self.files.directory}/{decision.trial}") + 1
+        while True:
+            exception = await self._run_attempt(decision, attempt)
+            if exception is None or not is_retried(exception, self.retry, n_retried):
+                return
+            if not await self._keep(decision):
+                return
+            await self._wait(decision, exception, retry_delay(self.retry, n_retried))
+            n_retried += 1
+            attempt += 1
+
+    async def _keep(self, decision: Decision) -> bool:
+        try:
+            # Beside the event loop: it waits for the disk.
+            await asyncio.to_thread(keep_attempt, self.files.directory / decision.trial)
+        except OSError as error:
+            self._say(
+                f"Trial {decision.trial} is not run again: what it left cannot be kept: "
+                f"{error.filename}: {error.strerror}"
+            )
+            return False
+        return True
+
+    async def _wait(self, decision: Decision, exception: str, delay: float) -> None:
+        self.files.append_log(
+            f"Trial {decision.trial} failed with exception {exception}. "
+            f"Retrying in {delay:.2f} seconds..."
+        )
+        self.watch.trial_retried(decision.trial, exception, delay)
+        try:
+            await asyncio.sleep(delay)
+        finally:
+            self.progress.withdraw(decision.slot.index)
+        self.progress.n_retries += 1
+
+    async def _run_attempt(self, decision: Decision, attempt: int) -> str | None:
+        """Run one attempt and count it; the type of its exception."""
+        self.progress.begin()
+        self.changed()
+        self.watch.trial_started(decision.trial, decision.slot.planned.task.name, attempt)
+        plan = self.make_plan(decision, attempt)
+        try:
+            result = await run_trial(
+                plan, self.kinds, partial(self.watch.phase_began, decision.trial)
+            )
+        except asyncio.CancelledError:
+            self.files.append_log(f"Trial {decision.trial} cancelled")
+            self._end_cancelled(decision, plan)
+            if _is_cancelled():
+                raise
+            return None
+        except Exception as error:  # noqa: BLE001 - the trial boundary: one trial ends no other
+            result = self._make_errored(plan, error)
+        self._end(decision, result)
+        return result.exception_info.exception_type if result.exception_info else None
+
+    def _say(self, sentence: str) -> None:
+        self.files.append_log(sentence)
+        self.watch.said(sentence)
+
+    def _end_cancelled(self, decision: Decision, plan: Plan) -> None:
+        try:
+            result = parse_trial_result(read_small(str(plan.paths.result_path)))
+        except (OSError, ValidationError):
+            self.progress.leave()
+            return
+        self._end(decision, result)
+
+    def _end(self, decision: Decision, result: TrialResult) -> None:
+        if result.exception_info is not None and result.exception_info.exception_message:
+            self.files.append_log(
+                f"Trial {decision.trial} failed: {result.exception_info.exception_message}"
+            )
+        self.durable.note(decision.trial)
+        self.progress.end(decision.slot.index, counted(result))
+        self.changed()
+        self.watch.trial_ended(decision.trial, result, self.progress.stats)
+
+    def _make_errored(self, plan: Plan, error: Exception) -> TrialResult:
+        """The result of a trial that could not make its own."""
+        if isinstance(error, JobError):
+            raise error
+        agent = plan.config.agent
+        result = TrialResult(
+            task_name=plan.task.name,
+            trial_name=plan.config.trial_name,
+            trial_uri=plan.paths.trial_dir.absolute().as_uri(),
+            task_id=task_id_of(plan.config),
+            source=plan.config.task.source,
+            task_checksum=plan.digests.task_checksum,
+            config=plan.config,
+            agent_info=AgentInfo(name=agent.name or agent.import_path or "?", version="unknown"),
+            exception_info=ExceptionInfo(
+                exception_type=type(error).__name__,
+                exception_message=str(error),
+                exception_traceback="".join(traceback.format_exception(error)),
+                occurred_at=local_now(),
+            ),
+        )
+        with suppress(OSError):
+            # The directory may be gone, the disk full: then resume runs it again.
+            plan.paths.trial_dir.mkdir(parents=True, exist_ok=True)
+            write_atomic(plan.paths.result_path, render_trial_result(result))
+        return result
+
+
+def _is_cancelled() -> bool:
+    """Whether the job itself wants to stop, or only something in the trial was cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

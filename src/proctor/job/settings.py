@@ -1,0 +1,34 @@
+"""What a job is told beyond harbor's own configuration: `<job>/proctor.json`."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from proctor.record.model import AdaptationProvenance
+
+type TaskOrder = Literal["name", "directory"]
+type VerifierCompat = Literal["harbor-0.13.1"]
+
+
+class Settings(BaseModel):
+    """Settings of a job that harbor does not have."""
+
+    model_config = ConfigDict(frozen=True)
+
+    experiment: str | None = None
+    """The experiment its records belong to; None: the job's name."""
+    dataset_id: str | None = None
+    """name@version of the dataset, for the records."""
+    adaptation: AdaptationProvenance | None = None
+    """Which variation of a task it is, for the records."""
+    system_prompt: Path | None = None
+    """A file with the system prompt that the agent is run with, for the records."""
+    verifier_compat: VerifierCompat | None = None
+    """Leave things before the verifier as that release of harbor does."""
+    task_order: TaskOrder = "name"
+    """Order of a directory's tasks: sorted by name, or as the directory has them, as harbor."""
+    strict_tasks: bool = False
+    """An invalid task ends the job before it begins."""
+    agent_version_command: str | None = None
+    """A shell command on the host whose output is the agent's revision."""

@@ -1,0 +1,253 @@
+"""A job's own files: what is in them, and who may write them.
+
+    <job>/
+      proctor.json    what harbor's files have no place for: settings, slots and their trials
+      config.json     what the job was told, as harbor writes it
+      lock.json       what was planned, as harbor writes it; earlier plans are lock.1.json, …
+      result.json     the figures so far, as harbor writes them
+      job.log         what happened, for people
+      runner.lock     held by the process that runs the job; of no meaning otherwise
+      <trial>/…       one directory a trial
+
+Each is written whole or not at all. proctor.json comes first, so that whoever finds a config.json
+finds the settings with it; a trial's name stands in it before the trial's directory is made.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from uuid import UUID
+
+import msgspec
+from pydantic import ValidationError
+
+from proctor.errors import JobError
+from proctor.files import read_small, replace_file, write_atomic, write_new
+from proctor.harbor.configs import JobConfig
+from proctor.job.settings import Settings
+
+STATE = "proctor.json"
+CONFIG = "config.json"
+LOCK = "lock.json"
+RESULT = "result.json"
+LOG = "job.log"
+RUNNER = "runner.lock"
+
+
+class NamedSlot(msgspec.Struct, frozen=True, gc=False):
+    """A slot of the plan and the trial that fills it."""
+
+    index: int
+    """Its place in the plan, from 0."""
+    key: str
+    """Digest of everything that decides what is run in it."""
+    trial: str
+    """Name of the trial, and of its directory."""
+
+
+class ChosenEnvironment(msgspec.Struct, frozen=True):
+    """The kind of environment that a job runs in; resume keeps to it."""
+
+    kind: str
+    """harbor's type, or an import path."""
+    why: str
+    """Why it was chosen."""
+    base: str | None = None
+    """The root file system that was asked for."""
+
+
+class JobState(msgspec.Struct, frozen=True, kw_only=True):
+    """proctor.json."""
+
+    proctor: str
+    """Version of proctor that wrote it."""
+    job_id: UUID
+    started_at: datetime
+    """Local time without a zone, as in result.json."""
+    cwd: str
+    """The working directory that relative paths of config.json start from."""
+    settings: dict[str, object]
+    environment: ChosenEnvironment
+    slots: list[NamedSlot]
+    """In the order of the plan."""
+    refused: list[str] = []
+    """Paths of tasks that could not be run when it was planned."""
+    unplanned: list[NamedSlot] = []
+    """Slots of earlier plans whose task, agent or image has changed since."""
+
+    def read_settings(self, path: str) -> Settings:
+        """The settings as a value.
+
+        Raises:
+            JobError: they are none.
+        """
+        try:
+            return Settings.model_validate(self.settings)
+        except ValidationError as error:
+            raise JobError(f"{path}: settings are not proctor's: {_first_of(error)}") from error
+
+
+_decode_state = msgspec.json.Decoder(JobState).decode
+
+
+def load_state(directory: Path) -> JobState | None:
+    """proctor.json of a job; None where there is none, as in a job that harbor began.
+
+    Raises:
+        JobError: it is there and cannot be used.
+    """
+    path = f"{directory}/{STATE}"
+    try:
+        return _decode_state(read_small(path))
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise JobError(
+            f"{path}: not as proctor writes it: {error}; move it away, and the job is taken for "
+            "one that harbor began: its trials are then found by their own files"
+        ) from error
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def load_config(directory: Path) -> JobConfig | None:
+    """config.json of a job; None where there is none.
+
+    Raises:
+        JobError: it is there and cannot be used.
+    """
+    path = f"{directory}/{CONFIG}"
+    try:
+        return JobConfig.model_validate_json(read_small(path))
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise JobError(f"{path}: not a job's config: {_first_of(error)}") from error
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _first_of(error: ValidationError) -> str:
+    fault = error.errors()[0]
+    where = ".".join(map(str, fault["loc"]))
+    return f"{where}: {fault['msg']}" if where else fault["msg"]
+
+
+class JobFiles:
+    """The files of a job that this process holds."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._runner = f"{directory}/{RUNNER}"
+
+    def check_held(self) -> None:
+        """Look whether the directory is still the one that this process holds.
+
+        Raises:
+            JobError: it is gone; what made it anew would not be this job.
+        """
+        if not os.path.exists(self._runner):
+            raise JobError(
+                f"{self.directory}: the job's directory is gone while the job runs; put it back, "
+                "and `proctor resume` goes on"
+            )
+
+    def write_state(self, state: JobState) -> None:
+        """proctor.json."""
+        text = msgspec.json.format(msgspec.json.encode(state), indent=1)
+        self._write(STATE, text)
+
+    def write_config(self, text: bytes) -> None:
+        """config.json."""
+        self._write(CONFIG, text)
+
+    def write_lock(self, text: bytes) -> None:
+        """lock.json; one of another plan stays, under the next free number."""
+        path = self.directory / LOCK
+        if path.exists():
+            numbers = (path.with_name(f"lock.{number}.json") for number in range(1, 1_000_000))
+            free = next(number for number in numbers if not os.path.lexists(number))
+            with self._saying(free.name):
+                write_new(free, path.read_bytes())
+        self._write(LOCK, text)
+
+    def has_lock(self) -> bool:
+        """Whether there is a lock.json."""
+        return (self.directory / LOCK).exists()
+
+    def is_result(self, text: str) -> bool:
+        """Whether result.json has this text."""
+        try:
+            return read_small(f"{self.directory}/{RESULT}") == text.encode()
+        except OSError:
+            return False
+
+    def write_result(self, text: str) -> None:
+        """result.json."""
+        self._write(RESULT, text.encode())
+
+    def write_live_result(self, text: str) -> None:
+        """result.json while the job runs: whole, and nobody waits for the disk."""
+        with self._saying(RESULT):
+            replace_file(f"{self.directory}/{RESULT}", text.encode())
+
+    def append_log(self, sentence: str) -> None:
+        """Another line of job.log."""
+        with self._saying(LOG), (self.directory / LOG).open("a", encoding="utf-8") as log:
+            log.write(f"{sentence}\n")
+
+    def _write(self, name: str, data: bytes) -> None:
+        with self._saying(name):
+            write_atomic(self.directory / name, data)
+
+    @contextlib.contextmanager
+    def _saying(self, name: str) -> Iterator[None]:
+        self.check_held()
+        try:
+            yield
+        except OSError as error:
+            raise JobError(
+                f"{self.directory / name}: cannot be written: {error.strerror}; the job cannot go "
+                "on without its own files. What its trials wrote is there, and `proctor resume` "
+                "goes on from it"
+            ) from error
+
+
+@contextlib.contextmanager
+def held_job(directory: Path) -> Iterator[JobFiles]:
+    """The job's files, for this process alone; the directory is made where it is missing.
+
+    The lock is the kernel's: it ends with the process, however that ends.
+
+    Raises:
+        JobError: another process runs the job, or its directory cannot be written.
+    """
+    path = directory / RUNNER
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise JobError(f"{error.filename}: cannot be made: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise JobError(f"{directory}: {_describe_holder(fd)}") from error
+        with contextlib.suppress(OSError):  # a full disk: only the next one's message is poorer
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        yield JobFiles(directory)
+    finally:
+        os.close(fd)
+
+
+def _describe_holder(fd: int) -> str:
+    pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+    who = f"process {pid}" if pid.isdigit() else "another process"
+    return (
+        f"{who} is running this job; wait for it, stop it, or give the new job a name of its own "
+        "with --job-name"
+    )

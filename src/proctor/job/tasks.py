@@ -1,0 +1,241 @@
+"""The tasks of a job, found, read and hashed; what cannot be run is reported by name and reason.
+
+    a directory        read where it is
+    a git repository   fetched into harbor's cache
+    a package          taken from harbor's cache
+    an older task.yaml written as a task of harbor's into a cache of our own, and run from there
+
+Equal directories are read and hashed once. Nothing here decides how often a task is run.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from proctor.digest import sha256_file
+from proctor.errors import ConfigError, TaskError
+from proctor.harbor.configs import JobConfig, TaskConfig
+from proctor.harbor.skills import load_skills
+from proctor.job.cache import Caches, find_caches
+from proctor.job.datasets import Listing, list_dataset
+from proctor.job.git_tasks import GitKey, GitTask, fetch_git_tasks, git_key
+from proctor.job.packages import find_package_task
+from proctor.job.planned import PinnedFile, PlannedTask, RefusedTask, Resolved
+from proctor.job.settings import Settings
+from proctor.sentence import count_of, reason_of
+from proctor.task.checksum import task_checksum
+from proctor.task.digests import TaskDigests, load_digests
+from proctor.task.directory import Task, find_faults, load_task
+from proctor.task.parse import read_text
+from proctor.task.terminal_bench import is_terminal_bench_task, map_task
+
+_MOST_SHOWN = 20
+
+
+async def resolve_tasks(
+    config: JobConfig, settings: Settings, *, host: Mapping[str, str]
+) -> Resolved:
+    """Everything that a job is planned from; `host` says where caches are and how git is run.
+
+    Raises:
+        TaskError: there is no task to run, or one cannot be run and `strict_tasks` is set.
+        ConfigError: an extra instruction, a skill or a metric cannot be used.
+    """
+    return await asyncio.to_thread(_resolve, config, settings, host)
+
+
+def _resolve(config: JobConfig, settings: Settings, host: Mapping[str, str]) -> Resolved:
+    caches = find_caches(host)
+    listings = [list_dataset(one, caches, settings.task_order) for one in config.datasets]
+    wanted = [*config.tasks, *(task for listing in listings for task in listing.tasks)]
+    reader = _Reader(
+        caches=caches,
+        verifying=not config.verifier.disable,
+        extra=[_read_extra(path) for path in config.extra_instruction_paths],
+        fetched=fetch_git_tasks([task for task in wanted if task.git_url], caches, host),
+    )
+    tasks = [task for wish in config.tasks if (task := reader.read(wish))]
+    for listing in listings:
+        tasks += _read_listing(reader, listing)
+    _check(tasks, reader.refused, settings)
+    return Resolved(
+        tasks=tuple(tasks),
+        refused=tuple(reader.refused),
+        notes=(*(note for one in listings for note in one.notes), *reader.notes),
+        datasets=tuple(listing.metrics for listing in listings),
+        extra_instructions=tuple(_pin(path) for path in config.extra_instruction_paths),
+        compose_files=tuple(_pin(path) for path in config.environment.extra_docker_compose),
+        skills={tuple(agent.skills): load_skills(agent.skills) for agent in config.agents},
+        settings=settings,
+    )
+
+
+def _read_listing(reader: "_Reader", listing: Listing) -> list[PlannedTask]:
+    tasks: list[PlannedTask] = []
+    for wish in listing.tasks:
+        if listing.limit is not None and len(tasks) >= listing.limit:
+            break
+        if task := reader.read(wish):
+            tasks.append(task)
+    return tasks
+
+
+def _check(
+    tasks: Sequence[PlannedTask], refused: Sequence[RefusedTask], settings: Settings
+) -> None:
+    if not tasks and not refused:
+        raise TaskError("no tasks; expected a task, a directory of tasks or a dataset")
+    if tasks and not (refused and settings.strict_tasks):
+        return
+    lines = [f"{one.name} ({one.path}): {one.reason}" for one in refused[:_MOST_SHOWN]]
+    if len(refused) > _MOST_SHOWN:
+        lines.append(f"and {len(refused) - _MOST_SHOWN} more")
+    said = "no task can be run" if not tasks else f"{count_of(len(refused), 'task')} cannot be run"
+    raise TaskError(f"{said}: " + "; ".join(lines))
+
+
+def _read_extra(path: Path) -> str:
+    try:
+        return read_text(path.expanduser())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = reason_of(error)
+        raise ConfigError(f"{path}: extra instruction cannot be read: {reason}") from error
+
+
+def _pin(path: Path) -> PinnedFile:
+    try:
+        return PinnedFile(path, f"sha256:{sha256_file(path.expanduser())}")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {reason_of(error)}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Where a task lies."""
+
+    directory: Path
+    config: TaskConfig
+    commit: str | None = None
+    package: str | None = None
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads tasks, each directory once, and remembers what it refused."""
+
+    caches: Caches
+    verifying: bool
+    extra: Sequence[str]
+    """Texts that are joined to every instruction."""
+    fetched: Mapping[GitKey, GitTask]
+    refused: list[RefusedTask] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    _known: dict[str, tuple[Task, TaskDigests] | str] = field(default_factory=dict)
+    """By real path; text: why it is refused."""
+
+    def read(self, wish: TaskConfig) -> PlannedTask | None:
+        """The task that is meant; None when it is refused."""
+        try:
+            found = self._find(wish)
+            task, digests = self._load(found.directory)
+        except TaskError as error:
+            path = (wish.path or Path(wish.name or "")).expanduser()
+            name = wish.name or path.name or str(path)
+            self.refused.append(RefusedTask(name, path, str(error).removeprefix(f"{path}: ")))
+            return None
+        return PlannedTask(
+            config=found.config,
+            directory=task.directory,
+            task=task,
+            digests=digests,
+            commit=found.commit,
+            package=found.package,
+        )
+
+    def _find(self, wish: TaskConfig) -> _Found:
+        if wish.name is not None:
+            directory = find_package_task(wish, self.caches)
+            return _Found(directory, wish, package=f"sha256:{directory.name}")
+        if wish.git_url is not None:
+            got = self.fetched[git_key(wish)]
+            if got.directory is None:
+                raise TaskError(got.why)
+            self._note_once(got.notes)
+            directory = self._map(got.directory) or got.directory
+            return _Found(directory, wish, commit=got.commit)
+        directory = (wish.path or Path()).expanduser()
+        if not os.path.lexists(directory):
+            raise TaskError("no such directory; expected a task")
+        mapped = self._map(directory)
+        if mapped is None:
+            return _Found(directory, wish)
+        return _Found(mapped, wish.model_copy(update={"path": mapped}))
+
+    def _map(self, directory: Path) -> Path | None:
+        """Where an older task lies in harbor's form; None when it is none."""
+        try:
+            if not is_terminal_bench_task(directory):
+                return None
+        except OSError as error:
+            raise TaskError(f"cannot be looked at: {reason_of(error)}") from error
+        name = Path(os.path.realpath(directory)).name
+        target = self.caches.terminal_bench / task_checksum(directory) / name
+        said = f"{name}: a Terminal-Bench task; run as harbor's mapper writes it, from {target}"
+        if not target.is_dir():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._map_anew(directory, target)
+        self._note_once([said])
+        return target
+
+    def _map_anew(self, directory: Path, target: Path) -> None:
+        try:
+            mapped = map_task(directory, target)
+        except TaskError:
+            # Another job may have been faster.
+            if not target.is_dir():
+                raise
+            return
+        self._note_once([f"{target.name}: {note}" for note in mapped.notes])
+
+    def _load(self, directory: Path) -> tuple[Task, TaskDigests]:
+        real = os.path.realpath(directory)
+        known = self._known.get(real)
+        if known is None:
+            try:
+                known = self._load_anew(directory)
+            except TaskError as error:
+                known = str(error).removeprefix(f"{real}/")
+            self._known[real] = known
+        if isinstance(known, str):
+            raise TaskError(known)
+        return known
+
+    def _load_anew(self, directory: Path) -> tuple[Task, TaskDigests]:
+        try:
+            task = load_task(directory, verifying=self.verifying)
+        except TaskError:
+            faults = find_faults(directory, verifying=self.verifying)
+            if not faults:
+                raise
+            raise TaskError("; ".join(map(str, faults))) from None
+        self._note_once([f"{task.directory.name}: {note}" for note in task.notes])
+        return self._with_extra(task), load_digests(task.directory)
+
+    def _with_extra(self, task: Task) -> Task:
+        if not self.extra:
+            return task
+        if not task.steps:
+            joined = "\n\n".join([task.instruction, *self.extra])
+            return msgspec.structs.replace(task, instruction=joined)
+        steps = [
+            msgspec.structs.replace(step, instruction="\n\n".join([step.instruction, *self.extra]))
+            for step in task.steps
+        ]
+        return msgspec.structs.replace(task, steps=tuple(steps))
+
+    def _note_once(self, notes: Sequence[str]) -> None:
+        self.notes += [note for note in notes if note not in self.notes]

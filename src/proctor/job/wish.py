@@ -1,0 +1,140 @@
+"""What a job is told, and what comes of it, as values."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from proctor.errors import JobError
+from proctor.harbor.configs import JobConfig
+from proctor.harbor.result import JobResult
+from proctor.harbor.stats import CANCELLED, TrialTable
+from proctor.job.planned import RefusedTask
+from proctor.job.settings import Settings
+from proctor.task.directory import Task
+
+INTERRUPTED = 130
+"""Exit code of a job that was stopped by Ctrl-C."""
+
+
+def exit_at_once() -> None:
+    """End the process without another word; what it left is for `resume` and `clean`."""
+    os._exit(INTERRUPTED)
+
+
+def approve_all(_tasks: Sequence[Task], _config: JobConfig) -> None:
+    """Let any tasks be run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWish:
+    """A job that is to be run."""
+
+    config: JobConfig
+    """With the values of secrets, not their written form."""
+    settings: Settings = field(default_factory=Settings)
+    invocation: Sequence[str] = ()
+    """The command line, for lock.json."""
+    host: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """The host's variables, for templates."""
+    is_auto: bool = False
+    """-n auto: as many trials at once as fit, whatever the config says."""
+    environment_why: str = "the default"
+    """Why the config names this kind of environment."""
+    also: frozenset[str] = frozenset({CANCELLED})
+    """Exception types that are run again where the job is there already."""
+    stop_at_once: Callable[[], None] = exit_at_once
+    """What a second Ctrl-C does; it must not return to the job."""
+    approve: Callable[[Sequence[Task], JobConfig], None] = approve_all
+    """Called with the tasks before anything is created; raises where they are not to be run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeWish:
+    """A job that is to be gone on with."""
+
+    also: frozenset[str] = frozenset({CANCELLED})
+    """Exception types that are run again."""
+    n_concurrent: int | None = None
+    """Trials at once; None: as the job was told."""
+    is_auto: bool = False
+    """-n auto."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """Values for variables that the job's files have only redacted."""
+    host: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """The host's variables, for templates and for secrets that were not given."""
+    invocation: Sequence[str] = ()
+    """The command line, for a lock.json that has to be written anew."""
+    stop_at_once: Callable[[], None] = exit_at_once
+    """What a second Ctrl-C does; it must not return to the job."""
+    approve: Callable[[Sequence[Task], JobConfig], None] = approve_all
+    """Called with the tasks before anything is written; raises where they are not to be run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What a job's numbers rest on: planned = run + not_run; run = scored + zero_by_missing."""
+
+    planned: int
+    """Slots of the plan."""
+    run: int
+    """Trials that have a result, those of earlier runs included."""
+    scored: int
+    """Trials with a reward."""
+    errored: int
+    """Trials with an exception; some of them have a reward all the same."""
+    zero_by_missing: int
+    """Trials without a reward, which harbor counts as 0."""
+    not_run: int
+    """Slots without a result."""
+    kept: int
+    """Trials whose result was there already."""
+    retried: int
+    """How often a failed trial was begun again, over the job's whole life."""
+
+    @classmethod
+    def of(cls, table: TrialTable, *, planned: int, kept: int, retried: int) -> Self:
+        """The counts of these trials.
+
+        Raises:
+            JobError: they do not add up.
+        """
+        scored = sum(group.n_rewarded for group in table.groups.values())
+        if table.n_trials > planned:
+            raise JobError(
+                f"{planned} trials were planned but {table.n_trials} are counted; "
+                "this is a fault of proctor's"
+            )
+        return cls(
+            planned=planned,
+            run=table.n_trials,
+            scored=scored,
+            errored=sum(group.n_errored for group in table.groups.values()),
+            zero_by_missing=table.n_trials - scored,
+            not_run=planned - table.n_trials,
+            kept=kept,
+            retried=retried,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOutcome:
+    """What came of a job."""
+
+    directory: Path
+    result: JobResult
+    """As result.json has it."""
+    counts: Counts
+    refused: Sequence[RefusedTask]
+    """Tasks that are in no number."""
+    unplanned: Sequence[str]
+    """Trials of the directory that the plan has no slot for any more: kept, in no number."""
+    notes: Sequence[str]
+    """What a reader of the numbers should know, in sentences."""
+    interrupted: bool
+    """Stopped by a signal; `resume` goes on."""
+    is_marked: bool = True
+    """Verification was not switched off, so that a trial without a reward is one too few."""
+    table: TrialTable = field(default_factory=TrialTable)
+    """The trials that have a result, in the order of the plan."""
