@@ -95,3 +95,16 @@ def test_the_phases_of_steps_are_added_up(tmp_path: Path) -> None:
     made = make(trial)
     assert made.record.timing.agent_seconds == 2.5 * len(steps)
     assert made.record.timing.verification_seconds == 1.5 * len(steps)
+
+
+def test_sums_of_times_are_told_to_the_microsecond(tmp_path: Path) -> None:
+    def lasting(seconds: str) -> dict[str, str]:
+        return {
+            "started_at": "2026-01-01T00:00:00.000000Z",
+            "finished_at": f"2026-01-01T00:00:{seconds}Z",
+        }
+
+    trial = copy_trial(tmp_path)
+    edit_result(trial, environment_setup=lasting("00.228217"), agent_setup=lasting("00.039739"))
+    assert str(0.228217 + 0.039739) == "0.26795599999999997"
+    assert make(trial).record.timing.setup_seconds == 0.267956

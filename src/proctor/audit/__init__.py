@@ -13,6 +13,7 @@
     results      trial results against the job result
     orders       numbers as other orders of the trials would make them
     traces       attempts that did the very same
+    beside       earlier attempts and plans, refused tasks, what was seen while trials ran
     job          the whole audit of one job
     difference   two runs, task by task
     task_scores  a job's scores by task, for score records

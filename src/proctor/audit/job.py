@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from proctor.audit.beside import audit_beside
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.identity import audit_identity
 from proctor.audit.plan import audit_plan
@@ -111,10 +112,7 @@ def _notes(job: Job) -> Iterator[Finding]:
         yield Finding(Kind.UNFINISHED_JOB, path, message)
     for directory in job.unfinished:
         yield Finding(Kind.UNFINISHED_TRIAL, directory, "no result.json: killed, or still running")
-    retries = job.published.count("n_retries") if job.published else 0
-    if retries:
-        message = f"retried attempts that are gone: {retries}; harbor keeps only the last"
-        yield Finding(Kind.LOST_ATTEMPTS, path, message)
+    yield from audit_beside(job)
     if job.ordered.basis is OrderBasis.PUBLISHED:
         message = (
             "trials are not in planned order, as after a resume; the published order was taken"

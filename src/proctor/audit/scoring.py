@@ -39,6 +39,7 @@ from proctor.outcome.line import Summary, summarize_result
 from proctor.reward.metric import METRICS, compute_metric
 from proctor.reward.profile import Profile
 from proctor.reward.score import Unscored
+from proctor.sentence import count_of
 
 
 class Origin(StrEnum):
@@ -287,7 +288,13 @@ def _notes_of_job(job: Job) -> Iterator[str]:
         yield f"{job.name}: how steps make a trial's rewards is inferred from its claim: {counts}"
     yield f"{job.name}: trials are added up in the order of {job.ordered.basis}"
     if job.unfinished and not job.finished:
-        yield f"{job.name}: {len(job.unfinished)} trial directories without a result.json"
+        n = count_of(len(job.unfinished), "trial directory", "trial directories")
+        yield f"{job.name}: {n} without a result.json"
+    if job.set_aside:
+        trials = count_of(len(job.set_aside), "trial")
+        yield f"{job.name}: {trials} of earlier plans: kept, and in no number"
+    if job.refused:
+        yield f"{job.name}: {count_of(len(job.refused), 'task')} refused, and in no number"
 
 
 def _notes_of_metric(key: str, metric: ScoredMetric) -> Iterator[str]:

@@ -26,7 +26,7 @@ from proctor.record.ids import check_id, make_id
 from proctor.record.model import AdaptationProvenance, TrialRecord
 from proctor.record.refusal import render_refusal
 from proctor.record.rules import check_dataset_id, check_record
-from proctor.trajectory.media import collect_media
+from proctor.trajectory.media import Medium, collect_media, places_beside
 from proctor.trajectory.trace import TraceKind
 from proctor.trajectory.writer import Redactor
 
@@ -149,6 +149,12 @@ def _find_missing(record: TrialRecord, sources: Sources) -> list[Missing]:
     return missing
 
 
+def _name_medium(root: str, medium: Medium) -> str:
+    """Where a medium lies, relative to the trial's directory."""
+    place = medium.beside.removeprefix(f"{root}/") if medium.beside else "artifacts"
+    return f"{place}/{medium.path}"
+
+
 def _pin_trace(pins: Pins, sources: Sources, notes: list[str]) -> Pins:
     """The pins with the digests of the trace and of what it shows."""
     trace, files = sources.evidence.trace, sources.evidence.files
@@ -156,13 +162,16 @@ def _pin_trace(pins: Pins, sources: Sources, notes: list[str]) -> Pins:
         return pins
     name = Path(trace.path).resolve().relative_to(sources.directory).as_posix()
     lines = trace.lines or range(1, len(trace.entries) + 1)
+    root = str(sources.directory)
     shown = collect_media(
-        zip(lines, trace.entries, strict=True), str(sources.directory / "artifacts")
+        zip(lines, trace.entries, strict=True),
+        f"{root}/artifacts",
+        places_beside(f"{root}/agent") if name.startswith("agent/") else (),
     )
     inside = {file.path for file in files}
     # Two names of one file, such as a.png and ./a.png, are one pin.
     media = dict.fromkeys(
-        PinnedFile(f"artifacts/{each.path}", each.sha256, each.size)
+        PinnedFile(_name_medium(root, each), each.sha256, each.size)
         for each in shown.files
         if each.path is not None
     )
@@ -184,7 +193,12 @@ def _pin_trace(pins: Pins, sources: Sources, notes: list[str]) -> Pins:
 def _find_doubts(sources: Sources, pins: Pins) -> list[str]:
     """What the record cannot vouch for."""
     doubts = []
-    if pins.image_digest is None:
+    if any(file.path == "record.json" for file in sources.evidence.files):
+        doubts.append(
+            "proctor ran this trial: its own record.json also pins the image and the agent's "
+            "revision; the one made here rests on harbor's files alone"
+        )
+    elif pins.image_digest is None:
         doubts.append("harbor does not record the image it ran; no image digest is pinned")
     if sources.given and not sources.given.is_compared:
         doubts.append("the trial recorded no digest of its task; --task could not be compared")

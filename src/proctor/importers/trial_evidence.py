@@ -13,17 +13,7 @@ import msgspec
 from proctor.digest import sha256_file
 from proctor.errors import JobError
 from proctor.importers.made import PinnedFile
-from proctor.trajectory.trace import Trace, TraceKind, find_trace
-
-_TRACES = (
-    (TraceKind.TRAJECTORY, "agent/trajectory.jsonl"),
-    (TraceKind.ATIF, "agent/trajectory.json"),
-    (TraceKind.CONVERSATION, "agent/conversation.jsonl"),
-    (TraceKind.TRAJECTORY, "artifacts/trajectory.jsonl"),
-    (TraceKind.CONVERSATION, "artifacts/conversation.jsonl"),
-)
-"""Where harnesses leave traces, the preferred first: an agent can write what it likes among the
-artifacts, and displaces nothing that its harness wrote."""
+from proctor.trajectory.trace import TRIAL_TRACES, Trace, find_trace
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -44,7 +34,7 @@ def load_evidence(directory: Path) -> Evidence:
     notes: list[str] = []
     files = tuple(_pin_files(directory, notes))
     inside = {file.path for file in files}
-    candidates = [(kind, str(directory / name)) for kind, name in _TRACES if name in inside]
+    candidates = [(kind, str(directory / name)) for kind, name in TRIAL_TRACES if name in inside]
     trace, passed_over = find_trace(candidates)
     notes += [f"{reason.removeprefix(f'{directory}/')}; passed over" for reason in passed_over]
     if trace is not None:
@@ -58,7 +48,7 @@ def load_evidence(directory: Path) -> Evidence:
 
 
 def _is_trace(path: str) -> bool:
-    return path.endswith(tuple(f"/{name}" for _, name in _TRACES))
+    return path.endswith(tuple(f"/{name}" for _, name in TRIAL_TRACES))
 
 
 def _pin_files(directory: Path, notes: list[str]) -> Iterator[PinnedFile]:

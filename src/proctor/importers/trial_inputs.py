@@ -7,6 +7,7 @@ the files of a task nor the image that was built: those need the task directory.
 import re
 from typing import Final
 
+from proctor.harbor.spending import NO_MODEL
 from proctor.importers.made import Pins
 from proctor.importers.trial_sources import Sources
 from proctor.record.model import (
@@ -18,12 +19,11 @@ from proctor.record.model import (
 )
 from proctor.record.pins import configuration_digest
 from proctor.task.config import TaskConfig
+from proctor.task.manifest import find_role
 from proctor.trajectory.entry import Object
 
 UNRESOLVED: Final = "unresolved"
 """For what a record must say and harbor does not."""
-NO_MODEL: Final = "none"
-"""For agents that use no model, such as the oracle."""
 
 _NOT_CONFIGURATION: Final = frozenset({"task", "trial_name", "trials_dir", "job_id"})
 """What says where and as what a trial ran, not how."""
@@ -161,7 +161,7 @@ def make_inputs(sources: Sources) -> InputRecord:
         instruction=_find_instruction(sources),
         system_prompt=_find_said(sources, "system"),
         input_files=tuple(
-            FileReference(path=file.path, hash=file.sha256, source=_find_role(file.path))
+            FileReference(path=file.path, hash=file.sha256, source=find_role(file.path))
             for file in given.files
         )
         if given
@@ -187,16 +187,6 @@ def _find_said(sources: Sources, role: str) -> str | None:
     said = [entry.content for entry in trace.entries if entry.role == role]
     said += [turn.text for turn in trace.turns if turn.role == role]
     return next((text for text in said if text and text.strip()), None)
-
-
-def _find_role(path: str) -> str:
-    """What a file of a task is for."""
-    top, _, rest = path.partition("/")
-    if top == "steps":
-        top = rest.partition("/")[2].partition("/")[0]
-    return {"tests": "verifier", "solution": "solution", "environment": "environment"}.get(
-        top, "task"
-    )
 
 
 def make_pins(sources: Sources, configuration: Object) -> Pins:

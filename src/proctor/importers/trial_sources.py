@@ -53,8 +53,10 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Of the trial."""
-        return self.account.trial_name if self.account else self.directory.name
+        """Of the trial; an attempt that was kept has its number added, as in its own record."""
+        trial, number = _find_kept(self.directory)
+        name = self.account.trial_name if self.account else trial.name
+        return f"{name}.attempt-{number}" if number else name
 
     @property
     def locked_digest(self) -> str | None:
@@ -74,7 +76,7 @@ def load_sources(path: str, task: str | None) -> Sources:
     config = account.config if account else load_config(path)
     # A trial says nothing of the harbor that ran it; the job around it does.
     directory = Path(path).resolve()
-    lock = load_lock(str(directory.parent))
+    lock = load_lock(str(_find_kept(directory)[0].parent))
     checksum = account.task_checksum if account else None
     return Sources(
         directory=directory,
@@ -86,6 +88,13 @@ def load_sources(path: str, task: str | None) -> Sources:
         evidence=load_evidence(directory),
         given=_load_task(task, checksum, _locked_digest(lock, config)) if task else None,
     )
+
+
+def _find_kept(directory: Path) -> tuple[Path, str | None]:
+    """The trial's directory, and the number of the attempt that is kept in `attempts/N` of it."""
+    if directory.parent.name == "attempts" and directory.name.isdecimal():
+        return directory.parent.parent, directory.name
+    return directory, None
 
 
 def _parse_told(config: Object, path: str) -> TrialConfigDocument:

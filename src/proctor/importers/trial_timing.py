@@ -50,4 +50,5 @@ def _in_utc(time: datetime) -> datetime:
 def _add(phases: Sequence[TimedPhase | None]) -> float | None:
     seconds = [phase.seconds for phase in phases if phase is not None]
     known = [each for each in seconds if each is not None]
-    return math.fsum(known) if known and len(known) == len(seconds) else None
+    # Clocks tell microseconds; a sum of them tells no more.
+    return round(math.fsum(known), 6) if known and len(known) == len(seconds) else None

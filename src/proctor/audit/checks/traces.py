@@ -1,6 +1,7 @@
 """Trajectories, conversations and ATIF files, read to the last line. Memory stays small."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from proctor.diagnostic import Diagnostic
 from proctor.sentence import count_of
 from proctor.trajectory.atif.read import load_atif
 from proctor.trajectory.conversation import read_turns
-from proctor.trajectory.media import collect_media
+from proctor.trajectory.media import collect_media, places_beside
 from proctor.trajectory.read import Chunk, read_chunks
 from proctor.trajectory.turn import Turn
 
@@ -49,15 +50,16 @@ def check_trajectory_file(path: str) -> Checked:
 def _find_dangling(chunk: Chunk, path: str) -> list[Diagnostic]:
     """Media that are named and do not lie with the trace: worth a note, as containers go away."""
     named = [pair for pair in zip(chunk.lines, chunk.entries, strict=True) if pair[1].media]
-    missing = collect_media(named, _find_media(path)).missing if named else []
+    missing = collect_media(named, *_find_media(path)).missing if named else []
     return [msgspec.structs.replace(found, is_problem=False) for found in missing]
 
 
-def _find_media(path: str) -> str:
-    """Where the media of a trace lie: in a trial with its artifacts, else beside it."""
+def _find_media(path: str) -> tuple[str, Sequence[str]]:
+    """Where the media of a trace lie: in a trial with its artifacts, and beside it."""
     folder = Path(path).resolve().parent
     artifacts = folder.parent / "artifacts"
-    return str(artifacts if folder.name == "agent" and artifacts.is_dir() else folder)
+    root = artifacts if folder.name == "agent" and artifacts.is_dir() else folder
+    return str(root), places_beside(str(folder))
 
 
 def _render_roles(roles: Counter[str]) -> str:
