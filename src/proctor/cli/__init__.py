@@ -1,6 +1,8 @@
 """The command line: one file per noun, argument parsing and printing, nothing else.
 
     main                           the command table, and the door that every error leaves by
+    run, resume                    commands that run trials; running/ holds what they are made of
+    clean, image                   commands about what the sandbox leaves and needs
     score, check, audit, outcome   commands about numbers, and about any thing by itself
     show, trace, record, task      commands about traces, records and tasks
     trace_convert                  one kind of trace to another
@@ -9,6 +11,7 @@
     options                        options that go only together
     redaction                      secrets named on the command line
     output                         lines, JSON, progress, and files that were asked for
+    denominators                   scores with what they rest on
     table                          tables for people
     stdout                         standard output, and what is done when it cannot be written
     printable                      text with its control characters spelled out

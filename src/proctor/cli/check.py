@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 
 import click
 import msgspec
@@ -81,7 +82,7 @@ def check_thing(path: str, policy: str | None, evidence: tuple[str, ...]) -> Che
 def _check(path: str, policy: str | None, evidence: tuple[str, ...]) -> Checked:
     thing = find_thing(path)
     if thing not in _CHECKS:
-        raise InputError(f"{path}: a {thing}; `proctor audit` checks a job with its trials")
+        raise InputError(f"{path}: a {thing}; {_find_other_way(path)}")
     module, function = _CHECKS[thing].split(".")
     check: Callable[..., Checked]
     check = getattr(import_module(f"proctor.audit.checks.{module}"), function)
@@ -91,6 +92,15 @@ def _check(path: str, policy: str | None, evidence: tuple[str, ...]) -> Checked:
         case Thing.RECORD:
             return check(path, evidence)
     return check(path)
+
+
+def _find_other_way(path: str) -> str:
+    """How a job or a trial is checked, which is no thing by itself."""
+    audit = "`proctor audit` checks a job with its trials"
+    record = Path(path, "record.json")
+    if not record.is_file():
+        return audit
+    return f"{audit}, `proctor check {record} --evidence {path}` the trial's record"
 
 
 def _check_used(kinds: set[Thing], policy: str | None, evidence: tuple[str, ...]) -> None:

@@ -3,12 +3,14 @@
     0    done
     1    the check that was asked for failed
     2    wrong use or bad input
-    3    done, but some trials are unscored
+    3    done, but some trials are unscored or some tasks were refused
     130  interrupted
 
 A command's module is loaded when the command is used, so that `--help` stays fast.
 """
 
+import contextlib
+import gc
 import importlib
 import sys
 import traceback
@@ -17,10 +19,13 @@ import click
 
 from proctor import __version__
 from proctor.cli.printable import printable
-from proctor.cli.stdout import discard_stdout, render_failure
+from proctor.cli.stdout import discard_stdout, keep_descriptors_free, render_failure
 from proctor.errors import ProctorError
 
 COMMANDS = {
+    "run": "Run an agent at tasks, many trials as one job.",
+    "resume": "Go on with a job that was stopped.",
+    "clean": "Remove what killed runs left behind.",
     "score": "Recompute a job's numbers from its evidence.",
     "check": "Check a trace, record, task, dataset or certificate by itself.",
     "audit": "See whether published numbers follow from the evidence.",
@@ -29,6 +34,7 @@ COMMANDS = {
     "trace": "What an agent did: follow, convert, and the writer a harness needs.",
     "record": "What is kept of one trial: make a record, and its schema.",
     "task": "Task directories: the digests that pin them.",
+    "image": "Root file systems for the sandbox: import, list, remove.",
 }
 """Every command and the first line of its help; proctor.cli.NAME holds it."""
 
@@ -44,7 +50,13 @@ class CommandTable(click.Group):
         """The command of that name, if there is one."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"proctor.cli.{cmd_name}").command
+        # What modules define stays: to look for garbage among it takes a tenth of the loading.
+        gc.disable()
+        try:
+            command: click.Command = importlib.import_module(f"proctor.cli.{cmd_name}").command
+        finally:
+            gc.freeze()
+            gc.enable()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -60,21 +72,22 @@ class CommandTable(click.Group):
 )
 @click.version_option(__version__, prog_name="proctor")
 def cli() -> None:
-    """Marks agent benchmark jobs exactly, and checks that published numbers follow."""
+    """Runs agents at benchmark tasks, marks them exactly, checks that published numbers follow."""
 
 
 def main() -> None:
     """Run a command and leave with its exit code."""
+    keep_descriptors_free()
     try:
         code = cli.main(standalone_mode=False)
     except click.ClickException as error:
         error.show()
         code = error.exit_code
     except ProctorError as error:
-        click.echo(f"proctor: {printable(str(error))}", err=True)
+        _say(str(error))
         code = 2
     except (KeyboardInterrupt, click.Abort):
-        click.echo("proctor: interrupted", err=True)
+        _say("interrupted")
         code = 130
     except SystemExit:
         # click leaves so when the reader of a help page has gone, which is its right.
@@ -85,12 +98,18 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _say(sentence: str) -> None:
+    # Where nobody can read it any more, the exit code still tells.
+    with contextlib.suppress(OSError):
+        click.echo(f"proctor: {printable(sentence)}", err=True)
+
+
 def _report(error: Exception) -> None:
     """Whatever gets here is our own defect, but for a help page that click could not print."""
     # Every file that is read or written has a name; only a stream's error has none.
     if isinstance(error, OSError) and error.filename is None:
         discard_stdout()
-        click.echo(f"proctor: {render_failure(error)}", err=True)
+        _say(render_failure(error))
         return
     traceback.print_exception(error)
-    click.echo("proctor: the error above is a defect of proctor; please report it", err=True)
+    _say("the error above is a defect of proctor; please report it")

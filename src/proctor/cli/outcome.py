@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
+import msgspec
 from msgspec.structs import asdict
 
 from proctor.audit.task_scores import task_scores
@@ -12,6 +13,7 @@ from proctor.cli.options import PATH, check_companions
 from proctor.cli.output import json_option, print_json, print_line, reading_progress, write_file
 from proctor.errors import InputError
 from proctor.files import read_small
+from proctor.harbor.documents import JobDocument
 from proctor.harbor.job import load_job
 from proctor.outcome.consumer import RunReading, read_run
 from proctor.outcome.line import render_line, summarize_result
@@ -100,7 +102,8 @@ def command(
 
 
 def _show_line(job: str, *, as_json: bool) -> None:
-    summary = summarize_result(_read_result(job))
+    data = _read_result(job)
+    summary = summarize_result(data)
     line = render_line(summary)
     reading = read_run(line, 0, timed_out=False)
     if as_json:
@@ -108,6 +111,17 @@ def _show_line(job: str, *, as_json: bool) -> None:
         return
     print_line(line)
     click.echo(f"its reader, at exit code 0, makes of it: {_sentence(reading)}", err=True)
+    if data is not None and not _has_finished(data):
+        note = "the job did not run to its end, which the line does not say"
+        click.echo(f"note: {job}: {note}", err=True)
+
+
+def _has_finished(data: bytes) -> bool:
+    """Whether a result says that its job ended; what cannot be read is for its reader to judge."""
+    try:
+        return msgspec.json.decode(data, type=JobDocument).finished_at is not None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return True
 
 
 def _read_result(job: str) -> bytes | None:

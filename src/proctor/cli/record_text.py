@@ -58,8 +58,8 @@ def _render_timing(timing: TimingRecord) -> str:
         "agent": timing.agent_seconds,
         "verification": timing.verification_seconds,
     }
-    parts = [f"{name} {seconds}" for name, seconds in phases.items() if seconds is not None]
-    return f"{timing.total_seconds}" + (f" ({', '.join(parts)})" if parts else "")
+    parts = [f"{name} {seconds:.3f}" for name, seconds in phases.items() if seconds is not None]
+    return f"{timing.total_seconds:.3f}" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _render_cost(cost: CostRecord | None) -> str:

@@ -1,6 +1,5 @@
 """`proctor score`: a job's numbers, recomputed from its evidence."""
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from msgspec.structs import asdict
 from proctor.audit.certificate import Certificate, make_certificate, render_certificate
 from proctor.audit.explain import explain
 from proctor.audit.scoring import Scoring, score_jobs
+from proctor.cli.denominators import count_group, render_group, render_parts, render_value
 from proctor.cli.options import PATH
 from proctor.cli.output import (
     json_option,
@@ -21,7 +21,6 @@ from proctor.cli.output import (
 )
 from proctor.cli.printable import printable
 from proctor.harbor.job import load_job
-from proctor.harbor.render import render_json
 from proctor.harbor.stats import Group, stats_document
 from proctor.reward.profile import DEFAULT_PROFILE, PROFILES
 
@@ -83,12 +82,8 @@ def _print(scoring: Scoring, lines: list[str] | None) -> None:
     print_line(f"{names}, scored by {scoring.profile.name}")
     for group in scoring.table.groups.values():
         print_line()
-        counts = ", ".join(f"{n} {what}" for what, n in _counts(group).items()).replace("_", " ")
-        print_line(f"{group.key}: {counts}")
-        values = list(_values(scoring, group.key)) or [("no metric", "-")]
-        width = max(len(label) for label, _ in values)
-        for label, value in values:
-            print_line(f"  {label:<{width}}  {value}")
+        for line in render_group(group.key, count_group(group), _values(scoring, group.key)):
+            print_line(line)
     print_line()
     _print_basis(scoring)
     for line in [*(f"note: {note}" for note in scoring.notes), *(lines or ())]:
@@ -97,14 +92,8 @@ def _print(scoring: Scoring, lines: list[str] | None) -> None:
 
 def _print_basis(scoring: Scoring) -> None:
     parts = scoring.denominators
-    print_line(
-        f"trials: {parts.planned} planned = {parts.run} run + {parts.broken} broken "
-        f"+ {parts.not_run} not run"
-    )
-    print_line(
-        f"        {parts.run} run = {parts.scored} scored + {parts.zero_by_missing} zero by "
-        f"missing; {parts.errored} errored"
-    )
+    for line in render_parts(parts, broken=parts.broken):
+        print_line(line)
     bases = Counter(str(found.basis) for job in scoring.jobs for found in job.trials)
     print_line(f"rewards taken from: {', '.join(f'{k} {n}' for k, n in bases.items()) or '-'}")
 
@@ -113,25 +102,9 @@ def _values(scoring: Scoring, key: str) -> Iterator[tuple[str, str]]:
     for metric in scoring.metrics[key]:
         entry, name = metric.entry, metric.declared.name
         for label, value in (entry or {}).items():
-            yield (name if label == name else f"{name} of {label}", _shown(value))
+            yield (name if label == name else f"{name} of {label}", render_value(value))
     for k, estimate in scoring.stats.evals[key].pass_at_k.items():
-        yield f"pass@{k}", _shown(estimate)
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)
-    return render_json(value)
-
-
-def _counts(group: Group) -> dict[str, int]:
-    run, scored = len(group.column), group.n_rewarded
-    return {
-        "run": run,
-        "scored": scored,
-        "errored": group.n_errored,
-        "zero_by_missing": run - scored,
-    }
+        yield f"pass@{k}", render_value(estimate)
 
 
 def _document(scoring: Scoring, lines: list[str] | None) -> dict[str, object]:
@@ -174,7 +147,7 @@ def _group_document(scoring: Scoring, group: Group) -> dict[str, object]:
         }
         for metric in scoring.metrics[group.key]
     ]
-    return {"denominators": _counts(group), "metrics": metrics}
+    return {"denominators": count_group(group), "metrics": metrics}
 
 
 def _trial_documents(scoring: Scoring) -> Iterator[dict[str, object]]:

@@ -25,7 +25,7 @@ from proctor.record.read import load_record
 from proctor.trajectory.conversation import read_turns
 from proctor.trajectory.entry import Entry
 from proctor.trajectory.read import Chunk, read_chunks
-from proctor.trajectory.trace import TraceKind, load_trace_file
+from proctor.trajectory.trace import TRIAL_TRACES, TraceKind, load_trace_file
 from proctor.trajectory.turn import Turn
 
 
@@ -50,7 +50,7 @@ def command(thing: str, step: int | None, full: bool, raw: bool, as_json: bool) 
         _show_record(thing, raw=raw, as_json=as_json)
         return 0
     if kind not in _RENDER:
-        raise InputError(f"{thing}: a {kind}; expected a trace or a trial record")
+        raise InputError(f"{thing}: a {kind}; expected a trace or a trial record{_inside(thing)}")
     check_unused("a trace", raw=raw)
     if kind is Thing.CONVERSATION:
         check_unused("a conversation, which has no steps", step=step)
@@ -62,6 +62,14 @@ def command(thing: str, step: int | None, full: bool, raw: bool, as_json: bool) 
         for line in _RENDER[kind](thing, view):
             send(line)
     return 0
+
+
+def _inside(directory: str) -> str:
+    """What of a trial can be shown, for somebody who named the trial itself."""
+    names = ["record.json", *(name for _, name in TRIAL_TRACES)]
+    found = [Path(directory, name) for name in names]
+    there = [str(path) for path in found if path.is_file()]
+    return f", such as {' or '.join(there)}" if there else ""
 
 
 @dataclass(frozen=True, slots=True)

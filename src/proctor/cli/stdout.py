@@ -1,11 +1,15 @@
-"""Standard output, and what is done when it cannot be written. It shapes no text."""
+"""Standard streams, and what is done when stdout cannot be written. It shapes no text."""
 
+import errno
 import os
+import stat
 import sys
 
 import click
 
 from proctor.errors import InputError
+
+_LAST_STREAM = 2
 
 
 def send(text: str) -> None:
@@ -37,14 +41,30 @@ def send_bytes(data: bytes) -> None:
 
 
 def _give_up(error: OSError) -> None:
+    is_gone = isinstance(error, BrokenPipeError) or _is_closed_terminal(error)
     discard_stdout()
-    if not isinstance(error, BrokenPipeError):
+    if not is_gone:
         raise InputError(render_failure(error)) from error
+
+
+def _is_closed_terminal(error: OSError) -> bool:
+    """Whether this is what a terminal says that was closed; a disk says it of a defect."""
+    return error.errno == errno.EIO and stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode)
 
 
 def discard_stdout() -> None:
     """Send all that follows nowhere; what is still in the buffer would fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def keep_descriptors_free() -> None:
+    """See that no file gets the number of a standard stream that was closed.
+
+    Every child would take it for the stream, and write into it.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= _LAST_STREAM:
+        os.set_inheritable(fd, True)  # noqa: FBT003 - the name says it
+    os.close(fd)
 
 
 def render_failure(error: OSError) -> str:

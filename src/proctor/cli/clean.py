@@ -1,0 +1,56 @@
+"""`proctor clean`: what killed runs left behind, removed. It decides nothing itself."""
+
+from collections.abc import Iterator
+
+import click
+
+from proctor.cli.output import json_option, print_json, print_line
+from proctor.environments.sandbox.reap import Reaped, reap_dead_runs
+from proctor.sentence import count_of
+
+
+@click.command("clean")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@json_option
+def command(dry_run: bool, as_json: bool) -> int:
+    """Remove what killed runs left behind.
+
+    What their sandboxes wrote, control groups and helpers of the network. What a killed trial left
+    in /logs and as its trajectory is copied into the trial first, because it is evidence; what
+    cannot be copied stays where it is. A run that lives is not touched. Every run in sandboxes does
+    the same when it starts.
+
+    Example: proctor clean --dry-run
+    """
+    reaped = reap_dead_runs(dry_run=dry_run, everywhere=True)
+    if as_json:
+        print_json(_document(reaped, dry_run=dry_run))
+        return 0
+    for line in _lines(reaped, dry_run=dry_run):
+        print_line(line)
+    return 0
+
+
+def _document(reaped: Reaped, *, dry_run: bool) -> dict[str, object]:
+    return {
+        "dry_run": dry_run,
+        "runs": reaped.runs,
+        "scratch": [str(path) for path in reaped.sessions],
+        "processes": reaped.processes,
+        "cgroups": [str(path) for path in reaped.cgroups],
+        "salvaged": [str(path) for path in reaped.salvaged],
+        "kept": reaped.kept,
+    }
+
+
+def _lines(reaped: Reaped, *, dry_run: bool) -> Iterator[str]:
+    if reaped.is_empty:
+        yield "nothing to clean: no killed run left anything behind"
+        return
+    deed = "would be " if dry_run else ""
+    yield f"{count_of(len(reaped.runs), 'killed run')} found"
+    yield from (f"{deed}copied into its trial: {path}" for path in reaped.salvaged)
+    yield from (f"{deed}deleted: {path}" for path in reaped.sessions)
+    yield from (f"{deed}removed: {path}" for path in reaped.cgroups)
+    yield from (f"{deed}killed: {process}" for process in reaped.processes)
+    yield from (f"kept: {sentence}" for sentence in reaped.kept)

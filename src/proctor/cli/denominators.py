@@ -1,0 +1,84 @@
+"""How scores are printed: a group with its counts and values, and what all numbers rest on."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from proctor.harbor.render import render_json
+from proctor.harbor.stats import Group
+
+
+class Parts(Protocol):
+    """Trials of a job by what became of them."""
+
+    @property
+    def planned(self) -> int:
+        """All that were asked for."""
+        ...
+
+    @property
+    def run(self) -> int:
+        """Those with a result."""
+        ...
+
+    @property
+    def scored(self) -> int:
+        """Those with a reward."""
+        ...
+
+    @property
+    def errored(self) -> int:
+        """Those with an exception."""
+        ...
+
+    @property
+    def zero_by_missing(self) -> int:
+        """Those without a reward, which harbor counts as 0."""
+        ...
+
+    @property
+    def not_run(self) -> int:
+        """Those without a result."""
+        ...
+
+
+def render_group(
+    key: str, counts: Mapping[str, int], values: Iterable[tuple[str, str]]
+) -> Iterator[str]:
+    """A group: its counts, and a line for each value."""
+    listed = ", ".join(f"{n} {what}" for what, n in counts.items()).replace("_", " ")
+    yield f"{key}: {listed}"
+    rows = list(values) or [("no metric", "-")]
+    width = max(len(label) for label, _ in rows)
+    for label, value in rows:
+        yield f"  {label:<{width}}  {value}"
+
+
+def render_parts(parts: Parts, *, broken: int = 0) -> Iterator[str]:
+    """The denominators of all numbers, as the sums that they are."""
+    yield (
+        f"trials: {parts.planned} planned = {parts.run} run + {broken} broken "
+        f"+ {parts.not_run} not run"
+    )
+    yield (
+        f"        {parts.run} run = {parts.scored} scored + {parts.zero_by_missing} zero by "
+        f"missing; {parts.errored} errored"
+    )
+
+
+def render_value(value: object) -> str:
+    """A number to its last digit."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return render_json(value)
+
+
+def count_group(group: Group) -> dict[str, int]:
+    """What the numbers of a group rest on."""
+    run, scored = len(group.column), group.n_rewarded
+    return {
+        "run": run,
+        "scored": scored,
+        "errored": group.n_errored,
+        "zero_by_missing": run - scored,
+    }

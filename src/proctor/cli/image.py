@@ -1,0 +1,163 @@
+"""`proctor image`: root file systems for the sandbox, taken in once and used by name."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from proctor.cli.options import PATH
+from proctor.cli.output import json_option, print_json, print_line
+from proctor.environments.sandbox.images import Image, ImageStore, Known
+from proctor.sentence import count_of
+
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_UNITS = ("bytes", "kB", "MB", "GB", "TB")
+_STEP = 1000
+
+
+@click.group("image")
+def command() -> None:
+    """Root file systems for the sandbox: import, list, remove.
+
+    Example: proctor image list
+    """
+
+
+@command.command("import")
+@click.argument("name")
+@click.argument("source", type=PATH, metavar="(TAR|DIR)")
+@click.option("--replace", is_flag=True, help="Give the name to this image if another one has it.")
+@click.option(
+    "-e",
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A variable of every command; may be given again.",
+)
+@click.option("--workdir", default="/", show_default=True, help="Where commands start.")
+@click.option("--user", default="root", show_default=True, help="Who runs commands.")
+@json_option
+def import_(
+    name: str,
+    source: str,
+    replace: bool,
+    variables: tuple[str, ...],
+    workdir: str,
+    user: str,
+    as_json: bool,
+) -> int:
+    """Take in a root file system under a name.
+
+    From a tar archive (plain, or packed by gzip, xz or bzip2) or from a directory. Of a Docker
+    image: `docker export $(docker create debian:12) > debian.tar`. Such an archive does not know
+    the image's variables, working directory and user: name those that matter. A Dockerfile that
+    is FROM this name, a task whose docker_image it is, and --base use it.
+
+    Example: proctor image import debian:12 debian.tar
+    """
+    known = Known(_parse_variables(variables), _check_workdir(workdir), user)
+    done = ImageStore().import_image(
+        name, Path(source), known, now=datetime.now(UTC), replace=replace
+    )
+    if as_json:
+        print_json({"image": _document(done.image), "is_new": done.is_new})
+        return 0
+    image = done.image
+    if done.is_new:
+        print_line(
+            f"{image.name}: imported, {count_of(image.n_entries, 'entry', 'entries')}, "
+            f"{_render_size(image.size)}"
+        )
+    else:
+        print_line(f"{image.name}: nothing to do, the same image has this name already")
+    print_line(f"  {image.pin}")
+    for note in image.notes:
+        print_line(f"  {note}")
+    return 0
+
+
+@command.command("list")
+@json_option
+def list_(as_json: bool) -> int:
+    """List the images that were imported.
+
+    Example: proctor image list
+    """
+    images = ImageStore().list_images()
+    if as_json:
+        print_json({"images": [_document(image) for image in images]})
+        return 0
+    if not images:
+        print_line("no images; `proctor image import NAME (TAR|DIR)` brings one in")
+    rows = [("name", "digest", "size", "imported"), *map(_row, images)] if images else []
+    widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print_line("  ".join(cells).rstrip())
+    return 0
+
+
+@command.command("remove")
+@click.argument("name")
+@json_option
+def remove(name: str, as_json: bool) -> int:
+    """Remove an image.
+
+    Its files go with its last name. One that a run uses is not removed.
+
+    Example: proctor image remove debian:12
+    """
+    image = ImageStore().remove(name)
+    if as_json:
+        print_json({"removed": _document(image)})
+    else:
+        print_line(f"{image.name}: removed")
+    return 0
+
+
+def _parse_variables(texts: tuple[str, ...]) -> Mapping[str, str]:
+    variables = {}
+    for text in texts:
+        found = _VARIABLE.fullmatch(text)
+        if found is None:
+            raise click.UsageError(f"--env {text!r}; expected KEY=VALUE")
+        variables[found[1]] = found[2]
+    return variables
+
+
+def _check_workdir(path: str) -> str:
+    if not path.startswith("/"):
+        raise click.UsageError(f"--workdir {path!r}; expected an absolute path")
+    return path
+
+
+def _row(image: Image) -> tuple[str, ...]:
+    when = image.imported_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+    return image.name, f"sha256:{image.digest[:12]}…", _render_size(image.size), when
+
+
+def _render_size(size: float) -> str:
+    unit = 0
+    while size >= _STEP and unit < len(_UNITS) - 1:
+        size /= _STEP
+        unit += 1
+    return f"{size:.1f} {_UNITS[unit]}" if unit else f"{size:.0f} {_UNITS[0]}"
+
+
+def _document(image: Image) -> dict[str, object]:
+    return {
+        "name": image.name,
+        "digest": f"sha256:{image.digest}",
+        "pin": image.pin,
+        "size": image.size,
+        "n_entries": image.n_entries,
+        "imported_at": image.imported_at.isoformat(),
+        "source": image.source,
+        "env": image.env,
+        "workdir": image.workdir,
+        "user": image.user,
+        "notes": list(image.notes),
+    }

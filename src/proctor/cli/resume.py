@@ -1,0 +1,83 @@
+"""`proctor resume`: what has no result yet in a job is run; nothing that is there is deleted."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from proctor.cli.options import PATH, check_apart
+from proctor.cli.output import json_option
+from proctor.cli.running.display import leave_at_once
+from proctor.cli.running.host import Consent
+from proctor.cli.running.options import AUTO, Concurrency
+from proctor.cli.running.pairs import parse_variables
+from proctor.cli.running.preview import show_preview
+from proctor.cli.running.watched import Printing, watch_job
+from proctor.harbor.stats import CANCELLED
+from proctor.job.job import resume_job
+from proctor.job.preview import preview_resume
+from proctor.job.wish import ResumeWish
+
+
+@click.command("resume")
+@click.argument("job", type=PATH)
+@click.option(
+    "--also",
+    "-f",
+    multiple=True,
+    metavar="TYPE",
+    help=f"Run trials again that ended in this exception.  [always: {CANCELLED}]",
+)
+@click.option(
+    "-n",
+    "--n-concurrent",
+    type=Concurrency(),
+    metavar="N|auto",
+    help="Trials at once, if not as before.",
+)
+@click.option("--ae", "secrets", multiple=True, metavar="K=V", help="Value of a redacted variable.")
+@click.option("--dry-run", is_flag=True, help="Say what would be run, kept or redone, and why.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@click.option("--result-line", is_flag=True, help="Print the outcome line last; harbor's codes.")
+@json_option
+def command(
+    job: str,
+    also: tuple[str, ...],
+    n_concurrent: int | str | None,
+    secrets: tuple[str, ...],
+    dry_run: bool,
+    quiet: bool,
+    result_line: bool,
+    as_json: bool,
+) -> int:
+    """Go on with a job that was stopped.
+
+    It may have been killed, or begun by harbor. What has a result is kept, what has none is run.
+    A trial that is run again keeps what its earlier attempt left in attempts/N. A task, agent or
+    image that has changed since makes a new trial beside the old one. A secret that the job's
+    files have only redacted is asked for.
+
+    Exit codes are those of `proctor run`.
+
+    Example: proctor resume jobs/nightly --also EnvironmentStartTimeoutError
+    """
+    check_apart("as_json", "result_line")
+    wish = ResumeWish(
+        also=frozenset({CANCELLED, *also}),
+        n_concurrent=n_concurrent if isinstance(n_concurrent, int) else None,
+        is_auto=n_concurrent == AUTO,
+        secrets=parse_variables("--ae", secrets),
+        host=os.environ,
+        invocation=sys.argv,
+        stop_at_once=leave_at_once,
+        # Whoever began the job was asked; what is missing is still said.
+        approve=Consent(os.environ, frozenset(), yes=True),
+    )
+    directory = Path(job)
+    printing = Printing(quiet=quiet, as_json=as_json, result_line=result_line)
+    if dry_run:
+        return show_preview(preview_resume(directory, wish), as_json=as_json)
+    return watch_job(
+        lambda watch: resume_job(directory, wish, watch), directory.resolve().name, printing
+    )

@@ -1,0 +1,92 @@
+"""`proctor run`: an agent at tasks, many trials as one job, with harbor's flags."""
+
+import os
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from proctor.cli.options import check_apart
+from proctor.cli.running.config import check_classes, make_config
+from proctor.cli.running.display import leave_at_once, say
+from proctor.cli.running.files import load_env_file
+from proctor.cli.running.flags import EnvironmentFlags, make_flags
+from proctor.cli.running.host import Consent
+from proctor.cli.running.options import (
+    agent_options,
+    environment_options,
+    job_options,
+    output_options,
+    record_options,
+    task_options,
+    verifier_options,
+)
+from proctor.cli.running.preview import show_preview
+from proctor.cli.running.sections import SectionedCommand
+from proctor.cli.running.watched import Printing, watch_job
+from proctor.job.job import run_job
+from proctor.job.preview import preview_run
+from proctor.job.wish import JobWish
+
+
+@click.command("run", cls=SectionedCommand)
+@task_options
+@agent_options
+@environment_options
+@verifier_options
+@job_options
+@record_options
+@output_options
+def command(**given: Any) -> int:
+    """Run an agent at tasks, many trials as one job.
+
+    Flags, job directory and scores are harbor's. The default environment is a sandbox on this
+    machine: no daemon, no images to fetch. Every attempt is kept, and a job that was stopped is
+    gone on with by `proctor resume`. Ctrl-C once ends the trials and keeps their records, twice
+    stops at once.
+
+    Exit code 0: done. 2: wrong use or bad input; nothing was run. 3: done, but some trials have no
+    score or some tasks were refused. 130: interrupted. With --result-line: 0 unless the job itself
+    died.
+
+    Example: proctor run -p tasks --command 'my-agent "$(cat)"' -m provider/model -k 3
+    """
+    flags = make_flags(given)
+    check_apart("as_json", "result_line")
+    variables = load_env_file(flags.job.env_file, os.environ) if flags.job.env_file else {}
+    # Also for agents and environments of others, which look there for their keys.
+    os.environ.update(variables)
+    wished = make_config(flags, datetime.now(UTC).astimezone(), os.environ)
+    for note in wished.notes:
+        say(f"note: {note}")
+    check_classes(wished.config)
+    # A dry run takes nothing from anybody, so that there is nothing to ask.
+    yes = flags.job.yes or flags.output.dry_run
+    wish = JobWish(
+        config=wished.config,
+        settings=wished.settings,
+        invocation=sys.argv,
+        host=os.environ,
+        is_auto=wished.is_auto,
+        environment_why=_environment_why(flags.environment, from_file=flags.job.config is not None),
+        stop_at_once=leave_at_once,
+        approve=Consent(os.environ, frozenset(variables), yes=yes),
+    )
+    printing = Printing(
+        quiet=wished.config.quiet,
+        as_json=flags.output.as_json,
+        result_line=flags.output.result_line,
+        debug=wished.config.debug,
+    )
+    if flags.output.dry_run:
+        return show_preview(preview_run(wish), as_json=flags.output.as_json)
+    return watch_job(lambda watch: run_job(wish, watch), wished.config.job_name, printing)
+
+
+def _environment_why(flags: EnvironmentFlags, *, from_file: bool) -> str:
+    if flags.environment is not None:
+        return f"--env {flags.environment}"
+    if flags.environment_import_path is not None:
+        return "--environment-import-path"
+    return "the config file, or the default" if from_file else "the default"

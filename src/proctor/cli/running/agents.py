@@ -1,0 +1,105 @@
+"""Flags about agents to the agents of a JobConfig. No agent is made here."""
+
+from typing import Any
+
+import click
+
+from proctor.cli.running.flags import AgentFlags
+from proctor.cli.running.pairs import parse_arguments, parse_variables
+from proctor.errors import InputError
+from proctor.harbor.configs import AgentConfig, JobConfig
+from proctor.job.mcp_file import load_mcp_servers
+from proctor.task.network import parse_hosts
+
+COMMAND = "command"
+_WITHOUT_ARGUMENTS = ("oracle", "nop")
+
+
+def set_agents(config: JobConfig, flags: AgentFlags) -> None:
+    """Put the agents that the flags ask for into a config, or change those that are there.
+
+    Raises:
+        UsageError: flags that do not go together.
+        InputError: a file or a host that cannot be used.
+    """
+    _check_flags(flags)
+    given = _parse_given(flags)
+    if _names_agent(flags):
+        name = COMMAND if flags.shell_command is not None else flags.agent
+        _check_takes(name, given["kwargs"])
+        config.agents = [
+            AgentConfig(
+                name=name, import_path=flags.agent_import_path, model_name=model, **given
+            ).model_copy(deep=True)
+            for model in flags.models or (None,)
+        ]
+        return
+    for agent in config.agents:
+        _check_takes(agent.name, given["kwargs"])
+        agent.kwargs.update(given["kwargs"])
+        agent.env.update(given["env"])
+        agent.mcp_servers.extend(given["mcp_servers"])
+        agent.skills.extend(given["skills"])
+        agent.extra_allowed_hosts.extend(given["extra_allowed_hosts"])
+
+
+def check_hosts(option: str, hosts: tuple[str, ...]) -> list[str]:
+    """Host names in their one spelling.
+
+    Raises:
+        InputError: one is none.
+    """
+    try:
+        return list(parse_hosts(hosts))
+    except ValueError as error:
+        raise InputError(f"{option} is {error}") from error
+
+
+def _check_takes(agent: str | None, kwargs: object) -> None:
+    # As in harbor they would take any, and ignore them.
+    if kwargs and agent in _WITHOUT_ARGUMENTS:
+        raise click.UsageError(f"--ak goes with an agent that takes arguments; {agent} takes none")
+
+
+def _names_agent(flags: AgentFlags) -> bool:
+    named = (flags.agent, flags.agent_import_path, flags.shell_command)
+    return any(each is not None for each in named)
+
+
+def _check_flags(flags: AgentFlags) -> None:
+    if flags.agent is not None and flags.agent_import_path is not None:
+        raise click.UsageError("--agent does not go with --agent-import-path")
+    is_command = flags.shell_command is not None or flags.agent == COMMAND
+    if flags.shell_command is not None and (
+        flags.agent not in (None, COMMAND) or flags.agent_import_path is not None
+    ):
+        raise click.UsageError("--command is an agent by itself; it goes with no other")
+    if flags.shell_command is not None and not flags.shell_command.strip():
+        raise click.UsageError("--command is empty; expected a shell command")
+    if flags.agent_tree is not None and not is_command:
+        raise click.UsageError("--agent-tree goes with --command")
+    if flags.models and not _names_agent(flags):
+        raise click.UsageError(
+            "--model goes with --agent, --agent-import-path or --command: without one of them "
+            "nobody would be told the model"
+        )
+    if not all(model.strip() for model in flags.models):
+        raise click.UsageError("--model is empty; expected a name such as provider/model")
+
+
+def _parse_given(flags: AgentFlags) -> dict[str, Any]:
+    """What the flags say of every agent, by the names of AgentConfig."""
+    kwargs = parse_arguments("--ak", flags.agent_kwargs)
+    if flags.shell_command is not None:
+        kwargs["command"] = flags.shell_command
+    if flags.agent_tree is not None:
+        if not flags.agent_tree.is_dir():
+            raise InputError(f"{flags.agent_tree}: no directory; expected the agent's files")
+        kwargs["tree"] = str(flags.agent_tree.resolve())
+    return {
+        "kwargs": kwargs,
+        "env": parse_variables("--ae", flags.agent_env),
+        "mcp_servers": [s for path in flags.mcp_config for s in load_mcp_servers(path)],
+        "skills": list(flags.skills),
+        "extra_allowed_hosts": check_hosts("--allow-agent-host", flags.allow_agent_host),
+    }

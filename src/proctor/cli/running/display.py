@@ -1,0 +1,105 @@
+"""What a person sees while a job runs: a drawing on a terminal, lines elsewhere, or nothing."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+
+import click
+
+from proctor.cli.printable import printable
+from proctor.cli.running.watching import (
+    Progress,
+    render_ended,
+    render_planned,
+    render_waiting,
+)
+from proctor.harbor.stats import JobStats
+from proctor.harbor.trial_result import TrialResult
+from proctor.job.watch import Watch
+from proctor.job.wish import exit_at_once
+
+
+class Silent:
+    """Says only what the person must know."""
+
+    def job_planned(self, n_total: int, n_kept: int) -> None:
+        """See Watch."""
+
+    def trial_started(self, trial: str, task: str, attempt: int) -> None:
+        """See Watch."""
+
+    def phase_began(self, trial: str, phase: str) -> None:
+        """See Watch."""
+
+    def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:
+        """See Watch."""
+
+    def trial_retried(self, trial: str, exception_type: str, delay_sec: float) -> None:
+        """See Watch."""
+
+    def said(self, sentence: str) -> None:
+        """See Watch."""
+        say(sentence)
+
+
+class Lines(Silent):
+    """A line on stderr for each trial that ended, and for each phase if asked; no control codes."""
+
+    def __init__(self, *, phases: bool = False) -> None:
+        self._progress = Progress()
+        self._phases = phases
+
+    def job_planned(self, n_total: int, n_kept: int) -> None:
+        """See Watch."""
+        self._progress.n_total, self._progress.n_kept = n_total, n_kept
+        say(render_planned(n_total, n_kept))
+
+    def trial_started(self, trial: str, task: str, attempt: int) -> None:
+        """See Watch."""
+        self._progress.start(trial, attempt)
+
+    def phase_began(self, trial: str, phase: str) -> None:
+        """See Watch."""
+        if self._phases:
+            say(f"{trial}: {phase}")
+
+    def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:
+        """See Watch."""
+        self._progress.end(trial, stats)
+        say(render_ended(self._progress, trial, result))
+
+    def trial_retried(self, trial: str, exception_type: str, delay_sec: float) -> None:
+        """See Watch."""
+        self._progress.retry(trial)
+        say(render_waiting(trial, exception_type, delay_sec))
+
+
+def say(sentence: str) -> None:
+    """One line on stderr; where nobody can read it any more, the job goes on all the same."""
+    with contextlib.suppress(OSError):
+        click.echo(printable(sentence), err=True)
+
+
+def leave_at_once() -> None:
+    """End the process without another word, but with the terminal's cursor shown again."""
+    if sys.stderr is not None and os.isatty(2):
+        os.write(2, b"\x1b[?25h\r\n")
+    exit_at_once()
+
+
+@contextlib.contextmanager
+def watching(title: str, *, quiet: bool, debug: bool = False) -> Iterator[Watch]:
+    """Who looks on at a job; meanwhile what agents print on stdout goes to stderr."""
+    with contextlib.redirect_stdout(sys.stderr):
+        if debug:
+            yield Lines(phases=True)
+        elif quiet:
+            yield Silent()
+        elif sys.stderr and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+            # What draws is slow to load, and most runs have no terminal.
+            with import_module("proctor.cli.running.drawing").drawn(title) as watch:
+                yield watch
+        else:
+            yield Lines()

@@ -1,0 +1,151 @@
+"""What was given to `proctor run` on the command line, as values: one class for each section."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+type Texts = tuple[str, ...]
+type Paths = tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFlags:
+    """Which tasks."""
+
+    path: Path | None
+    dataset: str | None
+    task: str | None
+    include: Texts
+    exclude: Texts
+    n_tasks: int | None
+    registry_path: Path | None
+    registry_url: str | None
+    task_git_url: str | None
+    task_git_commit: str | None
+    extra_instruction_path: Paths
+    task_order: str | None
+    strict_tasks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFlags:
+    """Which agents."""
+
+    agent: str | None
+    agent_import_path: str | None
+    shell_command: str | None
+    agent_tree: Path | None
+    agent_version_command: str | None
+    models: Texts
+    agent_kwargs: Texts
+    agent_env: Texts
+    mcp_config: Paths
+    skills: Paths
+    allow_agent_host: Texts
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentFlags:
+    """Which environment."""
+
+    environment: str | None
+    environment_import_path: str | None
+    base: str | None
+    environment_kwargs: Texts
+    allow_environment_host: Texts
+    force_build: bool | None
+    delete: bool | None
+    cpus: str | None
+    memory: str | None
+    override_cpus: int | None
+    override_memory_mb: int | None
+    override_storage_mb: int | None
+    override_gpus: int | None
+    override_tpu: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierFlags:
+    """How it is marked."""
+
+    verifier_env: Texts
+    verifier_import_path: str | None
+    verifier_kwargs: Texts
+    disable_verification: bool
+    verifier_compat: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFlags:
+    """How the trials are run."""
+
+    config: Path | None
+    jobs_dir: Path | None
+    job_name: str | None
+    n_attempts: int | None
+    n_concurrent: int | str | None
+    """`auto` where the machine decides."""
+    max_retries: int | None
+    retry_include: Texts
+    retry_exclude: Texts
+    artifacts: Texts
+    timeout_multiplier: float | None
+    agent_timeout_multiplier: float | None
+    verifier_timeout_multiplier: float | None
+    agent_setup_timeout_multiplier: float | None
+    environment_build_timeout_multiplier: float | None
+    env_file: Path | None
+    yes: bool
+    debug: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFlags:
+    """What the records say besides."""
+
+    experiment: str | None
+    dataset_id: str | None
+    adaptation: Path | None
+    system_prompt: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFlags:
+    """What is printed."""
+
+    dry_run: bool
+    quiet: bool
+    result_line: bool
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunFlags:
+    """Everything that was given."""
+
+    tasks: TaskFlags
+    agent: AgentFlags
+    environment: EnvironmentFlags
+    verifier: VerifierFlags
+    job: JobFlags
+    record: RecordFlags
+    output: OutputFlags
+
+
+def make_flags(given: Mapping[str, Any]) -> RunFlags:
+    """The values that click hands over, sorted into their classes."""
+    return RunFlags(
+        tasks=_take(TaskFlags, given),
+        agent=_take(AgentFlags, given),
+        environment=_take(EnvironmentFlags, given),
+        verifier=_take(VerifierFlags, given),
+        job=_take(JobFlags, given),
+        record=_take(RecordFlags, given),
+        output=_take(OutputFlags, given),
+    )
+
+
+def _take[Flags](kind: Callable[..., Flags], given: Mapping[str, Any]) -> Flags:
+    # A class is called by its fields' names; mypy has no word for "a dataclass".
+    return kind(**{field.name: given[field.name] for field in fields(kind)})  # type: ignore[arg-type]

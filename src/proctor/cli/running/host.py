@@ -1,0 +1,119 @@
+"""Variables of the host that a job's tasks ask for: none is missing, and the person agrees.
+
+A task is a stranger's. What it wants of the host's variables, in [environment.env], [verifier.env]
+and, for the oracle, [solution.env], is listed and asked about; `--yes` is the answer given before.
+What the person gives themselves, with --env-file, is not asked about.
+"""
+
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import click
+
+from proctor.cli.printable import printable
+from proctor.errors import InputError
+from proctor.harbor.configs import JobConfig
+from proctor.harbor.env import find_template
+from proctor.sentence import count_of
+from proctor.task.config import TaskConfig
+from proctor.task.directory import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A variable that is taken from the host."""
+
+    variable: str
+    where: str
+    """The table that names it."""
+    is_needed: bool
+    """There is no default."""
+
+
+def find_needs(tasks: Iterable[TaskConfig], config: JobConfig) -> list[Need]:
+    """What tasks take from the host, each once, in the order it is met."""
+    needs: dict[Need, None] = {}
+    is_oracle = any(agent.name == "oracle" for agent in config.agents)
+    for task in tasks:
+        environment = _without(task.environment.env, config.environment.env)
+        needs.update(_find_in("[environment.env]", environment))
+        for marked in (task.verifier, *(step.verifier for step in task.steps or ())):
+            verifier = _without(marked.env, config.verifier.env)
+            needs.update(_find_in("[verifier.env]", verifier))
+        if is_oracle:
+            needs.update(_find_in("[solution.env]", task.solution.env))
+    return list(needs)
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What a job asks before it creates anything: may these tasks be run?"""
+
+    host: Mapping[str, str]
+    given: frozenset[str]
+    """Variables of --env-file."""
+    yes: bool
+
+    def __call__(self, tasks: Sequence[Task], config: JobConfig) -> None:
+        """Return where they may.
+
+        Raises:
+            InputError: a variable is missing, or there is nobody to ask.
+            Exit: the person said no.
+        """
+        needs = find_needs((task.config for task in tasks), config)
+        if not check_needs(needs, self.host, self.given, yes=self.yes):
+            raise click.exceptions.Exit(0)
+
+
+def check_needs(
+    needs: Iterable[Need], host: Mapping[str, str], given: Collection[str], *, yes: bool
+) -> bool:
+    """See that nothing is missing and that the person agrees; False where they do not.
+
+    `given` are the variables of --env-file: whoever gives them agrees.
+
+    Raises:
+        InputError: a variable is missing, or there is nobody to ask.
+    """
+    listed = list(needs)
+    missing = [need for need in listed if need.is_needed and need.variable not in host]
+    if missing:
+        _print_needs(
+            "Tasks of this job take these variables from the host, which has not got them:", missing
+        )
+        raise InputError(
+            f"{count_of(len(missing), 'variable')} missing, {missing[0].variable} first; export "
+            "what is missing, or give it with --env-file"
+        )
+    asked = [need for need in listed if need.variable not in given]
+    if not asked or yes:
+        return True
+    _print_needs("Tasks of this job want these variables of yours:", asked)
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(
+            "tasks want variables of the host, and there is no terminal to ask on; --yes lets them "
+            "have those listed above"
+        )
+    return click.confirm("Proceed?", default=True, err=True)
+
+
+def _without(env: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name not in names}
+
+
+def _find_in(where: str, env: Mapping[str, str]) -> dict[Need, None]:
+    found = (find_template(value) for value in env.values())
+    return {
+        Need(template.name, where, is_needed=template.default is None): None
+        for template in found
+        if template is not None
+    }
+
+
+def _print_needs(heading: str, needs: Sequence[Need]) -> None:
+    width = max(len(need.variable) for need in needs)
+    click.echo(heading, err=True)
+    for need in needs:
+        click.echo(f"  {printable(need.variable):<{width}}  {need.where}", err=True)

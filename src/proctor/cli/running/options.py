@@ -1,0 +1,177 @@
+"""The options of `proctor run`: harbor's names, meanings and defaults, and a few of our own.
+
+A flag of harbor that nothing here could honour is not among them, so that click says so: plugins,
+uploads, compose files, mounts and trace exports.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+from proctor.cli.running.sections import Decorator, option, section
+
+AUTO = "auto"
+POLICIES = click.Choice(["auto", "limit", "request", "guarantee", "ignore"], case_sensitive=False)
+_FROM_0, _FROM_1 = click.IntRange(min=0), click.IntRange(min=1)
+FILE = click.Path(readable=False, path_type=Path)
+"""Any path; what is wrong with it is said by whoever reads it, in a sentence."""
+
+
+class Concurrency(click.ParamType[int | str]):
+    """Trials at once: a whole number from 1 on, or `auto`."""
+
+    name = "N|auto"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        """The number, or the word."""
+        if value == AUTO:
+            return AUTO
+        try:
+            number = int(value)
+        except ValueError:
+            number = 0
+        if number < 1:
+            self.fail(f"{value!r}; expected a whole number from 1 on, or auto", param, ctx)
+        return number
+
+
+class Multiplier(click.ParamType[float]):
+    """A factor for seconds: above 0 and finite."""
+
+    name = "FACTOR"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The factor."""
+        try:
+            factor = float(value)
+        except ValueError:
+            factor = math.nan
+        if not (math.isfinite(factor) and factor > 0):
+            self.fail(f"{value!r}; expected a number above 0, such as 2 or 0.5", param, ctx)
+        return factor
+
+
+def _many(*declarations: str, **attributes: Any) -> Any:
+    """An option that may be given several times."""
+    return option(*declarations, multiple=True, **attributes)
+
+
+task_options: Decorator = section(
+    "Tasks",
+    option("-p", "--path", type=FILE, help="A task directory, or a directory of them."),
+    option("-d", "--dataset", metavar="NAME[@VERSION]", help="Dataset of a registry, or ORG/NAME."),
+    option("-t", "--task", metavar="ORG/NAME[@REF]", help="One task of harbor's local cache."),
+    _many("-i", "--include-task-name", "include", metavar="GLOB", help="Only tasks so named."),
+    _many("-x", "--exclude-task-name", "exclude", metavar="GLOB", help="No tasks so named."),
+    option("-l", "--n-tasks", type=_FROM_1, metavar="N", help="At most so many."),
+    option("--registry-path", type=FILE, help="JSON registry that --dataset is looked up in."),
+    option("--registry-url", help="The same, from the network."),
+    option("--task-git-url", help="Git repository in which --path is."),
+    option("--task-git-commit", help="Its commit; needs --task-git-url."),
+    _many("--extra-instruction-path", type=FILE, help="File added to every instruction."),
+    option(
+        "--task-order",
+        type=click.Choice(["name", "directory"]),
+        help="Sorted by name, or as the directory lists them, as harbor.  [default: name]",
+    ),
+    option("--strict-tasks", is_flag=True, help="One invalid task refuses the whole job."),
+)
+
+agent_options: Decorator = section(
+    "Agent",
+    option("-a", "--agent", help="oracle, nop, command, scripted.  [default: oracle]"),
+    option("--agent-import-path", metavar="MODULE:CLASS", help="A class with harbor's interface."),
+    option("--command", "shell_command", metavar="CMD", help="Your agent: a shell command."),
+    option("--agent-tree", type=FILE, help="Directory of your agent, put into the environment."),
+    option("--agent-version-command", metavar="CMD", help="Prints your agent's revision."),
+    _many("-m", "--model", "models", metavar="NAME", help="Model; each makes one more agent."),
+    _many("--ak", "--agent-kwarg", "agent_kwargs", metavar="K=V", help="Argument of the agent."),
+    _many("--ae", "--agent-env", "agent_env", metavar="K=V", help="Variable of the agent."),
+    _many("--mcp-config", type=FILE, help="File with MCP servers for the agent."),
+    _many("--skill", "--skills", "skills", type=FILE, help="Directory of a skill, or of several."),
+    _many("--allow-agent-host", metavar="HOST", help="Host the agent may reach besides."),
+)
+
+environment_options: Decorator = section(
+    "Environment",
+    option("-e", "--env", "environment", help="sandbox, null.  [default: sandbox]"),
+    option("--environment-import-path", metavar="MODULE:CLASS", help="A class of your own."),
+    option("--base", metavar="host|IMAGE", help="Root file system of the sandbox; --ek base=…"),
+    _many("--ek", "--environment-kwarg", "environment_kwargs", metavar="K=V", help="Its argument."),
+    _many("--allow-environment-host", metavar="HOST", help="Host that may be reached besides."),
+    option("--force-build/--no-force-build", default=None, help="Build anew what is cached."),
+    option("--delete/--no-delete", default=None, help="Whether it is gone afterwards."),
+    option("--cpus", type=POLICIES, help="How a task's cpus are enforced.  [default: auto]"),
+    option("--memory", type=POLICIES, help="How its memory is.  [default: auto]"),
+    option("--override-cpus", type=_FROM_1, metavar="N", help="Processors for every task."),
+    option("--override-memory-mb", type=_FROM_1, metavar="N", help="MiB of memory."),
+    option("--override-storage-mb", type=_FROM_1, metavar="N", help="MiB of disk."),
+    option("--override-gpus", type=_FROM_0, metavar="N", help="Graphics processors."),
+    option("--override-tpu", metavar="TYPE=TOPOLOGY", help="TPU slice, such as v6e=2x4."),
+)
+
+verifier_options: Decorator = section(
+    "Verifier",
+    _many("--ve", "--verifier-env", "verifier_env", metavar="K=V", help="Variable of the tests."),
+    option("--verifier-import-path", metavar="MODULE:CLASS", help="A class of your own."),
+    _many("--verifier-kwarg", "verifier_kwargs", metavar="K=V", help="Argument of that class."),
+    option("--disable-verification/--enable-verification", help="Run no tests."),
+    option(
+        "--verifier-compat",
+        type=click.Choice(["harbor-0.13.1"]),
+        help="Leave the agent's files in /tests and /logs/verifier, as harbor does.",
+    ),
+)
+
+job_options: Decorator = section(
+    "Job",
+    option("-c", "--config", type=FILE, help="Job config, .yaml or .json; flags override it."),
+    option("-o", "--jobs-dir", type=FILE, help="Where jobs are kept.  [default: jobs]"),
+    option("--job-name", help="Name of the job.  [default: the time]"),
+    option("-k", "--n-attempts", type=_FROM_1, metavar="N", help="At each task.  [default: 1]"),
+    option(
+        "-n",
+        "--n-concurrent",
+        type=Concurrency(),
+        metavar="N|auto",
+        help="Trials at once.  [default: 4]",
+    ),
+    option("-r", "--max-retries", type=_FROM_0, metavar="N", help="Of a trial.  [default: 0]"),
+    _many("--retry-include", metavar="TYPE", help="Exception to retry.  [default: any]"),
+    _many(
+        "--retry-exclude",
+        metavar="TYPE",
+        help="Exception not to retry; goes before --retry-include.",
+    ),
+    _many("--artifact", "artifacts", metavar="PATH", help="Path inside that is collected."),
+    option("--timeout-multiplier", type=Multiplier(), help="For all timeouts.  [default: 1]"),
+    option("--agent-timeout-multiplier", type=Multiplier(), help="For the agent's instead."),
+    option("--verifier-timeout-multiplier", type=Multiplier(), help="For the verifier's."),
+    option("--agent-setup-timeout-multiplier", type=Multiplier(), help="For agent set-up."),
+    option("--environment-build-timeout-multiplier", type=Multiplier(), help="For building."),
+    option("--env-file", type=FILE, help="Variables to take as the host's, in .env form."),
+    option("-y", "--yes", is_flag=True, help="Let tasks have the host's variables they ask for."),
+    option("--debug", is_flag=True, help="Say every phase of every trial, in lines."),
+)
+
+record_options: Decorator = section(
+    "Records",
+    option("--experiment", help="Experiment of the records.  [default: the job's name]"),
+    option("--dataset-id", metavar="NAME@VERSION", help="Dataset of the records."),
+    option("--adaptation", type=FILE, help="JSON file with the tasks' adaptation."),
+    option("--system-prompt", type=FILE, help="File with the agent's system prompt."),
+)
+
+output_options: Decorator = section(
+    "Output",
+    option("--dry-run", is_flag=True, help="Say what would run, and why; write nothing."),
+    option("-q", "--quiet", "--silent", is_flag=True, help="Show no progress."),
+    option("--result-line", is_flag=True, help="Print the outcome line last; harbor's exit codes."),
+    option("--json", "as_json", is_flag=True, help="Print one JSON document."),
+)

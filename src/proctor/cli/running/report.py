@@ -1,0 +1,249 @@
+"""What is printed when a job has ended: its numbers with what they rest on, and where to look."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import msgspec
+
+from proctor.cli.denominators import count_group, render_group, render_parts, render_value
+from proctor.cli.output import print_json, print_line
+from proctor.cli.running.findings import UNREADABLE, find_findings
+from proctor.cli.running.watching import first_line
+from proctor.errors import JobError
+from proctor.harbor.documents import TRIAL
+from proctor.harbor.result import JobResult, render_result
+from proctor.harbor.stats import GroupStats, JobStats, stats_document
+from proctor.job.wish import JobOutcome
+from proctor.outcome.line import Summary, render_line, summarize_result
+from proctor.sentence import count_of
+
+_MOST_REFUSED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A job that ended, and the findings of its trials."""
+
+    outcome: JobOutcome
+    findings: Mapping[str, list[str]]
+    seconds: float
+    """How long this command took to run it."""
+
+    @property
+    def exit_code(self) -> int:
+        """130 interrupted, 3 where something has no score, else 0."""
+        counts = self.outcome.counts
+        if self.outcome.interrupted:
+            return 130
+        unscored = counts.zero_by_missing if self.outcome.is_marked else counts.errored
+        return 3 if unscored or counts.not_run or self.outcome.refused else 0
+
+
+def make_report(outcome: JobOutcome, seconds: float) -> Report:
+    """The report of a job; reads the findings of its trials."""
+    names = [name for group in outcome.table.groups.values() for name in group.names]
+    return Report(outcome, find_findings(outcome.directory, names), seconds)
+
+
+def print_report(report: Report) -> None:
+    """For people."""
+    for line in render_report(report):
+        print_line(line)
+
+
+def print_report_json(report: Report) -> None:
+    """For programs."""
+    print_json(describe_report(report))
+
+
+def print_result_line(result: JobResult) -> None:
+    """The outcome line, made from the text of result.json."""
+    print_line(render_line(summarize(result)))
+
+
+def summarize(result: JobResult) -> Summary:
+    """What the outcome line says."""
+    return summarize_result(render_result(result).encode())
+
+
+def render_report(report: Report) -> Iterator[str]:
+    """The report, line by line."""
+    outcome = report.outcome
+    yield _render_head(report)
+    for key, group in outcome.table.groups.items():
+        yield ""
+        yield from render_group(key, count_group(group), _values(outcome.result.stats.evals[key]))
+    yield ""
+    yield from render_parts(outcome.counts)
+    if not outcome.is_marked:
+        yield "no trial was verified, and none has a score: --disable-verification"
+    yield from _render_errors(outcome)
+    yield from _render_usage(outcome)
+    yield from _render_findings(report.findings)
+    yield from _render_refused(outcome)
+    yield from (f"note: {note}" for note in outcome.notes)
+    if outcome.unplanned:
+        trials = count_of(len(outcome.unplanned), "trial")
+        yield f"note: {trials} of earlier plans: kept, and in no number"
+    yield ""
+    yield from _render_next(report)
+
+
+def _render_head(report: Report) -> str:
+    how = "interrupted" if report.outcome.interrupted else "done"
+    return f"{report.outcome.directory.name}: {how} after {_duration(report.seconds)}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    if minutes < 1:
+        return f"{rest:.1f} s"
+    hours, minutes = divmod(int(minutes), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {int(rest)} s"
+
+
+def _values(group: GroupStats) -> Iterator[tuple[str, str]]:
+    for entry in group.metrics:
+        for label, value in entry.items():
+            yield label, render_value(value)
+    for k, estimate in group.pass_at_k.items():
+        yield f"pass@{k}", render_value(estimate)
+    for exception, names in group.exception_stats.items():
+        yield exception, count_of(len(names), "trial")
+
+
+def _render_usage(outcome: JobOutcome) -> Iterator[str]:
+    stats, counts = outcome.result.stats, outcome.counts
+    if counts.kept:
+        yield f"kept from before: {count_of(counts.kept, 'trial')}"
+    if counts.retried:
+        yield f"retries: {counts.retried}; what failed here is kept in <trial>/attempts"
+    tokens = [
+        f"{value:,} {what}"
+        for what, value in (
+            ("in", stats.n_input_tokens),
+            ("of them cached", stats.n_cache_tokens),
+            ("out", stats.n_output_tokens),
+        )
+        if value is not None
+    ]
+    if tokens:
+        yield f"tokens: {', '.join(tokens)}"
+    if stats.cost_usd is not None:
+        yield f"cost: {stats.cost_usd:.4f} USD"
+
+
+def _render_errors(outcome: JobOutcome) -> Iterator[str]:
+    """The first message of each kind of exception."""
+    first: dict[str, str] = {}
+    for group in outcome.table.groups.values():
+        for kind, names in group.exceptions.items():
+            first.setdefault(kind, names[0])
+    if not first:
+        return
+    yield "exceptions, the first of each kind:"
+    for kind, trial in first.items():
+        message = _load_message(f"{outcome.directory}/{trial}/result.json")
+        yield f"  {kind} in {trial}{f': {message}' if message else ''}"
+
+
+def _load_message(path: str) -> str:
+    try:
+        error = TRIAL.load(path).exception_info
+    except JobError:
+        return ""
+    return first_line(error.exception_message or "") if error else ""
+
+
+def _render_findings(findings: Mapping[str, list[str]]) -> Iterator[str]:
+    if not findings:
+        return
+    yield "integrity findings, in <trial>/findings.json; none changes a score:"
+    width = max(map(len, findings))
+    for kind, trials in findings.items():
+        what = "cannot be read" if kind == UNREADABLE else count_of(len(trials), "trial")
+        yield f"  {kind:<{width}}  {what}, {trials[0]}{' …' if len(trials) > 1 else ''}"
+
+
+def _render_refused(outcome: JobOutcome) -> Iterator[str]:
+    if not outcome.refused:
+        return
+    yield f"refused, and in no number: {count_of(len(outcome.refused), 'task')}"
+    for task in outcome.refused[:_MOST_REFUSED]:
+        yield f"  {task.name}: {task.reason}"
+    if len(outcome.refused) > _MOST_REFUSED:
+        yield f"  … and {len(outcome.refused) - _MOST_REFUSED} more; --json lists all"
+
+
+def _render_next(report: Report) -> Iterator[str]:
+    outcome = report.outcome
+    directory = _seen_from_here(outcome.directory)
+    place = shlex.quote(str(directory))
+    yield f"job: {directory}"
+    trial = _find_telling(outcome)
+    # A trial that harbor ran has no record.
+    if trial and (outcome.directory / trial / "record.json").exists():
+        record = shlex.quote(str(directory / trial / "record.json"))
+        yield f"  proctor show {record}"
+    yield f"  proctor audit {place}"
+    if outcome.counts.not_run or outcome.interrupted:
+        yield f"  proctor resume {place}"
+    elif kinds := _find_errors(outcome.result.stats):
+        also = " ".join(f"--also {shlex.quote(kind)}" for kind in kinds[:3])
+        yield f"  proctor resume {place} {also}"
+
+
+def _seen_from_here(directory: Path) -> Path:
+    """The path in fewer words, where it leads down from the working directory."""
+    here = Path.cwd()
+    return directory.relative_to(here) if directory.is_relative_to(here) else directory
+
+
+def _find_telling(outcome: JobOutcome) -> str | None:
+    """The trial that a person would look at first: one that errored, else any."""
+    for group in outcome.table.groups.values():
+        for names in group.exceptions.values():
+            return names[0]
+    return next((name for group in outcome.table.groups.values() for name in group.names), None)
+
+
+def _find_errors(stats: JobStats) -> list[str]:
+    return list(
+        dict.fromkeys(kind for group in stats.evals.values() for kind in group.exception_stats)
+    )
+
+
+def describe_report(report: Report) -> dict[str, object]:
+    """The report as one document."""
+    outcome, counts = report.outcome, asdict(report.outcome.counts)
+    return {
+        "job": outcome.directory.name,
+        "directory": str(outcome.directory),
+        "interrupted": outcome.interrupted,
+        "denominators": {
+            name: counts[name]
+            for name in ("planned", "run", "scored", "errored", "zero_by_missing", "not_run")
+        },
+        "kept": counts["kept"],
+        "retried": counts["retried"],
+        "groups": {
+            key: {
+                "denominators": count_group(group),
+                "metrics": outcome.result.stats.evals[key].metrics,
+                "pass_at_k": outcome.result.stats.evals[key].pass_at_k,
+                "errors": group.exceptions,
+            }
+            for key, group in outcome.table.groups.items()
+        },
+        "stats": stats_document(outcome.result.stats),
+        "refused": [
+            {"name": task.name, "path": str(task.path), "reason": task.reason}
+            for task in outcome.refused
+        ],
+        "findings": dict(report.findings),
+        "unplanned": list(outcome.unplanned),
+        "notes": list(outcome.notes),
+        "outcome": msgspec.structs.asdict(summarize(outcome.result)),
+    }

@@ -1,0 +1,49 @@
+"""A job run before a person's eyes: shown while it runs, reported when it ends."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+from proctor.cli.running.display import watching
+from proctor.cli.running.report import (
+    make_report,
+    print_report,
+    print_report_json,
+    print_result_line,
+)
+from proctor.job.watch import Watch
+from proctor.job.wish import JobOutcome
+
+type Run = Callable[[Watch], Coroutine[None, None, JobOutcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Printing:
+    """What is to be printed."""
+
+    quiet: bool
+    as_json: bool
+    result_line: bool
+    debug: bool = False
+
+
+def watch_job(run: Run, title: str, printing: Printing) -> int:
+    """Run a job, show it, report it; the exit code."""
+    began = time.monotonic()
+    with watching(title, quiet=printing.quiet, debug=printing.debug) as watch:
+        outcome = asyncio.run(run(watch))
+    if outcome.interrupted:
+        # A key that is pressed once too often ends what is left, without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    report = make_report(outcome, time.monotonic() - began)
+    if printing.as_json:
+        print_report_json(report)
+    else:
+        print_report(report)
+    if printing.result_line and not outcome.interrupted:
+        # Not after an interruption: half a job must not be taken for a whole one.
+        print_result_line(outcome.result)
+        return 0
+    return report.exit_code

@@ -1,0 +1,172 @@
+"""A running job as the command line sees it: who is in which phase, and the lines that say so.
+
+It draws nothing and knows no terminal. Whatever it says has its control characters spelled out.
+"""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from proctor.cli.printable import printable
+from proctor.harbor.render import render_json
+from proctor.harbor.stats import JobStats
+from proctor.harbor.trial_result import ExceptionInfo, TrialResult
+
+type Clock = Callable[[], float]
+
+_MOST_REWARDS = 4
+_LONGEST = 200
+"""Characters of a message that are shown."""
+
+
+@dataclass(slots=True)
+class RunningTrial:
+    """A trial that has begun and not ended."""
+
+    name: str
+    attempt: int
+    began: float
+    """Seconds of the clock."""
+    phase: str = "begins"
+
+
+@dataclass(slots=True)
+class Progress:
+    """What is known of a job that runs."""
+
+    clock: Clock = time.monotonic
+    n_total: int = 0
+    n_kept: int = 0
+    running: dict[str, RunningTrial] = field(default_factory=dict)
+    stats: JobStats = field(default_factory=JobStats)
+
+    @property
+    def n_done(self) -> int:
+        """Trials with a result; one that will be begun again has none."""
+        return max(self.n_kept, self.stats.n_completed_trials)
+
+    def start(self, trial: str, attempt: int) -> None:
+        """A trial begins."""
+        self.running[trial] = RunningTrial(trial, attempt, self.clock())
+
+    def enter(self, trial: str, phase: str) -> None:
+        """A trial is in another phase."""
+        if found := self.running.get(trial):
+            found.phase = phase
+
+    def end(self, trial: str, stats: JobStats) -> None:
+        """A trial ended."""
+        self.running.pop(trial, None)
+        self.stats = stats
+
+    def retry(self, trial: str) -> None:
+        """A trial waits to be begun again."""
+        self.running.pop(trial, None)
+
+
+def render_means(stats: JobStats) -> list[str]:
+    """The metrics so far, a line for each group that has some."""
+    lines = []
+    for key, group in stats.evals.items():
+        values = [
+            f"{label} {render_number(value)}"
+            for entry in group.metrics
+            for label, value in entry.items()
+        ]
+        if values:
+            lines.append(printable(f"{', '.join(values)}  {key}"))
+    return lines
+
+
+def render_basis(progress: Progress) -> str:
+    """What the metrics so far rest on."""
+    stats = progress.stats
+    run = stats.n_completed_trials
+    scored = sum(group.n_trials for group in stats.evals.values())
+    return (
+        f"{run} run = {scored} scored + {run - scored} zero by missing; "
+        f"{stats.n_errored_trials} errored; {progress.n_total - progress.n_done} to go"
+    )
+
+
+def render_ended(progress: Progress, trial: str, result: TrialResult) -> str:
+    """One trial that ended: name, reward or exception, seconds."""
+    verified, error = result.verifier_result, result.exception_info
+    said = [_render_exception(error)] if error else []
+    said.append(_render_rewards(verified.rewards if verified else None))
+    seconds = _seconds_of(result)
+    took = f", {seconds:.1f} s" if seconds is not None else ""
+    count = f"[{progress.n_done}/{progress.n_total}]"
+    return printable(f"{count} {trial}: {', '.join(said)}{took}")
+
+
+def first_line(text: str) -> str:
+    """The beginning of a message: its first line, cut where it is long."""
+    line = text.strip().partition("\n")[0].strip()
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
+def _render_exception(error: ExceptionInfo) -> str:
+    message = first_line(error.exception_message)
+    return f"{error.exception_type} ({message})" if message else error.exception_type
+
+
+def render_waiting(trial: str, exception_type: str, delay_sec: float) -> str:
+    """A trial that will be begun again."""
+    return printable(f"{trial}: {exception_type}; begins again in {delay_sec:.1f} s")
+
+
+def render_planned(n_total: int, n_kept: int) -> str:
+    """The size of a job."""
+    kept = f", {n_kept} of them done already" if n_kept else ""
+    return f"{n_total} {'trial' if n_total == 1 else 'trials'}{kept}"
+
+
+def render_running(
+    trials: Sequence[RunningTrial], now: float, rows: int
+) -> list[tuple[str, str, str]]:
+    """Name, phase and seconds of running trials, the longest first; at most so many rows."""
+    by_age = sorted(trials, key=lambda trial: trial.began)
+    shown = by_age if len(by_age) <= rows else by_age[: max(rows - 1, 0)]
+    lines = [
+        (printable(_name_of(trial)), printable(trial.phase), _clock_text(now - trial.began))
+        for trial in shown
+    ]
+    if rest := by_age[len(shown) :]:
+        phases = Counter(printable(trial.phase) for trial in rest)
+        counts = ", ".join(f"{n} {phase}" for phase, n in phases.most_common())
+        lines.append((f"… and {len(rest)} more", counts, ""))
+    return lines[: max(rows, 0)]
+
+
+def render_number(value: object) -> str:
+    """A metric for people: three places, or as it is where it is no ordinary number."""
+    if isinstance(value, float):
+        return f"{value:.3f}" if math.isfinite(value) else repr(value)
+    return render_json(value)
+
+
+def _name_of(trial: RunningTrial) -> str:
+    return trial.name if trial.attempt == 1 else f"{trial.name} (attempt {trial.attempt})"
+
+
+def _clock_text(seconds: float) -> str:
+    minutes, rest = divmod(max(0, int(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _render_rewards(rewards: dict[str, float | int] | None) -> str:
+    if not rewards:
+        return "not scored"
+    shown = [f"{key} {value:.4g}" for key, value in rewards.items()]
+    more = f", … {len(shown) - _MOST_REWARDS} more" if len(shown) > _MOST_REWARDS else ""
+    return ", ".join(shown[:_MOST_REWARDS]) + more
+
+
+def _seconds_of(result: TrialResult) -> float | None:
+    if result.started_at is None or result.finished_at is None:
+        return None
+    return (result.finished_at - result.started_at).total_seconds()

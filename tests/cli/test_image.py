@@ -1,0 +1,76 @@
+"""`proctor image`: root file systems for the sandbox."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import Proctor
+from tests.task.trees import write
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return write(tmp_path / "tree", {"usr/bin/tool": "tool"})
+
+
+def test_an_image_is_imported_listed_and_removed(proctor: Proctor, tree: Path) -> None:
+    ran = proctor("image", "import", "debian:12", tree)
+    assert (ran.code, ran.err) == (0, "")
+    first, pin = ran.out.splitlines()
+    assert first == "debian:12: imported, 3 entries, 4 bytes"
+    assert pin.startswith("  debian:12@sha256:")
+    heading, row = proctor("image", "list").out.splitlines()
+    assert heading.split() == ["name", "digest", "size", "imported"]
+    assert row.startswith("debian:12  sha256:")
+    assert proctor("image", "remove", "debian:12").out == "debian:12: removed\n"
+    assert proctor("image", "list").out.startswith("no images; `proctor image import")
+
+
+def test_the_same_again_says_so(proctor: Proctor, tree: Path) -> None:
+    proctor("image", "import", "mine", tree)
+    ran = proctor("image", "import", "mine", tree)
+    assert ran.code == 0
+    assert ran.out.startswith("mine:latest: nothing to do, the same image has this name already\n")
+
+
+def test_facts_are_printed_as_json(proctor: Proctor, tree: Path) -> None:
+    options = ("-e", "A=b=c", "--workdir", "/app", "--user", "ada", "--json")
+    made = json.loads(proctor("image", "import", "mine", tree, *options).out)
+    assert made["is_new"] is True
+    image = made["image"]
+    assert (image["env"], image["workdir"], image["user"]) == ({"A": "b=c"}, "/app", "ada")
+    assert image["pin"] == f"mine:latest@{image['digest']}"
+    assert json.loads(proctor("image", "list", "--json").out) == {"images": [image]}
+    assert json.loads(proctor("image", "remove", "mine", "--json").out) == {"removed": image}
+
+
+def test_another_image_takes_a_name_only_with_replace(proctor: Proctor, tree: Path) -> None:
+    proctor("image", "import", "mine", tree)
+    write(tree, {"usr/more": "m"})
+    ran = proctor("image", "import", "mine", tree)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--replace gives the name to this one" in ran.err
+    assert proctor("image", "import", "mine", tree, "--replace").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("import", "a b", "."), "not a name of an image"),
+        (("import", "x", "absent"), "absent: there is nothing"),
+        (("import", "x", ".", "-e", "novalue"), "--env 'novalue'; expected KEY=VALUE"),
+        (("import", "x", ".", "--workdir", "app"), "expected an absolute path"),
+        (("remove", "x"), "x:latest: no image of that name; none was imported yet"),
+    ],
+)
+def test_bad_input_is_a_sentence(proctor: Proctor, arguments: tuple[str, ...], said: str) -> None:
+    ran = proctor("image", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err

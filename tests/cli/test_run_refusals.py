@@ -1,0 +1,137 @@
+"""What `proctor run` refuses before anything is created, and in which words."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import Proctor
+
+TASKS = Path(__file__).parent.parent / "data" / "harbor" / "tasks" / "binary"
+TASK = TASKS / "pass-simple"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "no tasks; expected --path DIRECTORY"),
+        (["-p", "nowhere"], "nowhere: not there; expected a task directory"),
+        (["-p", __file__], "a file; expected a task directory"),
+        (["-p", TASKS, "-d", "x"], "--path does not go with --dataset"),
+        (["-p", TASKS, "-t", "a/b"], "--path does not go with --task"),
+        (["-p", TASK, "-l", "1"], "is one task"),
+        (["-t", "noslash"], "--task is 'noslash'; expected ORG/NAME"),
+        (["-d", "a@"], "--dataset is 'a@'; expected NAME or NAME@VERSION"),
+        (["-d", "a/b", "--registry-path", "r"], "is a package; no registry file lists those"),
+        (["-p", TASKS, "--registry-path", "r"], "go with --dataset"),
+        (["-d", "a", "--registry-path", "r", "--registry-url", "u"], "does not go with"),
+        (["-i", "x"], "they go with --path or --dataset"),
+        (["--task-git-url", "u"], "--task-git-url goes with --path"),
+        (["-p", "x", "--task-git-commit", "c"], "--task-git-commit goes with --task-git-url"),
+        (["-p", TASKS, "-m", "x"], "--model goes with --agent"),
+        (["-p", TASKS, "-a", "nop", "-m", " "], "--model is empty"),
+        (["-p", TASKS, "-a", "nop", "--agent-import-path", "a:B"], "--agent does not go with"),
+        (["-p", TASKS, "-a", "nop", "--command", "x"], "--command is an agent by itself"),
+        (["-p", TASKS, "--command", "  "], "--command is empty"),
+        (["-p", TASKS, "-a", "nop", "--agent-tree", "."], "--agent-tree goes with --command"),
+        (["-p", TASKS, "--command", "x", "--agent-tree", "no"], "no: no directory"),
+        (["-p", TASKS, "-a", "nobody"], "agent 'nobody' is not built in"),
+        (["-p", TASKS, "--ak", "n=1"], "--ak goes with an agent that takes arguments; oracle"),
+        (["-p", TASKS, "-a", "nop", "--ak", "n=1"], "nop takes none"),
+        (["-p", TASKS, "--ak", "n"], "--ak: n has no value; expected --ak NAME=VALUE"),
+        (["-p", TASKS, "--ae", "KEY"], "KEY='${KEY}' would pass on the host's"),
+        (["-p", TASKS, "--allow-agent-host", "a.org"], "the sandbox cannot allow single hosts"),
+        (["-p", TASKS, "--allow-environment-host", "a.org"], "cannot allow single hosts"),
+        (["-p", TASKS, "--dataset-id", " "], "dataset_id is blank; expected name@version"),
+        (["-p", TASKS, "-a", "claude-code"], "harbor.agents.installed.claude_code:ClaudeCode"),
+        (
+            ["-p", TASKS, "--agent-import-path", "no.such:X"],
+            "the agent's module cannot be imported",
+        ),
+        (["-p", TASKS, "--environment-import-path", "json:X"], "json has no class 'X'"),
+        (["-p", TASKS, "--override-gpus", "1"], "--override-gpus 1: the sandbox has no graphics"),
+        (["-p", TASKS, "--override-gpus", "1", "--dry-run"], "the sandbox has no graphics"),
+        (["-p", TASKS, "--base", "gone"], "`proctor image import gone TAR` brings one in"),
+        (["-p", TASKS, "--verifier-import-path", "x"], "'x' names no verifier"),
+        (["-p", TASKS, "--ae", "NAME"], "NAME has no value (NAME='${NAME}' would pass on"),
+        (["-p", TASKS, "--ae", "sk-secret/1"], "--ae: a text without = after a name"),
+        (["-p", TASKS, "--ak", "=x"], "--ak: a text without = after a name"),
+        (["-p", TASKS, "--ae", "A=${PROCTOR_NOT_SET}"], "takes PROCTOR_NOT_SET from the host's"),
+        (["-p", TASKS, "--allow-agent-host", "http://x"], "--allow-agent-host is 'http://x'"),
+        (["-p", TASKS, "-e", "docker"], "an environment of harbor that proctor does not have"),
+        (["-p", TASKS, "-e", "nothing"], "--env is 'nothing'; expected sandbox or null"),
+        (["-p", TASKS, "-e", "null", "--base", "host"], "--base goes with --env sandbox"),
+        (["-p", TASKS, "--base", "a", "--ek", "base=b"], "say different things"),
+        (["-p", TASKS, "-e", "null", "--environment-import-path", "a:B"], "--env does not go with"),
+        (["-p", TASKS, "--override-tpu", "v6e"], "expected TYPE=TOPOLOGY"),
+        (["-p", TASKS, "--verifier-kwarg", "a=1"], "goes with --verifier-import-path"),
+        (["-p", TASKS, "--job-name", "../up"], "the job's name is '../up'"),
+        (["-p", TASKS, "--job-name", ""], "the job's name is ''"),
+        (["-p", TASKS, "--experiment", "a b"], "--experiment is 'a b'"),
+        (["-p", TASKS, "--system-prompt", "none"], "none: no file"),
+        (["-p", TASKS, "--extra-instruction-path", "none"], "none: no file"),
+        (["-p", TASKS, "--adaptation", "none"], "none: cannot be read"),
+        (["-p", TASKS, "--env-file", "none"], "none: cannot be read"),
+        (["-p", TASKS, "--mcp-config", "none.json", "-a", "nop"], "none.json: cannot be read"),
+        (["-p", TASKS, "--mcp-config", "none.ini", "-a", "nop"], "its name ends in .ini"),
+        (["-p", TASKS, "-n", "0"], "expected a whole number from 1 on, or auto"),
+        (["-p", TASKS, "-n", "many"], "expected a whole number from 1 on, or auto"),
+        (["-p", TASKS, "-k", "0"], "0 is not in the range x>=1"),
+        (["-p", TASKS, "--timeout-multiplier", "nan"], "expected a number above 0"),
+        (["-p", TASKS, "--agent-timeout-multiplier", "-1"], "expected a number above 0"),
+        (["-p", TASKS, "--json", "--result-line"], "--json does not go with --result-line"),
+        (["-p", TASKS, "--plugin", "a:B"], "No such option"),
+        (["-p", TASKS, "--upload"], "No such option"),
+        (["-p", TASKS, "--mounts", "[]"], "No such option"),
+        (["-p", TASKS, "--extra-docker-compose", "x"], "No such option"),
+        (["-c", "none.yaml"], "none.yaml: no such file"),
+        (["-c", "none.toml"], "none.toml"),
+    ],
+    ids=lambda value: " ".join(map(str, value[-2:]))[:40] if isinstance(value, list) else "",
+)
+def test_bad_use_is_a_sentence_and_nothing_is_created(
+    proctor: Proctor, tmp_path: Path, arguments: list[object], said: str
+) -> None:
+    ran = proctor("run", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in " ".join(ran.err.split())
+    assert "Traceback" not in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("n_attempts: many", "n_attempts is"),
+        ("a: [", "not YAML"),
+        ("- 1", "expected a table of keys"),
+        ("agents: [{name: nop}]", "no tasks; expected"),
+        ("tasks: [{path: x, name: a/b}]", "both path and name"),
+        ("plugins: [{import_path: 'a:B'}]", "plugins: proctor runs none"),
+        ("n_attempts: 0", "n_attempts is 0"),
+        ("environment: {type: docker}", "environment.type is docker"),
+        ("environment: {extra_docker_compose: [x]}", "environment.extra_docker_compose: the sand"),
+        ("agents: [{name: nop, env: {A_KEY: 'abcd****xyz'}}]", "the values of A_KEY were left out"),
+    ],
+)
+def test_a_bad_config_file_is_named_with_its_fault(
+    proctor: Proctor, tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(text)
+    ran = proctor("run", "-c", path, *(["-p", TASKS] if "no tasks" not in said else []))
+    assert (ran.code, ran.out) == (2, "")
+    assert said in " ".join(ran.err.split())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_keys_that_nobody_reads_are_named(proctor: Proctor, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("n_attemps: 3\nretry: {max: 1}\nagents: [{nam: nop}]\n")
+    err = proctor("run", "-c", path, "-p", TASKS, "--dry-run").err
+    for key in ("n_attemps", "retry.max", "agents.nam"):
+        assert f"{path}: {key} is no key of a job; ignored" in err
