@@ -1,0 +1,49 @@
+"""The same job twice: by proctor in its sandbox, by the real harbor in an environment like it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import Ran, command_line
+from tests.parity.theirs import BUILDING, Harbor, HarborRan, variables
+
+_MOST_SECONDS = 300
+
+
+def run_ours(
+    *arguments: object, jobs: Path | str, code: int | None = None, cwd: Path | None = None
+) -> Ran:
+    """Run a job named `job` with proctor; unless told otherwise it must not fail as a whole."""
+    where = ("-o", jobs, "--job-name", "job", "-q", "-y")
+    ran = proctor("run", *arguments, *where, cwd=cwd)
+    assert ran.code in ((0, 3) if code is None else (code,)), ran.err
+    return ran
+
+
+def proctor(*arguments: object, cwd: Path | None = None) -> Ran:
+    """Run a command of proctor; it finds what harbor finds."""
+    done = subprocess.run(
+        command_line(*arguments),
+        cwd=cwd,
+        env=variables(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_MOST_SECONDS,
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def run_theirs(
+    harbor: Harbor, *arguments: object, jobs: Path, environment: str = BUILDING, code: int = 0
+) -> HarborRan:
+    """Run a job named `job` with harbor."""
+    if environment == BUILDING and os.geteuid() != 0:
+        pytest.skip("harbor's side needs root for its namespaces")
+    where = ("-o", jobs, "--job-name", "job", "-y", "-q", "--environment-import-path", environment)
+    ran = harbor("run", *arguments, *where)
+    assert ran.code == code, ran.said
+    return ran
