@@ -8,6 +8,7 @@ from benchmarks.bench import Bench
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row
+from benchmarks.runner import runner_rows
 from benchmarks.traces import trace_rows
 
 type Subject = Callable[[Bench], Iterator[Row]]
@@ -19,4 +20,5 @@ SUBJECTS: dict[str, Subject] = {
     "load": load_rows,
     "audit": audit_rows,
     "traces": trace_rows,
+    "run": runner_rows,
 }

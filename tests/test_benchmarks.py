@@ -18,6 +18,7 @@ from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
 from benchmarks.load import load_rows
 from benchmarks.row import Row, share_of, times_faster
+from benchmarks.runner import Sizes, runner_rows
 from benchmarks.subjects import SUBJECTS, Subject
 from benchmarks.table import render_heading, render_row
 from benchmarks.traces import trace_rows
@@ -32,6 +33,7 @@ TINY: dict[str, Subject] = {
     "load": partial(load_rows, sizes=(6, 12), judged=12, n_tasks=3),
     "audit": partial(audit_rows, sizes=(60, 120), n_tasks=3),
     "traces": partial(trace_rows, megabytes=1, large=2, small_files=5),
+    "run": partial(runner_rows, sizes=Sizes(tasks=2, many=4, long=6, sandboxes=2, starts=1)),
 }
 
 
@@ -80,6 +82,13 @@ def test_the_agreed_names_are_there_with_their_bars(build: Path) -> None:
         "trace-read-2proc": ">= 1.7",
         "trace-1gb-memory": "<= 1",
         "trace-10k-files": ">= 3",
+        "run-fixed": "<= 0.2",
+        "run-null-4": "<= 0.25",
+        "run-null-6": "<= 2",
+        "run-null-6-memory": "<= 2",
+        "resume-6": "<= 1",
+        "run-sandbox": ">= 5",
+        "sandbox-start": "<= 3",
     }
 
 

@@ -1,0 +1,202 @@
+"""Running trials, beside the real harbor running the same ones on the same machine.
+
+A whole command is measured, from the start of its process to its end. What one trial costs is the
+difference between a long job and a job of one trial, spread over the trials between.
+
+Jobs lie in memory where there is a place for it: what a file costs to make on a disk depends on
+what else was made and deleted there in the last minutes, and can be more than all the rest.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.bench import (
+    HARBOR,
+    ROOT,
+    Bench,
+    BenchmarkError,
+    command_seconds,
+    entry_point,
+    figure,
+    run_module,
+)
+from benchmarks.row import Row, share_of, times_faster
+from benchmarks.sandbox_start import start_seconds
+from benchmarks.sizes import LINEAR, name_of_size
+
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a place, not a name
+_GREET = ROOT / "examples" / "tasks" / "greet"
+_OUR_NULL = ("-a", "nop", "-e", "null")
+_OUR_SANDBOX = ("-a", "oracle")
+_THEIR_NULL = ("-a", "nop", "benchmarks.theirs_environments:NullEnvironment")
+_THEIR_OVERLAY = ("-a", "oracle", "benchmarks.theirs_environments:OverlayEnvironment")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is run."""
+
+    tasks: int = 50
+    """Tasks of a null job."""
+    many: int = 1000
+    """Null trials, a multiple of the tasks."""
+    long: int = 10_000
+    """Null trials of a long job, which is also resumed."""
+    sandboxes: int = 100
+    """Trials in a sandbox."""
+    starts: int = 30
+    """Starts of a sandbox in each round."""
+
+
+_WHOLE = Sizes()
+
+
+def runner_rows(bench: Bench, *, sizes: Sizes = _WHOLE) -> Iterator[Row]:
+    """Null trials, sandbox trials, the start of a sandbox, and a resume with nothing to do."""
+    tasks = _make_tasks(bench.data / f"null-tasks-{sizes.tasks}", sizes.tasks)
+    place = _IN_MEMORY if _IN_MEMORY.is_dir() else bench.data
+    with tempfile.TemporaryDirectory(dir=place) as scratch:
+        jobs = Path(scratch)
+        yield from _null_rows(bench, tasks, jobs, sizes)
+        yield from _sandbox_rows(bench, jobs, sizes)
+
+
+def _null_rows(bench: Bench, tasks: Path, jobs: Path, sizes: Sizes) -> Iterator[Row]:
+    one, attempts = tasks / "task-00", sizes.many // sizes.tasks
+    ours, theirs = _Least(), _Least()
+    # In turns, so that a busy spell of the machine hits all four.
+    for _ in range(min(3, bench.rounds)):
+        ours.one.append(_our_seconds(jobs, one, 1, _OUR_NULL))
+        theirs.one.append(_their_seconds(jobs, one, 1, _THEIR_NULL))
+        ours.many.append(_our_seconds(jobs, tasks, attempts, _OUR_NULL))
+        theirs.many.append(_their_seconds(jobs, tasks, attempts, _THEIR_NULL))
+    fixed = min(ours.one), min(theirs.one)
+    yield share_of("run-fixed", fixed, f"{HARBOR}, one null trial", at_most=0.2)
+    each = ours.each(sizes.many), theirs.each(sizes.many)
+    yield share_of(f"run-null-{sizes.many}", each, f"{HARBOR}, each null trial", at_most=0.25)
+    yield from _long_rows(bench, tasks, jobs, sizes)
+
+
+def _long_rows(bench: Bench, tasks: Path, jobs: Path, sizes: Sizes) -> Iterator[Row]:
+    """Whether a long job costs more a trial than a short one, in time or memory; its resume."""
+    one = _run_alone(jobs, tasks / "task-00", 1)
+    short = _run_alone(jobs, tasks, sizes.many // sizes.tasks)
+    long = _run_alone(jobs, tasks, sizes.long // sizes.tasks)
+    name = f"run-null-{sizes.long}"
+    first = _each(one.cpu_seconds, short.cpu_seconds, sizes.many - 1)
+    further = _each(short.cpu_seconds, long.cpu_seconds, sizes.long - sizes.many)
+    said = f"each of {sizes.many} of ours"
+    yield share_of(name, (further, first), f"{said}, processor time", at_most=LINEAR)
+    peaks = (long.megabytes, short.megabytes)
+    yield share_of(f"{name}-memory", peaks, f"{sizes.many} of ours", at_most=2, unit="MB")
+    resume = entry_point("proctor.cli.main", "main", "resume", str(long.job), "-q")
+    resumed = min(command_seconds(resume) for _ in range(min(3, bench.rounds)))
+    for ran in (one, short, long):
+        shutil.rmtree(ran.job)
+    yield share_of(f"resume-{name_of_size(sizes.long)}", (resumed, 2.0), "two seconds", at_most=1)
+
+
+def _sandbox_rows(bench: Bench, jobs: Path, sizes: Sizes) -> Iterator[Row]:
+    # The job of one trial pays for imports and, on our side, for building the task's root.
+    fixed = bench.least(
+        lambda: _our_seconds(jobs, _GREET, 1, _OUR_SANDBOX),
+        lambda: _their_seconds(jobs, _GREET, 1, _THEIR_OVERLAY),
+        rounds=2,
+    )
+    many = bench.least(
+        lambda: _our_seconds(jobs, _GREET, sizes.sandboxes, _OUR_SANDBOX),
+        lambda: _their_seconds(jobs, _GREET, sizes.sandboxes, _THEIR_OVERLAY),
+        rounds=3,
+    )
+    count = sizes.sandboxes - 1
+    each = _each(fixed[0], many[0], count), _each(fixed[1], many[1], count)
+    yield times_faster("run-sandbox", each, f"{HARBOR}, namespaces and overlay", at_least=5)
+    started = start_seconds(bench.rounds, sizes.starts)
+    yield share_of("sandbox-start", started, "bubblewrap --unshare-all", at_most=3)
+
+
+def _each(fewer: float, more: float, count: int) -> float:
+    """Seconds of each further trial; a tiny job may seem to take no longer than a tinier one."""
+    return max((more - fewer) / count, 1e-6)
+
+
+@dataclass(slots=True)
+class _Least:
+    """Seconds of a job of one trial and of one of many, several times."""
+
+    one: list[float] = field(default_factory=list)
+    many: list[float] = field(default_factory=list)
+
+    def each(self, count: int) -> float:
+        """What each of many trials takes."""
+        return _each(min(self.one), min(self.many), count - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """A job of ours that was run in a process that tells what it took."""
+
+    job: Path
+    cpu_seconds: float
+    megabytes: float
+
+
+def _run_alone(jobs: Path, path: Path, n_attempts: int) -> _Ran:
+    job = jobs / f"kept-{path.name}-{n_attempts}"
+    told = run_module("ours_run", *_our_words(job, path, n_attempts, _OUR_NULL))
+    _check_finished(job, n_attempts)
+    return _Ran(job, figure(told, "cpu_seconds"), figure(told, "megabytes"))
+
+
+def _our_seconds(jobs: Path, path: Path, n_attempts: int, options: tuple[str, ...]) -> float:
+    job = jobs / "ours"
+    words = _our_words(job, path, n_attempts, options)
+    seconds = command_seconds(entry_point("proctor.cli.main", "main", *words))
+    _check_finished(job, n_attempts)
+    shutil.rmtree(job)
+    return seconds
+
+
+def _our_words(job: Path, path: Path, n_attempts: int, options: tuple[str, ...]) -> list[str]:
+    where = ("-p", str(path), "-o", str(job.parent), "--job-name", job.name, "-q", "-y")
+    return ["run", *where, "-k", str(n_attempts), *options]
+
+
+def _their_seconds(jobs: Path, path: Path, n_attempts: int, options: tuple[str, ...]) -> float:
+    job = jobs / "theirs"
+    where = ("-p", str(path), "-o", str(jobs), "--job-name", job.name, "-q", "-y")
+    *agent, environment = options
+    what = ("-k", str(n_attempts), *agent, "--environment-import-path", environment)
+    seconds = command_seconds(entry_point("harbor.cli.main", "app", "run", *where, *what))
+    _check_finished(job, n_attempts)
+    shutil.rmtree(job)
+    return seconds
+
+
+def _check_finished(job: Path, n_attempts: int) -> None:
+    """A job that broke off would be fast."""
+    results = list(job.glob("*/result.json"))
+    rewards = sum('"reward": 1.0' in result.read_text(encoding="utf-8") for result in results)
+    if not results or len(results) % n_attempts or rewards != len(results):
+        raise BenchmarkError(f"{job}: {rewards} of {len(results)} trials have a reward of 1")
+
+
+def _make_tasks(directory: Path, count: int) -> Path:
+    """Tasks that differ in their names and instructions."""
+    for number in range(count):
+        task = directory / f"task-{number:02}"
+        if task.is_dir():
+            continue
+        for name in ("environment", "tests", "solution"):
+            (task / name).mkdir(parents=True)
+        (task / "task.toml").write_text('schema_version = "1.3"\n', encoding="utf-8")
+        (task / "instruction.md").write_text(f"Do number {number}.\n", encoding="utf-8")
+        (task / "environment" / "Dockerfile").write_text("FROM debian:12\n", encoding="utf-8")
+        (task / "tests" / "test.sh").write_text(
+            "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n", encoding="utf-8"
+        )
+        (task / "solution" / "solve.sh").write_text("#!/bin/bash\ntrue\n", encoding="utf-8")
+    return directory

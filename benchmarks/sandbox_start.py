@@ -1,0 +1,79 @@
+"""How long a sandbox takes to its first command, beside a bare bubblewrap.
+
+Ours is the whole start of the environment that a trial gets: scratch on disk, control groups, the
+overlays, reduced capabilities. The zygote and the task's root are there already, as they are for
+every trial of a job but the first.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.bench import BenchmarkError
+from proctor.environments.sandbox.environment import SandboxEnvironment
+from proctor.harbor.configs import EnvironmentConfig
+from proctor.task.environment import EnvironmentConfig as TaskEnvironment
+from proctor.task.network import NetworkMode, NetworkPolicy
+from proctor.trial.order import EnvironmentOrder
+from proctor.trial.paths import TrialPaths
+
+
+def start_seconds(rounds: int, starts: int) -> tuple[float, float]:
+    """Seconds of one start and `true` inside: ours, and bubblewrap's; the least of many."""
+    bubblewrap = _find_bubblewrap()
+    ours, theirs = [], []
+    for _ in range(max(1, rounds // 2)):
+        ours += asyncio.run(_start_ours(starts))
+        theirs += [_start_theirs(bubblewrap) for _ in range(starts)]
+    return min(ours), min(theirs)
+
+
+def _find_bubblewrap() -> str:
+    if shutil.which("bwrap") is None and os.geteuid() == 0:
+        install = ["apt-get", "install", "-qq", "-y", "bubblewrap"]
+        subprocess.run(install, check=False, capture_output=True)
+    found = shutil.which("bwrap")
+    if found is None:
+        raise BenchmarkError("bwrap is not here; install the package bubblewrap")
+    return found
+
+
+def _start_theirs(bubblewrap: str) -> float:
+    start = time.perf_counter()
+    subprocess.run([bubblewrap, "--unshare-all", "--ro-bind", "/", "/", "/bin/true"], check=True)
+    return time.perf_counter() - start
+
+
+async def _start_ours(starts: int) -> list[float]:
+    with TemporaryDirectory() as scratch:
+        return [await _start_one(Path(scratch), number) for number in range(starts)]
+
+
+async def _start_one(scratch: Path, number: int) -> float:
+    empty = scratch / "environment"
+    empty.mkdir(exist_ok=True)
+    environment = SandboxEnvironment(
+        EnvironmentOrder(
+            config=EnvironmentConfig(),
+            environment_dir=empty,
+            environment_name="bench",
+            session_id=f"bench-{number}",
+            trial_paths=TrialPaths(scratch / f"trial-{number}"),
+            task_env_config=TaskEnvironment(network_mode=NetworkMode.NO_NETWORK),
+            network=NetworkPolicy(NetworkMode.NO_NETWORK),
+            persistent_env={},
+            mounts=(),
+            logger=logging.getLogger("bench"),
+        )
+    )
+    start = time.perf_counter()
+    await environment.start(force_build=False)
+    await environment.exec("true")
+    seconds = time.perf_counter() - start
+    await environment.stop(delete=True)
+    return seconds
