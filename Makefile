@@ -2,7 +2,7 @@
 #
 #   .venv        3.12: the suite, the gates, harbor to compare with      (1.2 GB)
 #   .venv-3.13   the conformance suite once more, on the other Python    (1.1 GB)
-#   .venv-demo   only what a user of proctor installs                    (34 MB)
+#   .venv-demo   only what a user of proctor installs                    (37 MB)
 #   .venv-mutation, build/, .tools/ (a private uv where PATH has none)
 
 SHELL := /bin/sh
@@ -30,7 +30,7 @@ ARGS :=
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv-demo/.installed  ## score and audit a real job, in a light environment
+demo: .venv-demo/.installed  ## run two tasks in the sandbox, catch a cheat, audit a doctored job
 	@PATH="$(CURDIR)/$(DEMO):$$PATH" scripts/demo
 
 test: lint pytest conformance-3.13  ## everything that must hold before a commit
@@ -45,6 +45,7 @@ format: .venv/.installed  ## rewrite the code as the formatter wants it
 	@$(MAIN)/ruff check --quiet --fix .
 
 pytest: .venv/.installed  ## the whole suite on 3.12
+	@scripts/get-packages
 	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n $(WORKERS) -m "not soak" $(ARGS)
 
 conformance-3.13: .venv-3.13/.installed  ## the conformance suite on 3.13
@@ -56,6 +57,7 @@ bench: .venv/.installed  ## measure against harbor; prints a table, writes build
 	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m benchmarks
 
 soak: .venv/.installed  ## the long versions: all of the fuzz, all kills
+	@scripts/get-packages
 	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n $(WORKERS) -m soak $(ARGS)
 
 mutation: .venv-mutation/.installed  ## change lines of reward/ and outcome/ and see whether a test notices

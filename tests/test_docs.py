@@ -6,12 +6,12 @@ mark are not run.
 """
 
 import ast
-import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -95,29 +95,14 @@ def examples(text: str) -> Iterator[tuple[str, str]]:
             yield command, output
 
 
-def run_example(command: str) -> str:
-    """What a command prints on both streams, as a person without colours would see it."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "80"}
-    done = subprocess.run(
-        ["bash", "-c", command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env=env,
-        timeout=120,
-    )
-    return done.stdout
+run_example: Callable[[str], str] = runpy.run_path(str(ROOT / "scripts" / "readme-examples"))["run"]
+"""What a command prints, as the page has it."""
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_print_what_the_page_says(page: str) -> None:
     for command, expected in examples(read(page)):
-        printed = "".join(f"{line.rstrip()}\n" for line in run_example(command).splitlines())
-        assert printed.rstrip("\n") == expected.rstrip("\n"), f"{page}: $ {command}"
+        assert run_example(command).rstrip("\n") == expected.rstrip("\n"), f"{page}: $ {command}"
 
 
 def test_the_readme_shows_the_program_working() -> None:

@@ -1,0 +1,2 @@
+#!/bin/bash
+echo "Hello, examiner." > /app/greeting.txt
