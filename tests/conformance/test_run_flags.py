@@ -86,8 +86,8 @@ LINES: list[list[object]] = [
     [
         "-p",
         TASKS,
-        "-a",
-        "nop",
+        "--agent-import-path",
+        "a.b:C",
         "--ak",
         "a=True",
         "--ak",
@@ -97,7 +97,18 @@ LINES: list[list[object]] = [
         "--ak",
         "d= x ",
     ],
-    ["-p", TASKS, "--ak", 'a={"b": 1}', "--ak", "e=a=b", "--ak", "f="],
+    [
+        "-p",
+        TASKS,
+        "--agent-import-path",
+        "a:C",
+        "--ak",
+        'a={"b": 1}',
+        "--ak",
+        "e=a=b",
+        "--ak",
+        "f=",
+    ],
     [
         "-p",
         TASKS,
@@ -110,7 +121,8 @@ LINES: list[list[object]] = [
         "--ae",
         "API_KEY=longsecretvalue",
     ],
-    ["-p", TASKS, "--ae", "A=${B}", "--skill", "s", "--skills", "t", "--allow-agent-host", "a.b"],
+    ["-p", TASKS, "--ae", "A=${B}", "--skill", "s", "--skills", "t"],
+    ["-p", TASKS, "--allow-agent-host", "a.b", "--environment-import-path", "a:B"],
     [
         "-p",
         TASKS,
@@ -162,7 +174,7 @@ n_attempts: 3
 n_concurrent_trials: 2
 timeout_multiplier: 1.5
 agents:
-  - name: nop
+  - import_path: a.b:D
     model_name: p/m
     kwargs: {a: 1, b: 2}
     env: {X: y}
@@ -189,7 +201,7 @@ datasets: [{name: bench, version: "1", registry: {path: r.json}}]
         [],
         ["-a", "oracle"],
         ["-a", "oracle", "-m", "x", "-m", "y", "--ae", "Z=1"],
-        ["--ak", "b=3", "--ae", "X=z", "--skill", "s", "--allow-agent-host", "h"],
+        ["--ae", "X=z", "--skill", "s", "--allow-agent-host", "h"],
         ["-k", "1", "-n", "8", "-r", "0", "--ek", "k=w", "--ve", "V=x"],
         ["-p", str(TASKS), "--artifact", "/z"],
         ["-p", str(TASK), "--timeout-multiplier", "3"],
@@ -206,6 +218,13 @@ def test_flags_override_a_config_file_as_in_harbor(
     values = harbor_module("yaml").safe_load(text)
     path.write_text(text if suffix == ".yaml" else json.dumps(values))
     line = ["-c", path, *flags]
+    assert ours(line) == theirs(line)
+
+
+def test_arguments_are_added_to_each_agent_of_a_file(theirs: Parse, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(CONFIG)
+    line = ["-c", path, "--ak", "b=3"]
     assert ours(line) == theirs(line)
 
 

@@ -185,6 +185,10 @@ def compare_trees(root: Path, count: int) -> Counter[str]:
     for index in rounds(count):
         path = make_tree(seeded("task-tree", index), root / str(index))
         theirs, ours = their_facts(path), our_facts(path)
+        if any(fault.code == "step-outside" for fault in find_faults(path)):
+            # harbor would write what such a step leaves outside of its trial.
+            seen["step outside"] += 1
+            continue
         assert ours == theirs, f"{path}: {find_faults(path)}"
         seen.update(f"{key} {REFUSED if v == REFUSED else bool(v)}" for key, v in ours.items())
         seen[f"verdict {ours['valid']}"] += 1

@@ -1,5 +1,6 @@
 """Which metrics a running job computes, and that they can be computed."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,18 @@ from proctor.reward.steps import Verdict
 from tests.job.small_tasks import job_config, resolve, write_dataset, write_task
 
 
+@pytest.fixture
+def uv_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A uv that does what ours is asked to do: run a script with the Python it is given."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    uv = tools / "uv"
+    uv.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tools), os.environ["PATH"]]))
+
+
+@pytest.mark.usefixtures("uv_on_path")
 def test_the_metrics_of_a_job_are_ready_to_be_computed(tmp_path: Path) -> None:
     dataset = write_dataset(tmp_path / "set", "a")
     script = tmp_path / "metric.py"
