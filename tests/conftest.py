@@ -1,6 +1,9 @@
 """Fixtures that every test may use. What only one unit's tests need lives beside them."""
 
+import os
+import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,3 +24,11 @@ ROOT = Path(__file__).resolve().parent.parent
 def root() -> Path:
     """The root of the repository."""
     return ROOT
+
+
+@pytest.fixture
+def uv_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The uv of the machine, else the one that `make` keeps for itself."""
+    places = [os.environ["PATH"], str(ROOT / ".tools"), str(Path(sys.executable).parent)]
+    monkeypatch.setenv("PATH", os.pathsep.join(places))
+    assert shutil.which("uv"), "uv is needed: `make test` provides it"

@@ -62,17 +62,6 @@ def scripted(tmp_path: Path) -> Path:
     return job
 
 
-@pytest.fixture
-def uv_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A uv that does what ours is asked to do: run a script with the Python it is given."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    uv = tools / "uv"
-    uv.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
-    uv.chmod(0o755)
-    monkeypatch.setenv("PATH", os.pathsep.join([str(tools), os.environ["PATH"]]))
-
-
 @every_job
 def test_denominators_add_up(name: str) -> None:
     parts = score(JOBS / name).denominators

@@ -1,6 +1,5 @@
 """Which metrics a running job computes, and that they can be computed."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,6 @@ from proctor.harbor.stats import Trial, TrialTable, assemble_final
 from proctor.job.metrics import find_metrics, make_metrics
 from proctor.reward.steps import Verdict
 from tests.job.small_tasks import job_config, resolve, write_dataset, write_task
-
-
-@pytest.fixture
-def uv_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A uv that does what ours is asked to do: run a script with the Python it is given."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    uv = tools / "uv"
-    uv.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
-    uv.chmod(0o755)
-    monkeypatch.setenv("PATH", os.pathsep.join([str(tools), os.environ["PATH"]]))
 
 
 @pytest.mark.usefixtures("uv_on_path")

@@ -3,7 +3,6 @@
 import fcntl
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,8 @@ import pytest
 from proctor.errors import MetricError
 from proctor.reward import script
 from proctor.reward.script import run_metric_script
+
+pytestmark = pytest.mark.usefixtures("uv_on_path")
 
 MEDIAN = """
 import argparse, json, pathlib, statistics, sys
@@ -61,18 +62,6 @@ def ends(alive: Path) -> bool:
             return True
         time.sleep(0.05)
     return False
-
-
-@pytest.fixture(autouse=True)
-def uv_on_path(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
-    """The uv of the machine, else the one that `make` keeps for itself."""
-    places = [
-        os.environ["PATH"],
-        str(root / ".tools"),
-        str(Path(sys.executable).parent),
-    ]
-    monkeypatch.setenv("PATH", os.pathsep.join(places))
-    assert shutil.which("uv"), "uv is needed: `make test` provides it"
 
 
 @pytest.fixture
