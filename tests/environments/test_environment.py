@@ -98,14 +98,18 @@ def test_a_cancelled_command_is_dead_and_a_service_in_a_session_of_its_own_lives
 ) -> None:
     async def go() -> list[str]:
         async with running(order_of(tmp_path)) as sandbox:
-            script = "setsid sh -c 'touch /tmp/begun; exec sleep 1001' & sleep 1000"
+
+            async def commands() -> list[str]:
+                return [process.command for process in await sandbox.list_processes()]
+
+            script = "setsid sleep 1001 & sleep 1000"
             command = asyncio.ensure_future(sandbox.exec(script))
-            while not await sandbox.is_file("/tmp/begun"):  # noqa: S108
+            while not {"sleep 1000", "sleep 1001"} <= set(await commands()):
                 pass
             command.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await command
-            return [process.command for process in await sandbox.list_processes()]
+            return await commands()
 
     assert asyncio.run(go()) == ["sleep 1001"]
 
