@@ -111,14 +111,12 @@ def test_a_file_above_256_mib_is_refused_before_it_is_read(tmp_path: Path) -> No
     assert error.strerror == "larger than 256 MiB"
 
 
-def test_a_file_of_the_largest_size_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "_LARGEST", 20_000)
+def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"x" * 20_000)
-    assert len(read_small(str(tmp_path / "f"))) == 20_000
-    (tmp_path / "f").write_bytes(b"x" * 20_001)
-    assert error_of(tmp_path / "f").errno == errno.EFBIG
+    assert len(read_small(str(tmp_path / "f"), largest=20_000)) == 20_000
+    with pytest.raises(OSError) as failure:  # noqa: PT011 - its errno is looked at
+        read_small(str(tmp_path / "f"), largest=19_999)
+    assert failure.value.errno == errno.EFBIG
 
 
 def test_a_read_file_is_not_handed_to_child_processes(

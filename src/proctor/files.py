@@ -23,19 +23,19 @@ _LARGEST = 1 << 28
 """Files above this are refused: nothing that is read whole here is honestly that large."""
 
 
-def read_small(path: str) -> bytes:
+def read_small(path: str, largest: int = _LARGEST) -> bytes:
     """All bytes of a regular file, in three system calls when it is under 16 KiB.
 
     Never waits on a pipe and never drains a device: a stranger may have put one there. To look
     what it is would take a fourth call, so what is none and short gives the few bytes it has.
 
     Raises:
-        OSError: unreadable, larger than 256 MiB, or not a regular file and endless.
+        OSError: unreadable, larger than `largest` bytes (EFBIG), or not a regular file and endless.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         data = os.read(fd, _FIRST_READ)
-        return data if len(data) < _FIRST_READ else data + _read_rest(fd, path)
+        return data if len(data) < _FIRST_READ else data + _read_rest(fd, path, largest)
     except OSError as error:
         error.filename = path
         raise
@@ -65,10 +65,10 @@ def _check_regular(fd: int, path: str) -> os.stat_result:
     return status
 
 
-def _read_rest(fd: int, path: str) -> bytes:
+def _read_rest(fd: int, path: str, largest: int) -> bytes:
     status = _check_regular(fd, path)
-    if status.st_size > _LARGEST:
-        raise OSError(errno.EFBIG, f"larger than {_LARGEST >> 20} MiB", path)
+    if status.st_size > largest:
+        raise OSError(errno.EFBIG, f"larger than {largest >> 20} MiB", path)
     with os.fdopen(fd, "rb", closefd=False) as file:
         return file.read()
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from proctor.errors import AgentError, NonZeroAgentExitCodeError
 from proctor.harbor.configs import AgentConfig
 from proctor.task.environment import McpServer
 from proctor.trial.agent import AgentContext
+from proctor.trial.finding import FindingCode
 from tests.agents.places import Place, make_place, order_for
 
 INSTRUCTION = 'Say "hello" to $USER; don\'t `run` this.\nÜber zwei Zeilen.'
@@ -182,6 +184,46 @@ def test_usage_behind_a_link_is_not_read(tmp_path: Path) -> None:
     context = AgentContext()
     command(place).populate_context_post_run(context)
     assert context.is_empty()
+
+
+LONG = "printf begin; head -c 20000000 /dev/zero; printf end"
+"""Prints 20,000,008 bytes; 16 MiB of them are kept."""
+
+
+@pytest.mark.parametrize("ending", ["", "; exit 3", "; sleep 600"])
+def test_of_a_very_long_output_both_ends_are_kept_also_when_it_fails_or_is_killed(
+    tmp_path: Path, ending: str
+) -> None:
+    place = make_place(tmp_path)
+    agent = command(place, LONG + ending)
+
+    async def go() -> None:
+        running = asyncio.ensure_future(agent.run(INSTRUCTION, place, AgentContext()))
+        file = place.inside("/logs/agent/command.txt")
+        while not running.done() and not (file.exists() and file.stat().st_size > 20_000_000):
+            await asyncio.sleep(0.01)
+        if "sleep" in ending:
+            running.cancel()
+        with suppress(asyncio.CancelledError, NonZeroAgentExitCodeError):
+            await running
+
+    asyncio.run(go())
+    kept = output(place)
+    n_cut = 20_000_008 - (16 << 20)
+    assert len(kept) == (16 << 20) + len(f"\n[{n_cut} bytes cut here]\n")
+    assert kept[(8 << 20) - 1 :].lstrip("\0").startswith(f"\n[{n_cut} bytes cut here]\n\0")
+    assert (kept[:5], kept[-3:]) == ("begin", "end")
+    (finding,) = agent.take_findings()
+    assert (finding.code, finding.detail["bytes_cut"]) == (FindingCode.OUTPUT_CUT, n_cut)
+    assert agent.take_findings() == []
+    assert [path.name for path in place.inside("/logs/agent").glob("command*")] == ["command.txt"]
+
+
+def test_an_output_that_is_not_long_stays_as_it_is(tmp_path: Path) -> None:
+    place = make_place(tmp_path)
+    agent = command(place, f"head -c {16 << 20} /dev/zero")
+    run(agent, place)
+    assert (len(output(place)), agent.take_findings()) == (16 << 20, [])
 
 
 def test_two_commands_can_have_two_names(tmp_path: Path) -> None:

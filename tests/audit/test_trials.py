@@ -1,7 +1,6 @@
 """Reward files against trial results, trial by trial."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -174,15 +173,25 @@ def make_sparse(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["reward.txt", "reward.json"])
-@pytest.mark.parametrize("make", [Path.mkdir, make_sparse])
 def test_a_reward_file_that_cannot_be_read_is_a_torn_file_and_named(
-    job: Path, trial: Path, make: Callable[[Path], None], name: str
+    job: Path, trial: Path, name: str
 ) -> None:
     (trial / "verifier" / "reward.txt").unlink()
-    make(trial / "verifier" / name)
+    (trial / "verifier" / name).mkdir()
     (finding,) = audit(job)
     assert (finding.kind, finding.path) == (Kind.TORN_FILE, f"{trial}/verifier")
     assert f"{trial}/verifier/{name}" in finding.message
+
+
+@pytest.mark.parametrize("name", ["reward.txt", "reward.json"])
+def test_a_reward_file_of_hundreds_of_megabytes_gives_no_reward(
+    job: Path, trial: Path, name: str
+) -> None:
+    (trial / "verifier" / "reward.txt").unlink()
+    make_sparse(trial / "verifier" / name)
+    (finding,) = audit(job)
+    assert finding.kind is Kind.EDITED_REWARD
+    assert finding.path == f"{trial}/result.json"
 
 
 def test_a_reward_file_that_cannot_be_read_is_torn_also_without_a_claim(

@@ -22,6 +22,7 @@ _PROBE = """
 id -u; cat /etc/resolv.conf
 echo made > /made; rm /made; mkdir -p /odd/a; chmod 0 /odd/a /odd
 echo evidence > /logs/agent/log.txt; chmod 0 /logs/agent/log.txt
+touch /usr/bin/new 2>/dev/null && echo changed /usr
 (exec 3<>/dev/tcp/127.0.0.1/"$PORT" && head -c 5 <&3) 2>/dev/null; true
 """
 

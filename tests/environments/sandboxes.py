@@ -13,6 +13,7 @@ from proctor.environments.sandbox.runs import this_run
 from proctor.environments.sandbox.scratch import scratch_roots
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.trial.environment import Environment
+from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
 
 several_users = pytest.mark.skipif(
@@ -36,6 +37,11 @@ async def said(place: Environment, command: str, **options: object) -> str:
     """What a command prints."""
     done = await place.exec(command, **options)  # type: ignore[arg-type]
     return (done.stdout or "").strip()
+
+
+def found_in(sandbox: SandboxEnvironment) -> list[Finding]:
+    """What was found, but for what is so in every sandbox of an ordinary user on the host."""
+    return [one for one in sandbox.findings if one.code is not FindingCode.USR_READ_ONLY]
 
 
 def find_groups() -> list[Path]:

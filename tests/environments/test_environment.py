@@ -14,7 +14,7 @@ from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.trial.environment import ExecResult, Watched
 from proctor.trial.finding import FindingCode
 from tests.environments.orders import order_of
-from tests.environments.sandboxes import running, said, several_users
+from tests.environments.sandboxes import found_in, running, said, several_users
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -118,7 +118,7 @@ def test_output_that_is_too_long_is_cut_and_that_is_a_finding(tmp_path: Path) ->
     async def go() -> tuple[str, list[FindingCode]]:
         async with running(order_of(tmp_path)) as sandbox:
             text = await said(sandbox, "head -c 20000000 /dev/zero | tr '\\0' x")
-            return text, [finding.code for finding in sandbox.findings]
+            return text, [finding.code for finding in found_in(sandbox)]
 
     text, codes = asyncio.run(go())
     assert codes == [FindingCode.OUTPUT_CUT]
@@ -158,7 +158,7 @@ def test_files_that_cannot_be_collected_are_a_finding(tmp_path: Path) -> None:
         async with running(order_of(tmp_path)) as sandbox:
             await sandbox.exec("cd /logs/agent; mkfifo pipe; echo good > good.txt")
             await sandbox.download_dir("/logs/agent", tmp_path / "out")
-            return [(finding.code, finding.message) for finding in sandbox.findings]
+            return [(finding.code, finding.message) for finding in found_in(sandbox)]
 
     ((code, message),) = asyncio.run(go())
     assert code is FindingCode.FILES_REFUSED

@@ -19,7 +19,14 @@ from proctor.task.network import NetworkMode, NetworkPolicy
 from proctor.trial.finding import FindingCode
 from tests.environments.orders import order_of
 from tests.environments.sandbox.rootfs import make_rootfs
-from tests.environments.sandboxes import find_groups, find_scratch, running, said, several_users
+from tests.environments.sandboxes import (
+    find_groups,
+    find_scratch,
+    found_in,
+    running,
+    said,
+    several_users,
+)
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -180,7 +187,7 @@ def test_a_base_that_was_not_imported_is_refused_when_it_starts(tmp_path: Path) 
 def test_storage_is_not_refused_but_a_finding(tmp_path: Path) -> None:
     async def go() -> list[FindingCode]:
         async with running(order_of(tmp_path, task=TaskEnvironment(storage_mb=100))) as sandbox:
-            return [finding.code for finding in sandbox.findings]
+            return [finding.code for finding in found_in(sandbox)]
 
     assert asyncio.run(go()) == [FindingCode.LIMITS_NOT_ENFORCED]
 
@@ -219,7 +226,7 @@ def test_a_dockerfile_decides_user_directory_and_variables(
     async def go() -> tuple[str, list[FindingCode]]:
         async with running(order) as sandbox:
             text = await said(sandbox, "id -un; pwd; cat product; echo $FROM_IMAGE$FROM_TASK")
-            return text, [finding.code for finding in sandbox.findings]
+            return text, [finding.code for finding in found_in(sandbox)]
 
     with caplog.at_level(logging.WARNING):
         text, codes = asyncio.run(go())

@@ -60,7 +60,15 @@ def test_it_runs_and_leaves_nothing(place: Path) -> None:
     seen = run_as_a_user(place, "none")
     assert isinstance(seen, dict)
     assert seen["probe"].startswith("0\n")
-    assert (seen["reward"], seen["findings"], seen["scratch left"]) == ("1\n", [], 0)
+    assert (seen["reward"], seen["scratch left"]) == ("1\n", 0)
+    assert ("changed /usr" in seen["probe"], seen["findings"]) == (False, ["usr-read-only"])
+
+
+@by_root
+def test_roots_own_can_change_usr_and_that_is_no_finding(place: Path) -> None:
+    seen = run(as_root(place, "none"))
+    assert isinstance(seen, dict)
+    assert ("changed /usr" in seen["probe"], seen["findings"]) == (True, [])
 
 
 @pytest.mark.skipif(bool(find_subordinate_ids()), reason="this user has subordinate ids")
@@ -94,7 +102,7 @@ def test_a_helper_connects_it(place: Path, helper: str, resolver: str) -> None:
         (place / "bin" / name).symlink_to(shutil.which(name) or "")
     seen = run_as_a_user(place, "public", machine=(ordinary_user.TUN,), path=str(place / "bin"))
     assert isinstance(seen, dict)
-    assert (seen["network"], seen["findings"]) == (helper, [])
+    assert (seen["network"], seen["findings"]) == (helper, ["usr-read-only"])
     assert seen["probe"] == f"0\nnameserver {resolver}"
     assert (seen["helpers"], seen["helpers left"]) == (1, 0)
 
@@ -103,7 +111,10 @@ def test_without_a_helper_the_network_is_the_hosts_and_that_is_a_finding(place: 
     (place / "bin").mkdir()
     seen = run_as_a_user(place, "public", path=str(place / "bin"))
     assert isinstance(seen, dict)
-    assert (seen["network"], seen["findings"]) == ("host", ["network-shared"])
+    assert (seen["network"], seen["findings"]) == (
+        "host",
+        ["usr-read-only", "network-shared"],
+    )
 
 
 @pytest.mark.parametrize("line", [as_root, command_line], ids=["root", "user"])

@@ -21,7 +21,7 @@ from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.trial.finding import FindingCode
 from tests.environments.orders import order_of
-from tests.environments.sandboxes import find_groups, running
+from tests.environments.sandboxes import find_groups, found_in, running
 from tests.unprivileged import unprivileged
 
 TASK = TaskEnvironment(cpus=2, memory_mb=512)
@@ -193,7 +193,7 @@ def test_limits_stand_in_the_groups_that_the_sandbox_is_in(tmp_path: Path) -> No
     async def go() -> dict[str, str]:
         order = order_of(tmp_path, task=TASK, config=EnvironmentConfig(override_memory_mb=300))
         async with running(order) as sandbox:
-            assert not sandbox.findings
+            assert not found_in(sandbox)
             await sandbox.exec("setsid sleep 1000 & disown")
             counts = {
                 str(len((group / "cgroup.procs").read_text().split())) for group in find_groups()
@@ -236,7 +236,7 @@ def test_limits_that_cannot_be_set_are_findings_only_where_they_were_asked_for(
 
     async def go(task: TaskEnvironment) -> list[tuple[FindingCode, object]]:
         async with running(order_of(tmp_path, task=task)) as sandbox:
-            return [(found.code, found.detail["limit"]) for found in sandbox.findings]
+            return [(found.code, found.detail["limit"]) for found in found_in(sandbox)]
 
     code = FindingCode.LIMITS_NOT_ENFORCED
     assert asyncio.run(go(TASK)) == [(code, "cpus = 2"), (code, "memory_mb = 512")]

@@ -23,7 +23,7 @@ from proctor.errors import SandboxError, UnsupportedError
 from proctor.task.network import NetworkMode, NetworkPolicy
 from proctor.trial.finding import FindingCode
 from tests.environments.orders import NO_NETWORK, PUBLIC, order_of
-from tests.environments.sandboxes import find_helpers, find_scratch, running, said
+from tests.environments.sandboxes import find_helpers, find_scratch, found_in, running, said
 
 HERE = Path(__file__).resolve().parent
 TOLD = "of the host"
@@ -102,7 +102,7 @@ def test_a_helpers_own_resolver_is_used_and_else_the_hosts() -> None:
 def test_the_hosts_loopback_is_closed(tmp_path: Path, policy: NetworkPolicy) -> None:
     async def go(port: int) -> str:
         async with running(order_of(tmp_path, network=policy)) as sandbox:
-            assert not sandbox.findings
+            assert not found_in(sandbox)
             knock = f"(exec 3<>/dev/tcp/$host/{port} && timeout 2 cat <&3) 2>/dev/null"
             hosts = "127.0.0.1 ::1 10.0.2.2 10.0.2.3 localhost"
             return await said(sandbox, f"for host in {hosts}; do {knock}; done; echo end")
@@ -118,7 +118,7 @@ def test_the_hosts_own_network_is_a_finding_and_reaches_its_loopback(
     async def go(port: int) -> tuple[str, list[FindingCode]]:
         async with running(order_of(tmp_path, network=PUBLIC)) as sandbox:
             text = await said(sandbox, f"exec 3<>/dev/tcp/127.0.0.1/{port} && cat <&3")
-            return text, [finding.code for finding in sandbox.findings]
+            return text, [finding.code for finding in found_in(sandbox)]
 
     with loopback_service() as port, only_these(tmp_path / "bin", "sh") as path:
         monkeypatch.setenv("PATH", path)

@@ -189,7 +189,7 @@ for name in sys.argv[2:]:
     session = run.open_session(name)
     upper, _ = session.add_part(0, Path("/"))
     trial = Path(sys.argv[1]) / name
-    session.write_note(name, trial, {"/": upper})
+    session.write_note(name, trial, {"/": str(upper)})
     for path in ("logs/agent", "logs/artifacts", "workspace/artifacts"):
         (upper / path).mkdir(parents=True)
     (upper / "logs/agent/log.txt").write_text("agent's")

@@ -10,7 +10,7 @@ import pytest
 
 from proctor.errors import RewardFileEmptyError, RewardFileNotFoundError, VerifierOutputParseError
 from proctor.reward.profile import HARBOR_0_25
-from proctor.reward.read import load_rewards, read_score
+from proctor.reward.read import LARGEST, load_rewards, read_score
 from proctor.reward.score import Scored, Unscored
 from tests.unprivileged import unprivileged
 
@@ -32,6 +32,26 @@ def test_reward_json_wins_over_reward_txt(verifier: Path) -> None:
 def test_reward_txt_decides_when_there_is_no_json(verifier: Path) -> None:
     (verifier / "reward.txt").write_text("0.5\n")
     assert load_rewards(str(verifier)) == {"reward": 0.5}
+
+
+@pytest.mark.parametrize(("name", "kind"), [("reward.json", "JSON"), ("reward.txt", "text")])
+def test_a_huge_file_is_refused_unread_and_the_largest_one_is_not(
+    verifier: Path, name: str, kind: str
+) -> None:
+    path = verifier / name
+    number = b"1" if kind == "text" else b'{"reward": 1}'
+    path.write_bytes(number.ljust(LARGEST, b" "))
+    assert load_rewards(str(verifier)) == {"reward": 1}
+    os.truncate(path, 100 << 30)
+    with pytest.raises(VerifierOutputParseError) as failure:
+        load_rewards(str(verifier))
+    assert str(failure.value) == (
+        f"Failed to parse rewards from {kind} file {path}: it is larger than 16 MiB; expected a "
+        "few numbers"
+    )
+    score = read_score(str(verifier))
+    assert isinstance(score, Unscored)
+    assert (score.error, score.code) == ("VerifierOutputParseError", "harbor_reward_parse_error")
 
 
 @pytest.mark.parametrize("name", ["reward.json", "reward.txt"])

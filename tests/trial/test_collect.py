@@ -11,9 +11,11 @@ from proctor.harbor.trial_result import TrialResult
 from proctor.importers.harbor_trial import Wish, make_record
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
+from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.merging import merge_tree
+from proctor.trial.order import AgentOrder
 from tests.trial.rooms import PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Deed, Stage, make_plan, run_inside, write_task
+from tests.trial.sitters import Deed, Sitter, Stage, make_plan, run_inside, write_task
 
 HONEST = json.dumps({"step": 1, "role": "assistant", "content": "I tried."})
 FORGED = json.dumps({"step": 1, "role": "assistant", "content": "I did it all."})
@@ -60,6 +62,27 @@ def test_a_trace_forged_inside_does_not_take_the_place_of_the_hosts(
     assert finding["code"] == "logs-differ"
     assert finding["detail"]["files"] == ["deep/own.txt", "trajectory.jsonl"]
     assert not list(plan.paths.trial_dir.glob(".*"))
+
+
+class Watchful(Sitter):
+    """Says what it found, once."""
+
+    def take_findings(self) -> list[Finding]:
+        message = "it printed a lot"
+        detail: dict[str, object] = {"bytes_cut": 7}
+        return [Finding(code=FindingCode.OUTPUT_CUT, phase="agent", message=message, detail=detail)]
+
+
+class WatchfulStage(Stage):
+    def make_agent(self, order: AgentOrder) -> Watchful:
+        return Watchful(order, self.deed)
+
+
+def test_what_an_agent_found_is_a_finding_of_its_trial(tmp_path: Path) -> None:
+    stage = WatchfulStage(make_plan(write_task(tmp_path / "task"), tmp_path / "jobs"))
+    run(stage)
+    (finding,) = found_by(stage)
+    assert (finding["code"], finding["detail"]) == ("output-cut", {"bytes_cut": 7})
 
 
 def test_the_same_file_inside_and_outside_is_one(tmp_path: Path) -> None:
@@ -114,3 +137,38 @@ def test_media_of_a_trace_in_the_workspace_are_pinned(tmp_path: Path, name: str)
     made = make_record(Wish(trial=trial, experiment="exp", task=str(task)))
     assert [file.path for file in made.pins.media] == ["agent/artifacts/a.png"]
     assert not [note for note in made.notes if "a.png" in note]
+
+
+class Noting(PlainEnvironment):
+    """Notes where directories are put."""
+
+    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
+        self.commands.append(f"upload {target_dir}")
+        await super().upload_dir(source_dir, target_dir)
+
+
+class Backfilling(Sitter):
+    """Writes into its logs once they are on the host."""
+
+    def populate_context_post_run(self, context: AgentContext) -> None:
+        (self.order.logs_dir / "log.txt").write_text("new\n")
+
+
+@pytest.mark.parametrize(
+    ("is_on_host", "sitter", "n_uploads"),
+    [(False, Sitter, 0), (True, Sitter, 1), (False, Backfilling, 1)],
+)
+def test_logs_that_came_from_inside_are_put_back_only_where_the_host_has_more(
+    tmp_path: Path, is_on_host: bool, sitter: type[Sitter], n_uploads: int
+) -> None:
+    class OwnStage(Stage):
+        def make_agent(self, order: AgentOrder) -> Sitter:
+            return sitter(order, self.deed)
+
+    inside = "echo old > /logs/agent/log.txt"
+    deed = write_outside(HONEST, inside) if is_on_host else run_inside(inside)
+    plan = make_plan(write_task(tmp_path / "task"), tmp_path / "jobs")
+    stage = OwnStage(plan, deed, Noting)
+    run(stage)
+    assert stage.environments[0].commands.count("upload /logs/agent") == n_uploads
+    assert (plan.paths.agent_dir / "log.txt").exists()

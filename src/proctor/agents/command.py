@@ -12,8 +12,9 @@ The command runs under `bash -o pipefail -c`, as the agent's user, in the workin
     --ae NAME=VALUE             whatever else it is to have; these win
 
 What it prints goes to /logs/agent/command.txt as it comes, so that it is there too when the command
-is killed. Of /logs/agent/usage.json, where it leaves one, its tokens and cost are taken. It may
-write /logs/agent/trajectory.jsonl or /workspace/trajectory.jsonl, which the trial collects.
+is killed; of more than 16 MiB the first half and the last are kept, and that is a finding. Of
+/logs/agent/usage.json, where it leaves one, its tokens and cost are taken. It may write
+/logs/agent/trajectory.jsonl or /workspace/trajectory.jsonl, which the trial collects.
 """
 
 import json
@@ -29,11 +30,12 @@ from pydantic import StringConstraints
 from proctor.agents.revision import first_line, staged
 from proctor.agents.secrets import redact_env
 from proctor.agents.settings import Settings, ShellCommand, parse_settings
-from proctor.errors import NonZeroAgentExitCodeError
+from proctor.errors import NonZeroAgentExitCodeError, ProctorError
 from proctor.files import read_small
 from proctor.task.environment import McpServer
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment, ExecResult
+from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import AgentOrder
 from proctor.trial.paths import INSIDE
 
@@ -44,6 +46,10 @@ INSTRUCTION = "instruction.md"
 MCP_SERVERS = "mcp-servers.json"
 USAGE = "usage.json"
 
+_HALF = 8 << 20
+"""Bytes at either end that are kept of a very long output, as of every command's."""
+_CUT_SEC = 60
+"""How long the cutting may take, seconds."""
 _TAIL = 1000
 """Characters of output that an error shows."""
 
@@ -81,6 +87,7 @@ class CommandAgent:
         self._order = order
         self._settings = parse_settings(CommandSettings, order.config)
         self._version: str | None = None
+        self._findings: list[Finding] = []
 
     def name(self) -> str:
         """Its name in results."""
@@ -119,15 +126,42 @@ class CommandAgent:
             await _put_text(environment, render_servers(self._order.mcp_servers), MCP_SERVERS)
         command = shlex.quote(self._settings.command)
         instruction_file, output = _inside(INSTRUCTION), _inside(OUTPUT)
-        result = await environment.exec(
-            command=f"bash -o pipefail -c {command} < {instruction_file} > {output} 2>&1",
-            env=self._env(),
-        )
+        try:
+            result = await environment.exec(
+                command=f"bash -o pipefail -c {command} < {instruction_file} > {output} 2>&1",
+                env=self._env(),
+            )
+        finally:
+            await self._cut_output(environment)
         if result.return_code != 0:
             tail = await environment.exec(command=f"tail -c {4 * _TAIL} {output}")
             raise self._failure(
                 "Command", self._settings.command, result.return_code, _spoken(tail)
             )
+
+    async def _cut_output(self, environment: Environment) -> None:
+        """Keep both ends of a very long output; also of a command that was killed."""
+        try:
+            done = await environment.exec(command=_cutting(_inside(OUTPUT)), timeout_sec=_CUT_SEC)
+        except (ProctorError, OSError, RuntimeError) as error:
+            # How the command itself ended is what counts.
+            self._order.logger.warning("%s was not looked at: %s", _inside(OUTPUT), error)
+            return
+        n_cut = (done.stdout or "").strip()
+        if done.return_code == 0 and n_cut.isdecimal():
+            self._findings.append(
+                Finding(
+                    code=FindingCode.OUTPUT_CUT,
+                    phase="agent",
+                    message=f"the agent printed more than is kept: {int(n_cut):,} bytes were cut",
+                    detail={"file": _inside(OUTPUT), "bytes_cut": int(n_cut)},
+                )
+            )
+
+    def take_findings(self) -> list[Finding]:
+        """What a reader of the score should know of the last run; once."""
+        findings, self._findings = self._findings, []
+        return findings
 
     def populate_context_post_run(self, context: AgentContext) -> None:
         """Take over usage.json, where the command left one; a bad one is a note in the log."""
@@ -176,6 +210,22 @@ def _describe_server(server: McpServer) -> dict[str, object]:
         return {"type": "stdio", "command": server.command, "args": list(server.args)}
     kind = "http" if server.transport == "streamable-http" else server.transport
     return {"type": kind, "url": server.url}
+
+
+def _cutting(path: str) -> str:
+    """A shell command that takes the middle out of a long file, and then says how long that was.
+
+    By a new file: a service that was left behind goes on writing to the old one.
+    """
+    ends = (
+        f"head -c {_HALF} {path}; printf '\\n[%s bytes cut here]\\n' $cut; "
+        f"tail -c +$((size - {_HALF} + 1)) {path} | head -c {_HALF}"
+    )
+    return (
+        f"size=$(wc -c < {path}) && cut=$((size - 2 * {_HALF})) && [ $cut -gt 0 ] || exit 0; "
+        f"{{ {ends}; }} > {path}.cut && mv {path}.cut {path} && echo $cut "
+        f"|| {{ rm -f {path}.cut; exit 1; }}"
+    )
 
 
 def _inside(name: str) -> str:

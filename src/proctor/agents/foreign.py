@@ -9,13 +9,14 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from proctor.errors import AgentError, PluginError
+from proctor.errors import AgentError
 from proctor.plugin import load_class
 from proctor.task.environment import McpServer, Transport
 from proctor.trial.agent import Agent
 from proctor.trial.order import AgentOrder
 
-_METHODS = ("name", "version", "setup", "run")
+AGENT_METHODS = ("name", "version", "setup", "run")
+"""harbor's interface."""
 
 
 class Server(BaseModel):
@@ -37,13 +38,7 @@ def make_foreign_agent(import_path: str, order: AgentOrder) -> Agent:
         PluginError: there is no such class, or it is no agent.
         AgentError: a kwarg has the name of something that it is given anyway.
     """
-    kind = load_class(import_path, "agent")
-    missing = [name for name in _METHODS if not callable(getattr(kind, name, None))]
-    if missing:
-        raise PluginError(
-            f"{import_path}: has no {', '.join(missing)}; expected an agent with harbor's "
-            f"interface: {', '.join(_METHODS)}"
-        )
+    kind = load_class(import_path, "agent", AGENT_METHODS)
     given = _arguments(order)
     if twice := sorted(given.keys() & order.config.kwargs.keys()):
         raise AgentError(

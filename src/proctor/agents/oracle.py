@@ -14,7 +14,7 @@ from proctor.harbor.env import resolve_env
 from proctor.task.presence import is_there
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
-from proctor.trial.inside import make_executable
+from proctor.trial.inside import exec_script
 from proctor.trial.order import AgentOrder
 from proctor.trial.paths import INSIDE
 
@@ -58,9 +58,8 @@ class OracleAgent:
         inside = shlex.quote(place)
         log = INSIDE.agent_dir / LOG
         await environment.upload_dir(source_dir=script.parent, target_dir=str(INSIDE.solution_dir))
-        await make_executable(environment, place)
-        result = await environment.exec(
-            command=f"({inside}) > {log} 2>&1", env=self._env(), timeout_sec=self._whole_seconds()
+        result = await exec_script(
+            environment, f"({inside}) > {log} 2>&1", place, self._env(), self._whole_seconds()
         )
         if result.return_code != 0:
             self._write_exit_code(result.return_code)

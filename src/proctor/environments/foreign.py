@@ -13,10 +13,11 @@ from proctor.plugin import load_class
 from proctor.trial.environment import Environment
 from proctor.trial.order import EnvironmentOrder
 
-_METHODS = (
+ENVIRONMENT_METHODS = (
     *("start", "stop", "exec", "upload_file", "upload_dir", "download_file", "download_dir"),
     *("is_dir", "is_file"),
 )
+"""harbor's interface, as far as a trial uses it."""
 _BASE = "harbor.environments.base"
 _MODELS = {
     "task_env_config": "harbor.models.task.config:EnvironmentConfig",
@@ -33,13 +34,7 @@ def make_foreign_environment(import_path: str, order: EnvironmentOrder) -> Envir
     Raises:
         PluginError: there is no such class, it is no environment, or a kwarg is given twice.
     """
-    kind = load_class(import_path, "environment")
-    missing = [name for name in _METHODS if not callable(getattr(kind, name, None))]
-    if missing:
-        raise PluginError(
-            f"{import_path}: has no {', '.join(missing)}; expected an environment with harbor's "
-            f"interface: {', '.join(_METHODS)}"
-        )
+    kind = load_class(import_path, "environment", ENVIRONMENT_METHODS)
     given = _harbors(order) if _is_harbors(kind) else _plain(order)
     if twice := sorted(given.keys() & order.config.kwargs.keys()):
         raise PluginError(

@@ -29,6 +29,10 @@ from proctor.reward.score import Score, Scored, Unscored
 _MAX_NESTING = 1493
 """Deepest reward.json that harbor's interpreter parses; one more is a RecursionError there."""
 
+LARGEST = 16 << 20
+"""Bytes of a reward file at most. harbor reads any: a verifier that writes a gigabyte there would
+have every reader of the job hold it in memory."""
+
 _ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 """Errors that mean there is no such file; any other means that it cannot be looked at."""
 
@@ -62,10 +66,10 @@ def load_rewards(verifier_dir: str, profile: Profile = DEFAULT_PROFILE) -> Rewar
         RecursionError: JSON nested deeper than harbor's interpreter goes.
     """
     text_path, json_path = f"{verifier_dir}/reward.txt", f"{verifier_dir}/reward.json"
-    data = _read_present(json_path)
+    data = _read_present(json_path, "JSON")
     if data is not None:
         return parse_reward_json(data, json_path, profile)
-    data = _read_present(text_path)
+    data = _read_present(text_path, "text")
     if data is not None:
         return parse_reward_text(data, text_path, profile)
     raise RewardFileNotFoundError(f"No reward file found at {text_path} or {json_path}")
@@ -156,11 +160,15 @@ def _check_finite_numbers(document: object, path: str) -> None:
             raise VerifierOutputParseError(f"Non-finite reward {value!r} in JSON file {path}")
 
 
-def _read_present(path: str) -> bytes | None:
+def _read_present(path: str, kind: str) -> bytes | None:
     """The file's bytes; None when it is absent, as a dangling or circular link is."""
     try:
-        return read_small(path)
+        return read_small(path, LARGEST)
     except OSError as error:
         if error.errno in _ABSENT:
             return None
+        if error.errno == errno.EFBIG:
+            message = f"Failed to parse rewards from {kind} file {path}"
+            reason = f"it is larger than {LARGEST >> 20} MiB; expected a few numbers"
+            raise VerifierOutputParseError(f"{message}: {reason}") from error
         raise

@@ -7,6 +7,7 @@
     presence     whether something is there, as harbor asks
     parse        text of task.toml to a config, or the sentences that say why not
     directory    one task directory: its config, its instructions, its scripts, its faults
+    links        whether what is read of a task is the dataset's, and no other file of this machine
     hashed       SHA-256 of files, remembered for as long as they do not change
     checksum     harbor's task_checksum
     lock_digest  the digest of a task in harbor's lock.json

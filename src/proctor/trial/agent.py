@@ -12,7 +12,8 @@ class Agent(Protocol):
     """Who sits the task.
 
     Besides these, a trial uses `populate_context_post_run(context)` and `to_agent_info()` of an
-    agent that has them.
+    agent that has them, and `take_findings()` of one that watches what it does: what was found
+    since that was last asked for.
     """
 
     def name(self) -> str:

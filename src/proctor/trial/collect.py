@@ -11,14 +11,16 @@ Nothing of it can fail a trial: what cannot be fetched is said in the log.
 import asyncio
 import os
 import shutil
+from pathlib import Path
 
 from proctor.trial.environment import Environment
-from proctor.trial.finding import FindingCode
+from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.inside import is_mounted
 from proctor.trial.merging import SUFFIX, merge_tree
 from proctor.trial.paths import INSIDE
 from proctor.trial.recording import has_entries
 from proctor.trial.sitting import Sitting, Target, checked_context
+from proctor.trial.unchanged import find_looks
 
 _WORKSPACE_TRACE = "/workspace/trajectory.jsonl"
 _WORKSPACE_MEDIA = "/workspace/artifacts"
@@ -33,6 +35,7 @@ async def collect_agent_output(sitting: Sitting, target: Target) -> None:
         Exception: whatever the agent raises while it reads its logs.
     """
     await _fetch_logs(sitting)
+    _heed_agent(sitting)
     context = target.agent_result
     if context is None:
         return
@@ -42,11 +45,20 @@ async def collect_agent_output(sitting: Sitting, target: Target) -> None:
     target.agent_result = checked_context(context, sitting.logger)
 
 
+def _heed_agent(sitting: Sitting) -> None:
+    """Keep what the agent itself found; one written for harbor finds nothing."""
+    take = getattr(sitting.agent, "take_findings", None)
+    found = take() if callable(take) else ()
+    for finding in found if isinstance(found, list) else ():
+        if isinstance(finding, Finding):
+            sitting.add_finding(finding.code, finding.message, **finding.detail)
+
+
 async def _fetch_logs(sitting: Sitting) -> None:
     environment = sitting.environment
     if sitting.has_logs or environment is None or not sitting.is_started or sitting.is_stopped:
         return
-    sitting.has_logs = True
+    sitting.has_logs, sitting.fetched = True, None
     target = f"{sitting.plan.place}/agent"
     try:
         if is_mounted(environment):
@@ -57,6 +69,7 @@ async def _fetch_logs(sitting: Sitting) -> None:
             await _fetch_beside(sitting, environment, target)
         else:
             await environment.download_dir(source_dir=str(INSIDE.agent_dir), target_dir=target)
+            sitting.fetched = find_looks([Path(target)])
     except Exception:
         sitting.logger.exception(f"Failed to download logs to {target}")
     await _fetch_workspace_trace(sitting, environment)
@@ -111,10 +124,18 @@ async def _fetch_workspace_trace(sitting: Sitting, environment: Environment) -> 
         sitting.logger.warning("%s could not be fetched: %s", _WORKSPACE_TRACE, error)
 
 
+def _is_all_inside(sitting: Sitting) -> bool:
+    """Whether the agent's logs on the host came from inside, and nobody has changed them since."""
+    if sitting.fetched is None or hasattr(sitting.agent, "populate_context_post_run"):
+        # An agent that reads its logs may write, and two changes within a tick look like none.
+        return False
+    return sitting.fetched == find_looks([sitting.paths.agent_dir])
+
+
 async def upload_agent_logs(sitting: Sitting, environment: Environment) -> None:
     """Let the verifier see what the agent wrote on the host."""
     directory = sitting.paths.agent_dir
-    if is_mounted(environment) or not has_entries(str(directory)):
+    if is_mounted(environment) or not has_entries(str(directory)) or _is_all_inside(sitting):
         return
     try:
         await environment.upload_dir(source_dir=directory, target_dir=str(INSIDE.agent_dir))

@@ -206,12 +206,14 @@ def can_list(environment: object) -> TypeGuard[Listing]:
 class Marking(Protocol):
     """An environment that can let a file be executed without running anything inside."""
 
-    async def make_executable(self, path: str) -> None:
-        """Do what `chmod +x` does, as root.
-
-        Raises:
-            Exception: it cannot be done.
-        """
+    async def exec_script(
+        self,
+        command: str,
+        script: str,
+        env: Mapping[str, str] | None = None,
+        timeout_sec: int | None = None,
+    ) -> ExecResult:
+        """Do what `chmod +x` does to a script, as root and if it can be done; then `exec`."""
         ...
 
 

@@ -27,6 +27,8 @@ class FindingCode(StrEnum):
     """The environment used the host's own network."""
     LIMITS_NOT_ENFORCED = "limits-not-enforced"
     """The task asks for limits that could not be set here."""
+    USR_READ_ONLY = "usr-read-only"
+    """Nothing could be installed below /usr: it is the host's, and the runner no root."""
     OUTPUT_CUT = "output-cut"
     """A command printed more than is kept."""
     FILES_REFUSED = "files-refused"

@@ -1,12 +1,11 @@
 """Small things that are done inside an environment the same way everywhere."""
 
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 
-from proctor.errors import SandboxError
-from proctor.trial.environment import Environment, can_mark
+from proctor.trial.environment import Environment, ExecResult, can_mark
 
 
 @contextmanager
@@ -36,13 +35,21 @@ async def empty_directories(
     await environment.exec(command=" && ".join(commands), user="root")
 
 
-async def make_executable(environment: Environment, path: str) -> None:
-    """Let everybody execute a script; where that cannot be done, running it will say so."""
+async def exec_script(
+    environment: Environment,
+    command: str,
+    script: str,
+    env: Mapping[str, str] | None,
+    timeout_sec: int | None = None,
+) -> ExecResult:
+    """Run a command that runs a script, which everybody may execute from then on.
+
+    Where that cannot be done, running it will say so.
+    """
     if can_mark(environment):
-        with suppress(SandboxError):
-            await environment.make_executable(path)
-    else:
-        await environment.exec(command=f"chmod +x {shlex.quote(path)}", user="root")
+        return await environment.exec_script(command, script, env, timeout_sec)
+    await environment.exec(command=f"chmod +x {shlex.quote(script)}", user="root")
+    return await environment.exec(command=command, env=env, timeout_sec=timeout_sec)
 
 
 def is_mounted(environment: Environment) -> bool:

@@ -33,6 +33,7 @@ from proctor.trial.paths import TrialPaths
 from proctor.trial.plan import Plan
 from proctor.trial.recording import Recording
 from proctor.trial.timeouts import Timeouts, find_timeouts
+from proctor.trial.unchanged import Looks
 
 type Watch = Callable[[str], None]
 
@@ -62,6 +63,8 @@ class Sitting:
     is_stopped: bool = False
     has_logs: bool = False
     """The agent's logs were fetched since it last ran."""
+    fetched: Looks | None = None
+    """How the agent's logs looked on the host when all of them had just come from inside."""
     has_artifacts: bool = False
     is_done: bool = False
     """It got to the end of its phases."""

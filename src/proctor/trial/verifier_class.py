@@ -18,6 +18,9 @@ from proctor.task.directory import Step, Task
 from proctor.trial.environment import Environment
 from proctor.trial.sitting import Sitting
 
+VERIFIER_METHODS = ("verify",)
+"""harbor's interface."""
+
 
 class _Answer(Protocol):
     rewards: object
@@ -60,7 +63,7 @@ def make_verifier(
                 f"remove verifier kwargs: {', '.join(sorted(config.kwargs))}"
             )
         return None
-    kind = cast("Callable[..., Any]", load_class(config.import_path, "verifier"))
+    kind = cast("Callable[..., Any]", load_class(config.import_path, "verifier", VERIFIER_METHODS))
     made: _Verifier = kind(
         task=TaskView(sitting.plan.task),
         trial_paths=sitting.paths,

@@ -17,7 +17,7 @@ from proctor.reward.profile import HARBOR_0_13
 from proctor.reward.read import load_rewards
 from proctor.task.directory import Step
 from proctor.trial.environment import Environment, is_watched
-from proctor.trial.inside import acting_as, empty_directories, is_mounted, make_executable
+from proctor.trial.inside import acting_as, empty_directories, exec_script, is_mounted
 from proctor.trial.integrity import look_after, look_before, look_for_busy
 from proctor.trial.network_switch import network_of_phase
 from proctor.trial.paths import INSIDE
@@ -120,8 +120,7 @@ async def _run_script(
     """Run the test script as the verifier's user; its exit code means nothing."""
     name = shlex.quote(str(script))
     env = find_verifier_env(sitting, step)
-    await make_executable(environment, str(script))
-    await environment.exec(command=f"({name}) > {_OUTPUT} 2>&1", env=env)
+    await exec_script(environment, f"({name}) > {_OUTPUT} 2>&1", str(script), env)
 
 
 def find_verifier_env(sitting: Sitting, step: Step | None) -> Mapping[str, str] | None:

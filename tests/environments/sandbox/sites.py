@@ -8,7 +8,13 @@ from proctor.environments.sandbox.blueprint import Blueprint, Command, Network, 
 from proctor.environments.sandbox.box import Box, Zygote, start_zygote
 from proctor.environments.sandbox.build import Root, build_root
 from proctor.environments.sandbox.scratch import Session
+from proctor.trial.finding import Finding, FindingCode
 from tests.task.trees import write
+
+
+def found_beside_the_network(root: Root) -> list[Finding]:
+    """What is said of a root on a machine with and without a helper for its network."""
+    return [one for one in root.findings if one.code is not FindingCode.NETWORK_SHARED]
 
 
 class Site:

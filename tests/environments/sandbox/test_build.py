@@ -10,7 +10,7 @@ import pytest
 
 from proctor.environments.sandbox import layers
 from proctor.environments.sandbox.recipe import DEFAULT_PATH
-from tests.environments.sandbox.sites import OnSite, Site
+from tests.environments.sandbox.sites import OnSite, Site, found_beside_the_network
 from tests.environments.sandboxes import several_users
 from tests.ordinary_user import ROOT
 from tests.task.trees import write
@@ -45,7 +45,7 @@ WORKDIR /home/ada/work
 RUN id -un > me
 """
         )
-        assert root.findings == ()
+        assert found_beside_the_network(root) == []
         assert (root.workdir, root.user) == ("/home/ada/work", "ada")
         assert root.env["PATH"] == f"/opt/bin:{DEFAULT_PATH}"
         assert root.env["FROM_IMAGE"] == "yes"

@@ -8,7 +8,7 @@ import pytest
 
 from proctor.environments.sandbox.recipe import DEFAULT_PATH
 from proctor.errors import ImageError, UnsupportedError
-from tests.environments.sandbox.sites import OnSite, Site
+from tests.environments.sandbox.sites import OnSite, Site, found_beside_the_network
 from tests.ordinary_user import environment, ordinary_home, ordinary_uid, run_as_ordinary_user
 from tests.task.trees import write
 
@@ -32,7 +32,7 @@ def test_the_host_is_a_base(on_site: OnSite) -> None:
         text = "FROM scratch\nWORKDIR /app\nRUN touch /usr/local/new /etc/new && rm /usr/bin/env\n"
         root = await site.build(text, base="host")
         assert root.pin.startswith("host:")
-        (finding,) = root.findings
+        (finding,) = found_beside_the_network(root)
         assert "FROM scratch, which was not imported; host:" in finding.message
         said = await site.said(
             root, "ls /usr/local/new /etc/new; test -e /usr/bin/env || echo gone"

@@ -12,7 +12,7 @@ import pytest
 
 from proctor.environments.sandbox.box import shared_zygote, start_zygote
 from proctor.errors import SandboxError
-from tests.environments.sandbox.boxes import make_blueprint, said, shell
+from tests.environments.sandbox.boxes import make_blueprint, opened, said, shell
 
 ROOT = Path(__file__).resolve().parents[3]
 WAIT_MS = 30_000
@@ -53,6 +53,41 @@ def processes_with(root: Path) -> list[str]:
         except OSError:
             continue
     return found
+
+
+@pytest.mark.parametrize("n_unread", [0, 3])
+def test_what_pid_1_says_of_its_end_is_in_the_error(tmp_path: Path, n_unread: int) -> None:
+    """Also where it left questions unread, of which the kernel tells first."""
+
+    async def go() -> list[str]:
+        async with opened(make_blueprint(tmp_path / "a")) as box:
+            # Nobody asks for half a thing: it stands for any fault of PID 1's own.
+            faults = [box._ask({"op": "open_room"}) for _ in range(1 + n_unread)]
+            return [str(one) for one in await asyncio.gather(*faults, return_exceptions=True)]
+
+    last_words = "sandbox a: its PID 1 is gone, with 1: PID 1 failed: KeyError: 'fresh'"
+    assert set(asyncio.run(go())) == {last_words}
+
+
+def test_a_pid_1_that_is_killed_before_it_is_up_is_an_error_that_says_so(tmp_path: Path) -> None:
+    async def go() -> None:
+        zygote = await start_zygote()
+        # It waits there for somebody who reads.
+        (tmp_path / "group").mkdir()
+        os.mkfifo(tmp_path / "group" / "cgroup.procs")
+        blueprint = make_blueprint(tmp_path / "a", cgroups=(str(tmp_path / "group"),))
+        try:
+            spawning = asyncio.ensure_future(zygote.spawn(blueprint))
+            while not zygote._boxes:
+                await asyncio.sleep(0)
+            (box,) = zygote._boxes.values()
+            os.kill(box.pid, signal.SIGKILL)
+            await spawning
+        finally:
+            await zygote.close()
+
+    with pytest.raises(SandboxError, match="a could not be built: its PID 1 was killed, by"):
+        asyncio.run(go())
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

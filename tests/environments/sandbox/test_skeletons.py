@@ -85,9 +85,13 @@ def test_copies_in_use_and_the_newest_are_kept(tmp_path: Path) -> None:
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
     used = load_copy(tmp_path, "used", lambda directory: None)
-    (tmp_path / "newest").mkdir()
+    newest = tmp_path / "newest"
+    newest.mkdir()
+    # The kernel's clock ticks every few milliseconds.
+    while newest.stat().st_ctime_ns <= used.stat().st_ctime_ns:
+        newest.chmod(0o755)
     reaped = {path.name for path in reap_copies(tmp_path)}
     assert reaped == {"old", "new"}
     assert used.is_dir()
-    assert (tmp_path / "newest").is_dir()
+    assert newest.is_dir()
     assert not (tmp_path / "old").exists()

@@ -2,10 +2,12 @@
 
 import asyncio
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.transfer import Seen
 from proctor.errors import SandboxError
@@ -45,6 +47,14 @@ def test_a_command_lives_on_without_the_one_that_started_it(tmp_path: Path) -> N
     assert use(tmp_path, run) == (b"on\n", 3)
 
 
+def test_a_command_that_ends_all_others_at_once_still_tells_its_code(tmp_path: Path) -> None:
+    async def run(box: Box) -> set[tuple[bytes, int]]:
+        ends = [await shell(box, "kill -9 -1; echo on; exit 3") for _ in range(20)]
+        return {(done.output, done.return_code) for done in ends}
+
+    assert use(tmp_path, run) == {(b"on\n", 3)}
+
+
 LOOKS = (
     *("ls $p/root/", "ls $p/cwd/", "readlink $p/fd/*", "cat $p/environ", "cat $p/maps"),
     *("head -c1 $p/mem", "readlink $p/exe", "readlink $p/ns/mnt"),
@@ -69,11 +79,27 @@ def test_none_is_listed_among_the_processes(tmp_path: Path) -> None:
     async def run(box: Box) -> list[str]:
         await box.open_room(["/tests"])
         await box.kind_of("/", room=1)
-        await shell(box, "sleep 1000 >/dev/null 2>&1 &")
+        await shell(
+            box, "sleep 1000 >/dev/null 2>&1 & until grep -q 1000 /proc/$!/cmdline; do :; done"
+        )
         return [command for _, command in await box.list_processes()]
 
     (command,) = use(tmp_path, run)
     assert "sleep 1000" in command
+
+
+def test_an_errand_fails_with_the_one_who_was_on_it(tmp_path: Path) -> None:
+    async def run(box: Box) -> tuple[str, str | None]:
+        await shell(box, "truncate -s 100G /tmp/large")
+        taking = asyncio.ensure_future(box.take("/tmp/large", tmp_path / "large"))
+        while not (tmp_path / "large").exists():
+            await asyncio.sleep(0.001)
+        await shell(box, f"{WORKERS} kill -9 ${{p#/proc/}}; done")
+        with pytest.raises(SandboxError) as failed:
+            await taking
+        return str(failed.value), await box.kind_of("/tmp/large")
+
+    assert use(tmp_path, run) == ("the process for it ended", "file")
 
 
 def test_after_a_cancelled_errand_another_one_is_done(tmp_path: Path) -> None:
@@ -131,12 +157,15 @@ def test_a_large_file_is_listed_too(tmp_path: Path) -> None:
     assert use(tmp_path, run) == [Seen("/large", 3_000_000, digest)]
 
 
-def test_a_script_is_made_executable_and_what_is_not_there_is_an_error(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[str, str]:
+@pytest.mark.parametrize("user", ["root", "nobody"])
+def test_a_script_is_made_executable_and_what_is_not_there_is_no_error(
+    tmp_path: Path, user: str
+) -> None:
+    async def run(box: Box) -> list[tuple[bytes, int]]:
         await shell(box, "echo 'echo ran' > /tmp/script; chmod 640 /tmp/script")
-        await box.make_executable("/tmp/script")
-        with pytest.raises(SandboxError, match="/tmp/nothing: No such file or directory"):
-            await box.make_executable("/tmp/nothing")
-        return await said(box, "stat -c %a /tmp/script"), await said(box, "/tmp/script")
+        look = ("/bin/bash", "-c", "stat -c %a /tmp/script")
+        commands = [Command(look, "/", script=script) for script in ("/tmp/no", "/tmp/script")]
+        ends = [await box.run(replace(command, user=user)) for command in commands]
+        return [(done.output, done.return_code) for done in ends]
 
-    assert use(tmp_path, run) == ("751", "ran")
+    assert use(tmp_path, run) == [(b"640\n", 0), (b"751\n", 0)]

@@ -12,14 +12,15 @@ For a trial:
     reap          what killed runs left; salvage brings their evidence to safety
 For its root file system:
     build         image, base and Dockerfile to layers; steps, layers, recipe, dockerfile* serve it
+    workplace     the sandbox that a Dockerfile is built in, with its network
     layer_place   where layers are kept
     images        imported root file systems; image_import, tree serve it
     host_base     the host's own system directories; etc is its copy of /etc, skeletons keeps it
 Below that, alone in small processes:
-    box           sandboxes for the runner; link, channel, output, parcel, unpack serve it
+    box           sandboxes for the runner; desk, link, channel, output, parcel, unpack serve it
     zygote        the process that they are forked from
-    init          PID 1: rootfs, privileges, filter, users, command, workers, errands, groups,
-                  identity
+    init          PID 1: rootfs, privileges, filter, users, command, workers, errands, rooms,
+                  groups, identity
 
 Nothing is imported here: the zygote loads this package, and every sandbox is a fork of it.
 """

@@ -77,6 +77,8 @@ class Command:
     """A name, or a number as text, and perhaps `:group`; looked up inside."""
     room: int = 0
     """0: where the agent is; else the number of a verifier's room."""
+    script: str = ""
+    """A file that everybody may execute from before it on, if there is one at this path."""
 
 
 def as_json(value: Blueprint | Command) -> dict[str, object]:

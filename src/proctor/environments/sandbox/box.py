@@ -18,10 +18,12 @@ import sys
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Blueprint, Command, as_json
 from proctor.environments.sandbox.channel import Message, close_all, make_pair
+from proctor.environments.sandbox.desk import Desk
 from proctor.environments.sandbox.link import Link, Questions, settled
 from proctor.environments.sandbox.output import Finished, Output
 from proctor.environments.sandbox.parcel import Limits
@@ -45,7 +47,7 @@ _PACKAGES = Path(__file__).resolve().parents[3]
 class Box:
     """One sandbox."""
 
-    def __init__(self, pid: int, handle: int, session: str, channel: socket.socket) -> None:
+    def __init__(self, pid: int, handle: int, session: str, ends: "_Ends") -> None:
         self.pid = pid
         """Of its PID 1, on the host."""
         self.namespaces: tuple[int, ...] = ()
@@ -53,17 +55,20 @@ class Box:
         helper that connects it; none where nobody has to. Closed with it."""
         self._session = session
         self._handle = handle
-        self._questions = Questions()
+        self._last_words = ""
+        """What PID 1 itself said of its end."""
+        self._ended_by = "its PID 1 ended before it was up"
         self._outputs: set[Output] = set()
         self._loop = asyncio.get_running_loop()
         self._up: asyncio.Future[str | None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
-        self._link = Link(channel, self._hear, self._hang_up)
+        self._desk = Desk(ends.channel, self._hear, self._hang_up)
+        self._desk.add_line(0, ends.line)
 
     @property
     def is_alive(self) -> bool:
         """Whether it can be asked for things."""
-        return self._link.is_open
+        return self._desk.is_open
 
     async def run(self, command: Command, timeout_sec: float | None = None) -> Finished:
         """Run a command and wait for it, not for what it leaves in the background.
@@ -80,8 +85,8 @@ class Box:
         try:
             async with asyncio.timeout(timeout_sec):
                 request = {"op": "run", "command": as_json(command)}
-                number, answer = await self.pose(request, output.write_end)
-                message = await self.hear_out(number, answer)
+                number, answer = await self._desk.pose(request, output.write_end)
+                message = await self._desk.hear_out(number, answer)
         finally:
             printed, n_cut = output.finish()
             self._outputs = {one for one in self._outputs if not one.is_closed}
@@ -96,7 +101,7 @@ class Box:
             SandboxError: the target cannot be written.
         """
         request = {"op": "put", "target": target, "name": source.name, "room": room}
-        await put_files(self, request, source)
+        await put_files(self._desk, request, source)
 
     async def take(
         self,
@@ -118,7 +123,9 @@ class Box:
         request = {"op": "take", "source": source, "room": room}
         request |= {"n_bytes": limit, "n_entries": most_entries}
         name = source.rstrip("/").rpartition("/")[2]
-        return await take_files(self, request, lambda stream: unpack(stream, target, name, limits))
+        return await take_files(
+            self._desk, request, lambda stream: unpack(stream, target, name, limits)
+        )
 
     async def list_files(
         self, places: Sequence[str], n_files: int, *, room: int = 0, limit: int = MOST_LISTED
@@ -126,15 +133,7 @@ class Box:
         """The files at or below these paths, with digests of those that are not too large."""
         request = {"op": "list_files", "places": list(places), "room": room}
         request |= {"n_files": n_files, "n_bytes": limit}
-        return await take_files(self, request, receive_listing)
-
-    async def make_executable(self, path: str, *, room: int = 0) -> None:
-        """Let everybody execute a file.
-
-        Raises:
-            SandboxError: that cannot be done.
-        """
-        await self._ask({"op": "make_executable", "path": path, "room": room})
+        return await take_files(self._desk, request, receive_listing)
 
     async def kind_of(self, path: str, *, room: int = 0) -> str | None:
         """What is at a path, links followed: file, directory, other, or None for nothing."""
@@ -152,8 +151,16 @@ class Box:
         Raises:
             SandboxError: one of them is not guarded by the blueprint.
         """
-        answer = await self._ask({"op": "open_room", "fresh": list(fresh)})
-        return int(str(answer["room"]))
+        ours, theirs = make_pair()
+        try:
+            request = {"op": "open_room", "fresh": list(fresh)}
+            answer = await self._ask(request, theirs.detach())
+        except BaseException:
+            ours.close()
+            raise
+        room = int(str(answer["room"]))
+        self._desk.add_line(room, ours)
+        return room
 
     async def make_directories(self, paths: Sequence[str], *, room: int = 0) -> None:
         """Make directories, and those above them, for everybody to write to."""
@@ -164,46 +171,20 @@ class Box:
         if self._handle >= 0 and not self._gone.done():
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-        self._link.close()
+        self._desk.close()
         await asyncio.shield(self._gone)
 
-    async def _ask(self, request: Mapping[str, object]) -> Message:
-        number, answer = await self.pose(request)
-        return _check(await self.hear_out(number, answer))
-
-    async def pose(
-        self, request: Mapping[str, object], file: int | None = None
-    ) -> tuple[int, asyncio.Future[Message]]:
-        """Ask something, with an open file that is closed here whatever comes of it."""
-        files = () if file is None else (file,)
-        try:
-            number, answer = self._questions.ask()
-            try:
-                await self._link.send({**request, "id": number}, files)
-            except BaseException:
-                self._questions.forget(number)
-                raise
-        finally:
-            close_all(files)
-        return number, answer
-
-    async def hear_out(self, number: int, answer: asyncio.Future[Message]) -> Message:
-        """Wait for an answer; when nobody waits any more, end what was to give it."""
-        try:
-            return await asyncio.shield(answer)
-        except asyncio.CancelledError:
-            with suppress(SandboxError):
-                await self._link.send({"op": "end", "id": number})
-            await settled(answer)
-            raise
+    async def _ask(self, request: Mapping[str, object], file: int | None = None) -> Message:
+        number, answer = await self._desk.pose(request, file)
+        return _check(await self._desk.hear_out(number, answer))
 
     def _hear(self, message: Message, files: list[int]) -> None:
-        if "id" in message:
-            self._questions.answer(int(str(message["id"])), message, files)
-        elif not self._up.done():
+        if not self._up.done():
             error = message.get("error")
             self.namespaces = tuple(files)
             self._up.set_result(None if error is None else str(error))
+        elif "error" in message:
+            self._last_words = f": {message['error']}"
 
     def watch(self, reason: str) -> None:
         """Lose it as soon as it is dead; there is no zygote any more to tell that."""
@@ -215,7 +196,8 @@ class Box:
 
     def _hang_up(self) -> None:
         if not self._up.done():
-            self._up.set_result("its PID 1 ended before it was up")
+            # Why, the zygote says.
+            self._up.set_result("")
 
     async def wait_until_up(self) -> None:
         """Wait until it can be asked for things.
@@ -230,14 +212,17 @@ class Box:
             raise
         if problem is not None:
             await self.kill()
-            raise SandboxError(f"sandbox {self._session} could not be built: {problem}")
+            raise SandboxError(
+                f"sandbox {self._session} could not be built: {problem or self._ended_by}"
+            )
 
     def lose(self, reason: str) -> None:
         """It is gone, and this is why; said by the zygote."""
         # What it said last may not have been heard yet.
-        self._link.read()
-        self._link.close()
-        self._questions.end(f"sandbox {self._session}: {reason}")
+        self._desk.read()
+        self._desk.close()
+        self._desk.end(f"sandbox {self._session}: {reason}{self._last_words}")
+        self._ended_by = reason
         for output in self._outputs:
             output.close()
         close_all(self.namespaces)
@@ -255,13 +240,27 @@ def _check(message: Message) -> Message:
     return message
 
 
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Our ends of what a new sandbox is asked by."""
+
+    channel: socket.socket
+    """To its PID 1."""
+    line: socket.socket
+    """To who does errands there."""
+
+    def close(self) -> None:
+        self.channel.close()
+        self.line.close()
+
+
 class Zygote:
     """The process that sandboxes are forked from."""
 
     def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket) -> None:
         self._process = process
         self._questions = Questions()
-        self._channels: dict[int, tuple[socket.socket, str]] = {}
+        self._ends: dict[int, tuple[_Ends, str]] = {}
         self._boxes: dict[int, Box] = {}
         """Those that live, by the pid of their PID 1."""
         self._new: dict[int, Box] = {}
@@ -286,17 +285,18 @@ class Zygote:
             SandboxError: it could not be built; the message names the step.
         """
         number, answer = self._questions.ask()
-        ours, theirs = make_pair()
-        self._channels[number] = ours, blueprint.session
+        (channel, their_channel), (line, their_line) = make_pair(), make_pair()
+        self._ends[number] = _Ends(channel, line), blueprint.session
         try:
             request = {"spawn": number, "blueprint": as_json(blueprint)}
-            await self._link.send(request, (theirs.fileno(),))
+            await self._link.send(request, (their_channel.fileno(), their_line.fileno()))
         except BaseException:
             self._questions.forget(number)
-            self._channels.pop(number)[0].close()
+            self._ends.pop(number)[0].close()
             raise
         finally:
-            theirs.close()
+            their_channel.close()
+            their_line.close()
         try:
             message = await asyncio.shield(answer)
         except asyncio.CancelledError:
@@ -328,19 +328,19 @@ class Zygote:
                 box.lose(_reason_of(int(str(message["code"]))))
             return
         number = int(str(message["spawned"]))
-        channel, session = self._channels.pop(number)
+        ends, session = self._ends.pop(number)
         if "pid" in message:
             pid = int(str(message["pid"]))
-            self._new[number] = self._boxes[pid] = Box(pid, files.pop(), session, channel)
+            self._new[number] = self._boxes[pid] = Box(pid, files.pop(), session, ends)
         else:
-            channel.close()
+            ends.close()
         self._questions.answer(number, message, files)
 
     def _hang_up(self) -> None:
         reason = "the process that its PID 1 was forked from is gone"
         self._questions.end(reason)
-        for channel, _ in self._channels.values():
-            channel.close()
+        for ends, _ in self._ends.values():
+            ends.close()
         for box in self._boxes.values():
             box.watch(reason)
         self._boxes.clear()

@@ -10,7 +10,7 @@ trials ask for it at the same time. Nothing here starts a sandbox for a trial.
 
 import os
 import platform
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,6 @@ from pathlib import Path
 import msgspec
 
 from proctor.digest import sha256_hex
-from proctor.environments.sandbox.blueprint import Blueprint, Network, Part
-from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.context import Context
 from proctor.environments.sandbox.dockerfile import Dockerfile, parse_dockerfile, plan_recipe
 from proctor.environments.sandbox.host_base import (
@@ -30,18 +28,20 @@ from proctor.environments.sandbox.host_base import (
 )
 from proctor.environments.sandbox.images import Image, ImageStore
 from proctor.environments.sandbox.layer_place import layers_directory
-from proctor.environments.sandbox.layers import Building, LayerStore, Parts, discard
+from proctor.environments.sandbox.layers import Kept, Layer, LayerStore, Parts, discard
 from proctor.environments.sandbox.recipe import (
     DEFAULT_PATH,
     Copy,
     MakeDirectory,
     Recipe,
+    Run,
     Start,
     Step,
 )
 from proctor.environments.sandbox.scratch import cache_directory
 from proctor.environments.sandbox.steps import Order, Workshop, run_in_thread
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
+from proctor.environments.sandbox.workplace import Spawn, choose_for_build, workplace
 from proctor.errors import ImageError, UnsupportedError
 from proctor.files import read_small
 from proctor.sentence import reason_of
@@ -51,11 +51,9 @@ HOST = "host"
 """The base that is the host itself."""
 
 _PHASE = "setup"
-_FORMAT = 1
+_FORMAT = 2
 """Goes into every key: a change of how layers are made makes new ones."""
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
-
-type Spawn = Callable[[Blueprint], Awaitable[Box]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +117,14 @@ async def build_root(
     ground = grounds.under(dockerfile)
     recipe = plan_recipe(dockerfile, ground.start)
     maker = _Maker(ground, dockerfile, recipe, spawn)
-    parts, notes = await maker.make(environment_dir, scratch, force=force)
+    kept, notes = await maker.make(environment_dir, scratch, force=force)
     return Root(
-        parts=parts,
+        parts=kept.parts,
         env=recipe.env,
         workdir=recipe.workdir,
         user=recipe.user,
         pin=ground.pin,
-        findings=findings,
+        findings=(*findings, *_network_findings(kept)),
         notes=(*notes, *recipe.notes, *_platform_notes(dockerfile)),
     )
 
@@ -267,6 +265,15 @@ def _finding(message: str, detail: dict[str, object]) -> Finding:
     return Finding(code=FindingCode.BASE_SUBSTITUTED, phase=_PHASE, message=message, detail=detail)
 
 
+def _network_findings(kept: Kept) -> tuple[Finding, ...]:
+    if kept.shared_because is None:
+        return ()
+    message = f"the Dockerfile was built on the host's own network: {kept.shared_because}"
+    detail: dict[str, object] = {"reason": kept.shared_because, "during": "build"}
+    code = FindingCode.NETWORK_SHARED
+    return (Finding(code=code, phase=_PHASE, message=message, detail=detail),)
+
+
 def _platform_notes(dockerfile: Dockerfile) -> tuple[str, ...]:
     wanted, ours = dockerfile.platform, f"linux/{_machine()}"
     if wanted is None or wanted == ours or wanted.startswith(f"{ours}/"):
@@ -286,10 +293,10 @@ class _Maker:
 
     async def make(
         self, environment_dir: Path, scratch: Path, *, force: bool
-    ) -> tuple[Parts, tuple[str, ...]]:
+    ) -> tuple[Kept, tuple[str, ...]]:
         """The parts with the layer on top, and what to say of it."""
         if not self.recipe.steps:
-            return self.ground.parts, ()
+            return Kept(self.ground.parts, None), ()
         orders, key = await self._decide(environment_dir)
         root, notes = layers_directory(scratch)
         store = LayerStore(root)
@@ -343,16 +350,15 @@ class _Maker:
 
     async def _build(self, store: LayerStore, key: str, orders: tuple[Order, ...]) -> None:
         building = store.open(key, self.ground.parts)
+        choice = choose_for_build(has_commands=any(isinstance(one.step, Run) for one in orders))
         try:
-            box = await self.spawn(_blueprint(building, key))
-            try:
+            async with workplace(building, f"build-{key[:12]}", choice.network, self.spawn) as box:
                 shop = Workshop(box, self.dockerfile.where, building.stage)
                 for order in orders:
                     await shop.do(order)
-            finally:
-                await box.kill()
             texts = tuple(order.step.text for order in orders)
-            store.keep(key, building, self.ground.pin, texts)
+            layer = Layer(self.ground.pin, texts, shared_because=choice.shared_because)
+            store.keep(key, building, layer)
         finally:
             # Moved away where it was kept.
             discard(building.session.directory)
@@ -367,17 +373,3 @@ def _decisive(order: Order) -> list[object]:
 
 def _fields(step: Step) -> list[tuple[str, object]]:
     return [(name, getattr(step, name)) for name in step.__dataclass_fields__]
-
-
-def _blueprint(building: Building, key: str) -> Blueprint:
-    return Blueprint(
-        session=f"build-{key[:12]}",
-        root=str(building.session.root),
-        parts=tuple(
-            Part(target, lowers, str(upper), str(work))
-            for target, lowers, upper, work in building.parts
-        ),
-        network=Network.HOST,
-        subordinate=find_subordinate_ids(),
-        guarded=(),
-    )

@@ -58,11 +58,10 @@ def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
         ValueError: it is no message.
     """
     try:
-        packet, beside, _, _ = channel.recvmsg(
-            _LONGEST_INLINE + 1, _ROOM_FOR_FILES, socket.MSG_CMSG_CLOEXEC
-        )
+        packet, beside = _receive_packet(channel)
     except ConnectionResetError:
-        return None
+        # Told once, where the other end went with something unread. What it said is still there.
+        packet, beside = _receive_packet(channel)
     if not packet:
         return None
     files = [fd for _, _, data in beside for fd in struct.unpack(f"{len(data) // 4}i", data)]
@@ -72,6 +71,13 @@ def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
     if not isinstance(message, dict):
         raise ValueError("a message that is no object")  # noqa: TRY004 - as any other bad text
     return message, files
+
+
+def _receive_packet(channel: socket.socket) -> tuple[bytes, list[tuple[int, int, bytes]]]:
+    packet, beside, _, _ = channel.recvmsg(
+        _LONGEST_INLINE + 1, _ROOM_FOR_FILES, socket.MSG_CMSG_CLOEXEC
+    )
+    return packet, beside
 
 
 def _read_memory(fd: int) -> bytes:

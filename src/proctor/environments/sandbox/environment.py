@@ -8,8 +8,10 @@ Everything that happens inside is in inside.py, everything below it in box.py an
 """
 
 import asyncio
+import os
 import platform
 from collections.abc import Sequence
+from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box, shared_zygote
@@ -23,7 +25,7 @@ from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.refusals import check_order
 from proctor.environments.sandbox.scratch import Session
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
-from proctor.errors import SandboxError
+from proctor.errors import ImageError, SandboxError
 from proctor.trial.environment import Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
@@ -31,7 +33,9 @@ from proctor.trial.paths import INSIDE
 
 _DIRECTORIES = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 _PHASE = "setup"
-_SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+_SHELLS = ("bash", "sh")
+"""As harbor, which knows bash alone; and what small images have instead."""
+_USUAL_PLACES = ("/bin", "/usr/bin", "/usr/local/bin")
 _SHELL_OF: dict[Parts, str] = {}
 """The shell of each root that was started."""
 _WITH_WORKDIR: set[tuple[Parts, str]] = set()
@@ -123,6 +127,8 @@ class SandboxEnvironment(Inside):
         check_user(root.user, only_root=self._only_root)
         tools = {"kernel": platform.release()}
         self._snapshot = Snapshot(root.pin, "sandbox", tools)
+        if not is_all_powerful() and (usr := _find_hosts_usr(root.parts)):
+            self._find_usr_read_only(usr)
         if self._choice.shared_because:
             self._find_network_shared(self._choice.shared_because)
         config, task = self._order.config, self._order.task_env_config
@@ -144,12 +150,13 @@ class SandboxEnvironment(Inside):
 
     async def _furnish(self, root: Root, box: Box) -> None:
         """Make the working directory and find the shell."""
+        shell = await _find_shell(root, box)
         workdir = self._order.task_env_config.workdir or root.workdir or "/"
         if not await _is_there(root, workdir, box):
             await _make_workdir(box, workdir)
         self._running = Running(
             box=box,
-            shell=await _find_shell(root, box),
+            shell=shell,
             workdir=workdir,
             env={**root.env, **self._order.persistent_env},
             user=root.user,
@@ -158,6 +165,14 @@ class SandboxEnvironment(Inside):
         )
         if root.upload_environment:
             await self.upload_dir(self._order.environment_dir, workdir)
+
+    def _find_usr_read_only(self, usr: str) -> None:
+        message = (
+            "no directory below /usr could be changed, so that no package could be installed: they "
+            "are the host's own, and this user is not root; an imported image, by --base, can be"
+        )
+        self._order.logger.warning(message)
+        self._findings.append(_finding(FindingCode.USR_READ_ONLY, message, {"directory": usr}))
 
     def _find_network_shared(self, reason: str) -> None:
         message = f"the environment used the host's own network: {reason}"
@@ -198,6 +213,12 @@ class SandboxEnvironment(Inside):
         return Room(self, now, await now.box.open_room(fresh))
 
 
+def _find_hosts_usr(parts: Parts) -> str | None:
+    """The host's /usr below a root, where it belongs to a user whom the sandbox does not have."""
+    below = next((lowers[-1] for target, lowers in parts if target == "/usr"), None)
+    return None if below is None or Path(below).stat().st_uid == os.geteuid() else below
+
+
 async def _is_there(root: Root, workdir: str, box: Box) -> bool:
     """Whether a root has a working directory, looked for once if it has."""
     known = root.parts, workdir
@@ -216,11 +237,26 @@ async def _make_workdir(box: Box, workdir: str) -> None:
 
 
 async def _find_shell(root: Root, box: Box) -> str:
-    """The shell of a root, looked for once however many sandboxes have that root."""
+    """The shell of a root, looked for once however many sandboxes have that root.
+
+    Raises:
+        ImageError: it has none.
+    """
     if root.parts not in _SHELL_OF:
-        kinds = [await box.kind_of(shell) for shell in _SHELLS]
-        _SHELL_OF[root.parts] = "bash" if "file" in kinds else "sh"
+        _SHELL_OF[root.parts] = await _look_for_shell(root, box)
     return _SHELL_OF[root.parts]
+
+
+async def _look_for_shell(root: Root, box: Box) -> str:
+    places = dict.fromkeys((*_USUAL_PLACES, *root.env.get("PATH", "").split(":")))
+    for shell in _SHELLS:
+        for place in places:
+            if place.startswith("/") and await box.kind_of(f"{place}/{shell}") == "file":
+                return shell
+    raise ImageError(
+        f"{root.pin}: has no shell, neither bash nor sh, in {':'.join(places)}; a trial runs every "
+        "command by one: import an image that has it, or install one there and import it again"
+    )
 
 
 def _finding(code: FindingCode, message: str, detail: dict[str, object]) -> Finding:

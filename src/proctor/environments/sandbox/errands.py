@@ -97,13 +97,6 @@ def _list_files(request: dict[str, Any], files: list[int]) -> Message:
     return {}
 
 
-def _make_executable(request: dict[str, Any], _files: list[int]) -> Message:
-    """What `chmod +x` does."""
-    path = str(request["path"])
-    os.chmod(path, stat.S_IMODE(os.stat(path).st_mode) | 0o111)  # noqa: S103 - that is the errand
-    return {}
-
-
 def _kind_of(request: dict[str, Any], _files: list[int]) -> Message:
     try:
         mode = os.stat(str(request["path"])).st_mode
@@ -148,7 +141,6 @@ ERRANDS: dict[str, Callable[[dict[str, Any], list[int]], Message]] = {
     "put": _put,
     "take": _take,
     "list_files": _list_files,
-    "make_executable": _make_executable,
     "kind_of": _kind_of,
     "make_directories": _make_directories,
     "list_processes": _list_processes,

@@ -1,4 +1,4 @@
-"""A seccomp filter for commands: what the capabilities alone would leave open.
+"""A seccomp filter for all of a sandbox: what the capabilities alone would leave open.
 
 Everybody may make a user namespace and is all-powerful in it, and keyrings belong to no namespace:
 root inside would find the keys of root outside. Both are refused here, and so are a few doors into

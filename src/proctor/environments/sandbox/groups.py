@@ -1,7 +1,8 @@
-"""Process groups of a sandbox, seen by its PID 1: signal one, and tell whether it is dead."""
+"""Process groups of a sandbox, seen by its PID 1: signal one, tell whether it is dead, find one."""
 
 import os
 import signal
+from collections.abc import Collection
 
 _DEAD = b"ZX"
 
@@ -30,3 +31,23 @@ def _belongs(pid: str, leader: int) -> bool:
         # It ended while we looked.
         return False
     return fields[0] not in _DEAD and leader in (int(pid), int(fields[2]))
+
+
+def find_orphan(pipe: tuple[int, int], known: Collection[int]) -> int | None:
+    """The command that writes to a pipe and whose parent died: PID 1 is its parent then."""
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdecimal()):
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                _, parent, _, session = file.read().rpartition(b")")[2].split()[:4]
+            is_ours = pid not in known and (int(parent), int(session)) == (1, pid)
+            if is_ours and identity_of(os.stat(f"/proc/{pid}/fd/1")) == pipe:
+                return pid
+        except OSError:
+            # It ended while we looked.
+            continue
+    return None
+
+
+def identity_of(found: os.stat_result) -> tuple[int, int]:
+    """What tells a file from all others: its device and its inode."""
+    return found.st_dev, found.st_ino

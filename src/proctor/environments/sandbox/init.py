@@ -20,20 +20,16 @@ from typing import Any
 from proctor.environments.sandbox.blueprint import command_of
 from proctor.environments.sandbox.channel import Message, close_all, make_pair, receive, send
 from proctor.environments.sandbox.command import become_command, prepare_launches
-from proctor.environments.sandbox.groups import is_alive, signal_group
+from proctor.environments.sandbox.groups import find_orphan, identity_of, is_alive, signal_group
+from proctor.environments.sandbox.rooms import open_room
 from proctor.environments.sandbox.rootfs import Root
-from proctor.environments.sandbox.syscalls import (
-    PR_SET_DUMPABLE,
-    attach_tree,
-    clone_tree,
-    name_process,
-    prctl,
-)
+from proctor.environments.sandbox.syscalls import PR_SET_DUMPABLE, name_process, prctl
 from proctor.environments.sandbox.users import UnknownUserError
 from proctor.environments.sandbox.workers import Duty, Worker, code_of, do_errand, sentence_of
 
 _GRACE_SEC = 2.0
 _LOOK_AGAIN_SEC = 0.02
+_LOOKS = 5
 _FAILED = 125
 _KILLED = 137
 
@@ -51,6 +47,8 @@ class Job:
     """When its group is killed; None while nobody asked for its end."""
     is_starting: bool = False
     """A worker, whose pid it has until then, is about to start it."""
+    pipe: tuple[int, int] = (0, 0)
+    """What a command's output goes to, as identity_of has it."""
     is_unwanted: bool = False
     """It is to end as soon as it runs."""
 
@@ -74,6 +72,10 @@ class Init:
     workers: dict[int, Worker] = field(default_factory=dict)
     """Who does errands, by room."""
     poll: select.poll = field(default_factory=select.poll)
+    hired: set[int] = field(default_factory=set)
+    """Every worker that is not yet dead, by pid."""
+    strays: list[int] = field(default_factory=list)
+    """Codes of children that ended while a command was being started, and that nobody told of."""
 
 
 def make_init(channel: socket.socket, root: Root, room_capability: int) -> Init:
@@ -99,13 +101,14 @@ def forget_imports() -> None:
     sys.path_importer_cache.clear()
 
 
-def serve(init: Init) -> None:
-    """Do what the runner asks for until it closes the channel."""
+def serve(init: Init, line: socket.socket) -> None:
+    """Do what the runner asks for until it closes the channel; `line` is for its first worker."""
     init.poll.register(init.channel, select.POLLIN)
     init.poll.register(init.wakeup, select.POLLIN)
     with suppress(OSError):
         # Before anybody asks: the runner takes a while to hear that all is ready.
-        _hire(init, 0)
+        _hire(init, 0, line)
+    line.close()
     while True:
         ready = {fd for fd, _ in init.poll.poll(_patience(init))}
         if init.wakeup in ready:
@@ -122,18 +125,27 @@ def serve(init: Init) -> None:
 
 def _hear_workers(init: Init, ready: set[int]) -> None:
     for worker in list(init.workers.values()):
-        if worker.line.fileno() not in ready:
-            continue
-        received = receive(worker.line)
-        if received is None:
+        if worker.line.fileno() in ready and not _listen(init, worker):
             _dismiss(init, worker.pid)
-        elif "ended" in received[0]:
-            _note_end(init, int(str(received[0]["ended"])), int(str(received[0]["code"])))
-        else:
-            worker.is_busy = False
-            job = init.jobs.pop(worker.pid, None)
-            if job and "pid" in received[0]:
-                _note_start(init, job, int(str(received[0]["pid"])))
+
+
+def _listen(init: Init, worker: Worker) -> bool:
+    """Hear all that a worker has said; whether it can say more."""
+    while True:
+        try:
+            received = receive(worker.line)
+        except BlockingIOError:
+            return True
+        if received is None:
+            return False
+        said = received[0]
+        if "ended" in said:
+            _note_end(init, int(str(said["ended"])), int(str(said["code"])))
+            continue
+        worker.is_busy = False
+        job = init.jobs.pop(worker.pid, None)
+        if job and "pid" in said:
+            _note_start(init, job, int(str(said["pid"])))
 
 
 def _note_start(init: Init, job: Job, pid: int) -> None:
@@ -147,9 +159,29 @@ def _note_start(init: Init, job: Job, pid: int) -> None:
 def _note_end(init: Init, pid: int, code: int) -> None:
     """A child has ended, or one of a worker."""
     if job := init.jobs.get(pid):
+        if job.is_starting and (started := _find_started(init, job)):
+            del init.jobs[pid]
+            _note_start(init, job, started)
+            return
         job.code = code
+        if job.is_starting and len(init.strays) == 1:
+            job.code, job.is_starting = init.strays[0], False
         if job.deadline is None:
             _finish(init, job)
+
+
+def _find_started(init: Init, job: Job) -> int | None:
+    """The command of a worker that died before it told the pid; the command may have killed it."""
+    known = {*init.jobs, *init.hired}
+    for _ in range(_LOOKS):
+        if started := find_orphan(job.pipe, known):
+            return started
+        _reap(init)
+        if init.strays:
+            return None
+        # On its way from the worker's copy to the command it cannot be told from others.
+        time.sleep(_LOOK_AGAIN_SEC)
+    return None
 
 
 def _patience(init: Init) -> int | None:
@@ -159,6 +191,8 @@ def _patience(init: Init) -> int | None:
 
 
 def _reap(init: Init) -> None:
+    if not any(job.is_starting for job in init.jobs.values()):
+        init.strays.clear()
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
@@ -172,6 +206,9 @@ def _reap(init: Init) -> None:
             if job is None or not job.is_command or job.is_starting:
                 _dismiss(init, pid)
             continue
+        if pid not in init.jobs and pid not in init.hired:
+            init.strays.append(code_of(status))
+        init.hired.discard(pid)
         _dismiss(init, pid, is_dead=True)
         _note_end(init, pid, code_of(status))
 
@@ -180,6 +217,7 @@ def _dismiss(init: Init, pid: int, *, is_dead: bool = False) -> None:
     """Give a worker nothing more to do, and see that it ends; what it started lives on."""
     for room, worker in list(init.workers.items()):
         if worker.pid == pid:
+            _listen(init, worker)
             del init.workers[room]
             init.poll.unregister(worker.line)
             worker.line.close()
@@ -217,8 +255,16 @@ def _answer(init: Init, request: Message, files: list[int]) -> None:
         match request["op"]:
             case "end":
                 _end(init, number)
+            case "lost":
+                send(init.channel, {"id": number, "error": "the process for it ended"})
+            case "dismiss":
+                if worker := init.workers.get(int(str(request["room"]))):
+                    _dismiss(init, worker.pid)
             case "open_room":
-                send(init.channel, {"id": number, "room": _open_room(init, request["fresh"])})
+                room = _open_room(init, request["fresh"])
+                send(init.channel, {"id": number, "room": room})
+                with suppress(OSError), socket.socket(fileno=files.pop()) as line:
+                    _hire(init, room, line)
             case _:
                 _start(init, number, request, files)
     except OSError as error:
@@ -243,12 +289,13 @@ def _start(init: Init, number: int, request: dict[str, Any], files: list[int]) -
     is_command = request["op"] == "run"
     if request["op"] == "list_processes":
         on_errands = {job.pid for job in init.jobs.values() if not job.is_command}
-        on_errands |= {worker.pid for worker in init.workers.values()}
-        request["errands"] = sorted(on_errands)
+        request["errands"] = sorted(on_errands | init.hired)
     room = int(request["command"]["room"] if is_command else request["room"])
     worker = init.workers.get(room) or _hire(init, room)
-    if worker.hand(request, files):
-        init.jobs[worker.pid] = Job(number, worker.pid, is_command, is_starting=is_command)
+    if "alone" not in request and worker.hand(request, files):
+        job = init.jobs[worker.pid] = Job(number, worker.pid, is_command, is_starting=is_command)
+        if is_command:
+            job.pipe = identity_of(os.fstat(files[0]))
         return
     pid = os.fork()
     if pid:
@@ -270,8 +317,8 @@ def _start(init: Init, number: int, request: dict[str, Any], files: list[int]) -
         os._exit(_FAILED)
 
 
-def _hire(init: Init, room: int) -> Worker:
-    """A new worker for a room.
+def _hire(init: Init, room: int, own_line: socket.socket | None = None) -> Worker:
+    """A new worker for a room, with a line of its own to the runner if there is one.
 
     Raises:
         OSError: there is no such room, or no process can be made.
@@ -285,11 +332,14 @@ def _hire(init: Init, room: int) -> Worker:
             ours.close()
             _enter_room(init, room)
             _be_powerless(init, room)
-            Duty(init.channel, theirs, init.room_capability if room else 0).serve()
+            capability = init.room_capability if room else 0
+            Duty(init.channel, theirs, own_line, capability).serve()
             os._exit(0)
         finally:
             os._exit(_FAILED)
     theirs.close()
+    ours.setblocking(False)  # noqa: FBT003 - the name says it
+    init.hired.add(pid)
     init.poll.register(ours, select.POLLIN)
     worker = init.workers[room] = Worker(pid, ours)
     return worker
@@ -321,34 +371,9 @@ def _namespace_of(init: Init, room: int) -> int:
 
 
 def _open_room(init: Init, fresh: Any) -> int:
-    """A mount namespace in which the directories of `fresh` are new; its number."""
+    """A new room; its number."""
     if not init.room_capability:
         raise OSError(errno.EPERM, "this process has no capability to tell a room by")
     number = len(init.rooms) + 1
-    strange = [str(path) for path in fresh if path not in init.root.guarded]
-    if strange:
-        raise OSError(errno.EINVAL, "not one of the blueprint's guarded directories", strange[0])
-    trees = {str(path): _new_directory(init, f"{number}.{n}") for n, path in enumerate(fresh)}
-    os.unshare(os.CLONE_NEWNS)
-    try:
-        for path, tree in trees.items():
-            attach_tree(tree, path)
-        init.rooms.append(os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC))
-    finally:
-        os.setns(init.home, os.CLONE_NEWNS)
-        close_all(list(trees.values()))
+    init.rooms.append(open_room(init.root, init.home, number, fresh))
     return number
-
-
-def _new_directory(init: Init, name: str) -> int:
-    """A new directory in the place for rooms, as a mount that is not yet anywhere."""
-    # There already, and empty, where the scratch served another sandbox before.
-    with suppress(FileExistsError):
-        os.mkdir(name, 0o777, dir_fd=init.root.rooms_fd)
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    fd = os.open(name, flags, dir_fd=init.root.rooms_fd)
-    try:
-        os.fchmod(fd, 0o777)
-        return clone_tree(fd)
-    finally:
-        os.close(fd)

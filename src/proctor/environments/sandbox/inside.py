@@ -80,6 +80,27 @@ class Inside(Dialect):
         user: str | int | None = None,
     ) -> ExecResult:
         """Run `bash -c command`; see Environment."""
+        return await self._exec(command, cwd, env, timeout_sec, user)
+
+    async def exec_script(
+        self,
+        command: str,
+        script: str,
+        env: Mapping[str, str] | None = None,
+        timeout_sec: int | None = None,
+    ) -> ExecResult:
+        """Run `bash -c command`, which runs a script that everybody may execute; see Marking."""
+        return await self._exec(command, None, env, timeout_sec, None, script)
+
+    async def _exec(
+        self,
+        command: str,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        timeout_sec: int | None,
+        user: str | int | None,
+        script: str = "",
+    ) -> ExecResult:
         now = self._now()
         order = Command(
             argv=(now.shell, "-c", command),
@@ -87,6 +108,7 @@ class Inside(Dialect):
             env={**now.env, **(env or {})},
             user=self._resolve_user(user),
             room=self._room,
+            script=script,
         )
         try:
             done = await now.box.run(order, timeout_sec)
@@ -154,10 +176,6 @@ class Inside(Dialect):
         """The files at or below these paths; see Listing."""
         found = await self._now().box.list_files(places, limit, room=self._room)
         return [SeenFile(file.path, file.size, file.sha256) for file in found]
-
-    async def make_executable(self, path: str) -> None:
-        """Let everybody execute a file; see Marking."""
-        await self._now().box.make_executable(path, room=self._room)
 
     async def is_dir(self, path: str, user: str | int | None = None) -> bool:
         """Whether there is a directory."""

@@ -44,8 +44,19 @@ class Layer(msgspec.Struct, frozen=True):
     """Pin of what lies below it."""
     steps: tuple[str, ...]
     """The instructions that made it, for people."""
-    uppers: dict[str, str]
+    uppers: dict[str, str] = {}
     """Where an overlay was mounted whose upper directory holds something, and that directory."""
+    shared_because: str | None = None
+    """Why it was made on the host's own network; None where it was not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A layer that was made, on what lies below it."""
+
+    parts: Parts
+    shared_because: str | None
+    """Why it was made on the host's own network; None where it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +79,7 @@ class LayerStore:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def find(self, key: str, parts: Parts) -> Parts | None:
+    def find(self, key: str, parts: Parts) -> Kept | None:
         """The parts with the layer of that key on top, if it was made."""
         current = self._root / key / "current"
         try:
@@ -77,13 +88,12 @@ class LayerStore:
             layer = msgspec.json.decode(read_small(str(home / "layer.json")), type=Layer)
         except (FileNotFoundError, msgspec.DecodeError, ImageError):
             return None
-        return tuple(
-            (
-                target,
-                (str(home / layer.uppers[target]), *lowers) if target in layer.uppers else lowers,
-            )
+        uppers = layer.uppers
+        laid = tuple(
+            (target, (str(home / uppers[target]), *lowers) if target in uppers else lowers)
             for target, lowers in parts
         )
+        return Kept(laid, layer.shared_because)
 
     def is_wanted_again(self, key: str, *, force: bool) -> bool:
         """Whether it is to be made although it is there."""
@@ -122,8 +132,8 @@ class LayerStore:
             raise ImageError(f"{home}: cannot be written: {reason_of(error)}") from error
         return Building(session, tuple(pairs))
 
-    def keep(self, key: str, building: Building, base: str, steps: tuple[str, ...]) -> None:
-        """Make what was built the generation that is used.
+    def keep(self, key: str, building: Building, layer: Layer) -> None:
+        """Make what was built the generation that is used; its uppers are found here.
 
         Raises:
             ImageError: it cannot be moved.
@@ -140,7 +150,8 @@ class LayerStore:
             for left in directory.iterdir():
                 if left.name != "parts":
                     delete_tree(left)
-            (directory / "layer.json").write_bytes(msgspec.json.encode(Layer(base, steps, uppers)))
+            layer = msgspec.structs.replace(layer, uppers=uppers)
+            (directory / "layer.json").write_bytes(msgspec.json.encode(layer))
             number = 1 + max((int(one.name) for one in _generations(home)), default=0)
             directory.rename(home / str(number))
             link = home / ".current"

@@ -25,7 +25,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._on_message = on_message
         self._on_close = on_close
-        self._loop.add_reader(channel, self.read)
+        self._loop.add_reader(channel, self._read_one)
 
     @property
     def is_open(self) -> bool:
@@ -61,18 +61,23 @@ class Link:
 
     def read(self) -> None:
         """Hear every message that is there; closes it when there can be no more."""
-        while self._channel.fileno() >= 0:
-            try:
-                received = receive(self._channel)
-            except BlockingIOError:
-                return
-            except (OSError, ValueError):
-                # Whoever writes no messages is not talked to any more.
-                received = None
-            if received is None:
-                self.close()
-                return
+        while self._channel.fileno() >= 0 and self._read_one():
+            pass
+
+    def _read_one(self) -> bool:
+        """Hear a message; False where none is there."""
+        try:
+            received = receive(self._channel)
+        except BlockingIOError:
+            return False
+        except (OSError, ValueError):
+            # Whoever writes no messages is not talked to any more.
+            received = None
+        if received is None:
+            self.close()
+        else:
             self._on_message(*received)
+        return True
 
     def close(self) -> None:
         """Close it; the other side sees that. May be called twice."""
@@ -116,6 +121,13 @@ class Questions:
         waiting = self._waiting.pop(number, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
+
+    def ask_again(self, number: int, answer: asyncio.Future[Message]) -> asyncio.Future[Message]:
+        """Wait on for an answer that somebody was cancelled over, and its future with him."""
+        if number not in self._waiting or not answer.cancelled():
+            return answer
+        again = self._waiting[number] = asyncio.get_running_loop().create_future()
+        return again
 
     def forget(self, number: int) -> None:
         """Nobody waits any more."""

@@ -1,5 +1,6 @@
-"""Who holds a part of the cache just now.
+"""Whose the cache is, and who holds a part of it just now.
 
+A cache that somebody else could write to is none: what lies there is run, and by root perhaps.
 A lock is an flock: it ends with its process, however that ends, and two of one process exclude each
 other as those of two processes do. What is held is not removed. Nothing here removes anything.
 """
@@ -7,7 +8,10 @@ other as those of two processes do. What is held is not removed. Nothing here re
 import asyncio
 import contextlib
 import fcntl
+import grp
 import os
+import pwd
+import stat
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -20,14 +24,51 @@ _HELD: dict[str, int] = {}
 """Descriptors of what this process uses until it ends, by path."""
 
 
+def find_stranger(directory: Path) -> str | None:
+    """Who but this user and root could have put things into a directory; a sentence."""
+    try:
+        found = directory.stat()
+    except OSError:
+        return None
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"{directory}: belongs to {_name_of(found.st_uid)}, not to this user"
+    if found.st_mode & stat.S_IWOTH:
+        return f"{directory}: everybody can write there"
+    if found.st_mode & stat.S_IWGRP and not _is_own_group(found):
+        return f"{directory}: its group, {found.st_gid}, can write there"
+    return None
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _is_own_group(found: os.stat_result) -> bool:
+    """Whether a directory's group is its owner's own, as most systems make one for each user."""
+    try:
+        group = grp.getgrgid(found.st_gid)
+        owner = pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        return False
+    return group.gr_name == owner and set(group.gr_mem) <= {owner}
+
+
 def make_private(directory: Path) -> Path:
     """The directory, there and closed to everybody else, whatever setuid programs lie in it.
 
     Raises:
-        ImageError: it cannot be made.
+        ImageError: it cannot be made, or somebody else made it.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if stranger := find_stranger(directory):
+            raise ImageError(f"{stranger}; PROCTOR_CACHE names another place")
+        found = directory.stat()
+        if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077:
+            directory.chmod(0o700)
     except OSError as error:
         raise ImageError(
             f"{directory}: cannot be made: {reason_of(error)}; PROCTOR_CACHE names another place"

@@ -158,7 +158,7 @@ class Connection:
         if ended is not None:
             raise SandboxError(
                 f"{self._network}, which connected the sandbox to the network, ended with {ended} "
-                "while the sandbox ran: what the trial did after that, it did without a network"
+                "while the sandbox ran: what was done after that was done without a network"
             )
 
 

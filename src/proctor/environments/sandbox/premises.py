@@ -210,15 +210,15 @@ async def _let_go(held: Held) -> None:
         await held.let_go()
 
 
-def write_resolver(network: Network, uppers: Mapping[str, Path]) -> None:
+def write_resolver(network: Network, uppers: Mapping[str, str]) -> None:
     """Give a sandbox that a helper connects the resolver that the helper is."""
     text = resolver_for(network)
     if text is None:
         return
     if "/etc" in uppers:
-        etc = uppers["/etc"]
+        etc = Path(uppers["/etc"])
     else:
-        etc = uppers["/"] / "etc"
+        etc = Path(uppers["/"]) / "etc"
         etc.mkdir(mode=0o755, exist_ok=True)
     (etc / "resolv.conf").write_text(text, encoding="utf-8")
 

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Part
@@ -31,6 +31,8 @@ from proctor.environments.sandbox.scratch import Run, Session
 
 _MOST_IDLE = 64
 """How many wait for another sandbox; more are deleted."""
+_MOST_SERVED = 16
+"""How many sandboxes have the same scratch; see _spread in scratch.py for what many would cost."""
 _LONGEST_QUEUE = 32
 """How many wait to be emptied before whoever gives one back has to wait."""
 
@@ -47,11 +49,13 @@ class Slot:
     parts: tuple[Part, ...]
     stamps: tuple[Stamp, ...]
     """What each upper directory was like when it was made."""
+    n_served: int = 0
+    """How many sandboxes have had it."""
 
     @property
-    def uppers(self) -> Mapping[str, Path]:
+    def uppers(self) -> Mapping[str, str]:
         """Where each overlay is mounted inside, and what takes its changes."""
-        return {part.target: Path(part.upper) for part in self.parts}
+        return {part.target: part.upper for part in self.parts}
 
 
 class Slots:
@@ -92,10 +96,10 @@ class Slots:
 
     def _renew(self, slot: Slot) -> None:
         with suppress(OSError):
-            if _is_renewed(slot):
+            if slot.n_served + 1 < _MOST_SERVED and _is_renewed(slot):
                 with self._lock:
                     if not self._is_closed and len(self._idle) < _MOST_IDLE:
-                        self._idle.append(slot)
+                        self._idle.append(replace(slot, n_served=slot.n_served + 1))
                         return
         _delete(slot)
 

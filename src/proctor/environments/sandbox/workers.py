@@ -4,6 +4,7 @@ A fork of PID 1 for each of these would take longer than most of them do. While 
 get a child of their own. Whoever is root inside can stop or kill one, as it could any child: it is
 replaced, and the errand that it was on has failed. Nobody inside can look into one.
 
+    the runner to a worker, and back: an errand, and its answer (desk.py)
     PID 1 to a worker    what the runner asked for, with the files that came along
     a worker to PID 1    {}                  it is free again; an errand was answered to the runner
                          {"pid": …}          the command that it was given runs, and it is free
@@ -76,6 +77,8 @@ class Duty:
     """To the runner."""
     line: socket.socket
     """To PID 1."""
+    own_line: socket.socket | None
+    """To the runner, for errands that PID 1 is not asked for; None where another had it."""
     room: int
     """The capability of the room, as a mask."""
 
@@ -86,11 +89,18 @@ class Duty:
         poll = select.poll()
         poll.register(self.line, select.POLLIN)
         poll.register(wakeup, select.POLLIN)
+        if self.own_line is not None:
+            poll.register(self.own_line, select.POLLIN)
         while True:
             ready = {fd for fd, _ in poll.poll()}
             if wakeup in ready:
                 os.read(wakeup, 4096)
                 self._reap()
+            if self.own_line is not None and self.own_line.fileno() in ready:
+                received = receive(self.own_line)
+                if received is None:
+                    return
+                send(self.own_line, do_errand(*received))
             if self.line.fileno() in ready:
                 received = receive(self.line)
                 if received is None:
@@ -122,12 +132,16 @@ class Duty:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if pid == 0:
+            if ended is None:
                 return
-            send(self.line, {"ended": pid, "code": code_of(status)})
+            is_plain = ended.si_code == os.CLD_EXITED
+            code = ended.si_status if is_plain else 128 + ended.si_status
+            # Told before it is buried: were this process killed in between, PID 1 would bury it.
+            send(self.line, {"ended": ended.si_pid, "code": code})
+            os.waitpid(ended.si_pid, 0)
 
 
 def code_of(status: int) -> int:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from proctor.environments.sandbox.blueprint import Blueprint, Network, blueprint_of
 from proctor.environments.sandbox.channel import close_all, receive, send
+from proctor.environments.sandbox.filter import filter_system_calls
 from proctor.environments.sandbox.identity import (
     MapError,
     hint_on_namespaces,
@@ -65,6 +66,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     if is_all_powerful():
         bound_init(room_capability())
+        filter_system_calls()
         # For overlays that are kept. What the host unmounts meanwhile is unmounted here too.
         os.unshare(os.CLONE_NEWNS)
         mount("none", "/", flags=MS_REC | MS_SLAVE)
@@ -153,9 +155,9 @@ def _become_init(
     blueprint: Blueprint, files: list[int], told: int, owner: tuple[int, int] | None
 ) -> NoReturn:
     """Everything that a fork of the zygote does; it never returns into the zygote's own loop."""
-    channel = socket.socket(fileno=files[0])
+    channel, line = (socket.socket(fileno=fd) for fd in files)
     try:
-        _close_others(channel.fileno(), told)
+        _close_others(channel.fileno(), line.fileno(), told)
         # Before the zygote's word is waited for: whichever way it dies, this process notices.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         name_process("proctor-init")
@@ -168,13 +170,15 @@ def _become_init(
                 # A new user namespace has no bounds; elsewhere the zygote set them, once for all.
                 bound_init(room)
             reduce_init(room)
+            if owner:
+                filter_system_calls()
             prctl(PR_SET_DUMPABLE, 0)
             # Once more: a change of rights may have cleared it.
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         init = make_init(channel, root, room)
         send(channel, {"ready": True}, namespaces)
         close_all(namespaces)
-        serve(init)
+        serve(init, line)
     except StepError as error:
         send(channel, {"error": str(error)})
     except Exception as error:  # noqa: BLE001 - the fork's own boundary: it tells and ends

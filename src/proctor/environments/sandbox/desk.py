@@ -1,0 +1,163 @@
+"""Where the runner asks a sandbox for things: its PID 1, or straight the worker of a room.
+
+A line to a worker saves PID 1 from handing on what it does not look at. Who is on a line does one
+errand at a time; what is asked meanwhile goes to PID 1, which has it done by somebody else. A line
+ends with its worker: what that was on has failed, and the next errand goes to PID 1 as well, which
+finds another.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from proctor.environments.sandbox.channel import Message, close_all
+from proctor.environments.sandbox.link import Link, OnMessage, Questions, settled
+from proctor.errors import SandboxError
+
+_ONLY_INIT = frozenset({"run", "open_room", "list_processes"})
+"""What PID 1 has to know of."""
+
+
+class Desk:
+    """The questions to one sandbox, and the ways that they go."""
+
+    def __init__(
+        self, channel: socket.socket, on_news: OnMessage, on_close: Callable[[], None]
+    ) -> None:
+        self._questions = Questions()
+        self._on_news = on_news
+        self._link = Link(channel, self._hear, on_close)
+        self._lines: dict[int, _Line] = {}
+        """By room."""
+        self._inquiries: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is anybody to ask."""
+        return self._link.is_open
+
+    def add_line(self, room: int, channel: socket.socket) -> None:
+        """Have a line to the worker of a room."""
+        self._lines[room] = _Line(channel, self._questions, self._inquire)
+
+    async def pose(
+        self, request: Mapping[str, object], file: int | None = None
+    ) -> tuple[int, asyncio.Future[Message]]:
+        """Ask something, with an open file that is closed here whatever comes of it."""
+        files = () if file is None else (file,)
+        try:
+            number, answer = self._questions.ask()
+            try:
+                await self._send({**request, "id": number}, number, files)
+            except BaseException:
+                self._questions.forget(number)
+                raise
+        finally:
+            close_all(files)
+        return number, answer
+
+    async def _send(self, message: Message, number: int, files: Sequence[int]) -> None:
+        line = self._lines.get(_room_of(message))
+        if line is not None and line.numbers:
+            message["alone"] = True
+        elif line is not None and line.is_open and message["op"] not in _ONLY_INIT:
+            with suppress(SandboxError):
+                await line.send(message, number, files)
+                return
+        await self._link.send(message, files)
+
+    async def hear_out(self, number: int, answer: asyncio.Future[Message]) -> Message:
+        """Wait for an answer; when nobody waits any more, end what was to give it."""
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            answer = self._questions.ask_again(number, answer)
+            await self._send_init(self._how_to_end(number))
+            await settled(answer)
+            raise
+
+    def _how_to_end(self, number: int) -> Message:
+        for room, line in self._lines.items():
+            if number in line.numbers:
+                return {"op": "dismiss", "id": number, "room": room}
+        return {"op": "end", "id": number}
+
+    def _inquire(self, number: int) -> None:
+        """A worker is gone over an errand: PID 1 says so, unless the whole sandbox is."""
+        task = asyncio.ensure_future(self._send_init({"op": "lost", "id": number}))
+        self._inquiries.add(task)
+        task.add_done_callback(self._inquiries.discard)
+
+    async def _send_init(self, message: Message) -> None:
+        with suppress(SandboxError):
+            await self._link.send(message)
+
+    def _hear(self, message: Message, files: list[int]) -> None:
+        if "id" in message:
+            self._questions.answer(int(str(message["id"])), message, files)
+        else:
+            self._on_news(message, files)
+
+    def read(self) -> None:
+        """Hear what was said and not yet heard."""
+        for line in self._lines.values():
+            line.read()
+        self._link.read()
+
+    def close(self) -> None:
+        """Ask no more; who is asked sees that. May be called twice."""
+        self._link.close()
+        for line in self._lines.values():
+            line.close()
+
+    def end(self, reason: str) -> None:
+        """There are no more answers."""
+        self._questions.end(reason)
+
+
+class _Line:
+    """A way to the worker of a room."""
+
+    def __init__(
+        self, channel: socket.socket, questions: Questions, on_lost: Callable[[int], None]
+    ) -> None:
+        self.numbers: set[int] = set()
+        """What it is on: one errand, or none."""
+        self._questions = questions
+        self._on_lost = on_lost
+        self._link = Link(channel, self._hear, self._hang_up)
+
+    @property
+    def is_open(self) -> bool:
+        return self._link.is_open
+
+    async def send(self, message: Message, number: int, files: Sequence[int]) -> None:
+        self.numbers.add(number)
+        try:
+            await self._link.send(message, files)
+        except BaseException:
+            self.numbers.discard(number)
+            raise
+
+    def read(self) -> None:
+        self._link.read()
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _hear(self, message: Message, files: list[int]) -> None:
+        number = int(str(message["id"]))
+        self.numbers.discard(number)
+        self._questions.answer(number, message, files)
+
+    def _hang_up(self) -> None:
+        numbers, self.numbers = self.numbers, set()
+        for number in numbers:
+            self._on_lost(number)
+
+
+def _room_of(message: Message) -> int:
+    command = message.get("command")
+    place = command if isinstance(command, dict) else message
+    return int(str(place.get("room", 0)))

@@ -1,0 +1,36 @@
+"""A runner that has two sandboxes, one made ahead and a layer for images, and waits to be killed.
+
+python -m tests.environments.left_behind PLACE
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from proctor.environments.sandbox.box import shared_zygote
+from proctor.environments.sandbox.host_base import load_furnishing
+from proctor.environments.sandbox.premises import premises_of
+from tests.environments.orders import order_of
+from tests.environments.sandboxes import running
+
+
+async def main(place: Path) -> None:
+    """Say on standard output when everything is there."""
+    zygote = await shared_zygote()
+    load_furnishing(premises_of(zygote).run.directory)
+    async with (
+        running(order_of(place, session="one")) as one,
+        running(order_of(place, session="two")),
+    ):
+        await one.exec("echo evidence > /logs/agent/left.txt")
+        while zygote.n_boxes < 3:
+            await asyncio.sleep(0.005)
+        for box in list(zygote._boxes.values()):
+            await box.wait_until_up()
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
