@@ -1,5 +1,6 @@
 """Agents for the command line's tests, with harbor's interface."""
 
+import abc
 import asyncio
 import contextlib
 from pathlib import Path
@@ -28,6 +29,14 @@ class Sleeper:
         """Say so and wait."""
         (self._logs_dir / "began").touch()
         await asyncio.Event().wait()
+
+
+class Unwritten(Sleeper, abc.ABC):
+    """Its author has not come to the most important thing yet."""
+
+    @abc.abstractmethod
+    async def run(self, instruction: str, environment: Any, context: Any) -> None:
+        """Do it."""
 
 
 class Talker(Sleeper):

@@ -74,3 +74,11 @@ def test_bad_input_is_a_sentence(proctor: Proctor, arguments: tuple[str, ...], s
     ran = proctor("image", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
+
+
+def test_a_cache_that_everybody_can_write_to_is_refused(proctor: Proctor, cache: Path) -> None:
+    cache.mkdir()
+    cache.chmod(0o1777)
+    ran = proctor("image", "list")
+    assert (ran.code, ran.out) == (2, "")
+    assert "cache: everybody can write there, and what lies in a cache is run; set" in ran.err

@@ -92,6 +92,35 @@ def test_complete_refuses_what_is_partial_and_writes_nothing(
     assert not pins.exists()
 
 
+def test_a_dash_stands_for_stdout(
+    proctor: Proctor, trial: Path, record: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(proctor, trial, record)
+    code, out, err = make(proctor, trial, Path("-"), "--pins", tmp_path / "pins.json")
+    assert (code, out.encode()) == (0, record.read_bytes())
+    assert err.startswith(f"-: partial record of {trial.name}\n")
+    assert "to be complete: inputs.input_files is missing; it takes --task DIR" in err
+    assert json.loads((tmp_path / "pins.json").read_text())["trial_id"] == trial.name
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize(
+    ("output", "more", "said"),
+    [
+        ("-", ("--json",), "--json goes with -o FILE: stdout holds one or the other"),
+        ("-", ("--pins", "-"), "--pins takes a file; --json prints the pins on stdout"),
+        ("record.json", ("--pins", "-"), "--pins takes a file; --json prints the pins on stdout"),
+    ],
+)
+def test_stdout_holds_one_document(
+    proctor: Proctor, trial: Path, output: str, more: tuple[str, ...], said: str
+) -> None:
+    code, out, err = make(proctor, trial, Path(output), *more)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
 def test_making_it_again_changes_nothing(
     proctor: Proctor, trial: Path, record: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

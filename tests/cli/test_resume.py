@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.agents import Unwritten
 from tests.cli.programs import Proctor, Ran
-from tests.cli.test_run import NULL, TASKS, Run, only_job
+from tests.cli.test_run import NULL, TASKS, Run, make_task, only_job
 from tests.cli.test_run import run as run  # a fixture
 
 
@@ -83,6 +84,47 @@ def test_a_redacted_secret_is_asked_for(run: Run, resume: Resume, tmp_path: Path
     assert (ran.code, ran.out) == (2, "")
     assert "MY_API_KEY" in ran.err
     assert resume(job, "--ae", "MY_API_KEY=sk-0123456789").code == 0
+
+
+def test_a_variable_that_is_not_set_any_more_is_named_with_its_place_and_what_to_type(
+    run: Run, resume: Resume, tmp_path: Path
+) -> None:
+    assert run("-p", TASKS, *NULL, "--ve", "GRADER=${GRADER_URL}", GRADER_URL="here").code == 0
+    job = only_job(tmp_path)
+    (trials_of(job)[0] / "result.json").unlink()
+    ran = resume(job)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"proctor: {job}/config.json: GRADER_URL is not set among the host's variables, from which "
+        "the job takes it: verifier.env.GRADER is ${GRADER_URL}. "
+        f"Type: GRADER_URL=… proctor resume {job}\n"
+    )
+
+
+def test_a_variable_that_tasks_want_is_not_promised_an_option_that_resume_has_not(
+    run: Run, resume: Resume, tmp_path: Path
+) -> None:
+    task = make_task(tmp_path / "task", **{"verifier.env": 'URL = "${TASK_URL}"'})
+    assert run("-p", task, *NULL, "--yes", TASK_URL="here").code == 0
+    job = only_job(tmp_path)
+    (trials_of(job)[0] / "result.json").unlink()
+    ran = resume(job)
+    assert (ran.code, "--env-file" in ran.err) == (2, False)
+    assert "1 variable missing, TASK_URL first; export what is missing" in ran.err
+
+
+def test_a_class_that_is_no_agent_any_more_is_said_and_no_trial_begun(
+    run: Run, resume: Resume, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = ("--agent-import-path", "tests.cli.agents:Talker")
+    assert run("-p", TASKS, "-e", "null", *named).code == 0
+    job = only_job(tmp_path)
+    (trials_of(job)[0] / "result.json").unlink()
+    monkeypatch.setattr("tests.cli.agents.Talker", Unwritten)
+    ran = resume(job)
+    assert ran.code == 2
+    assert "tests.cli.agents:Talker: has no run; expected an agent" in ran.err
+    assert not (trials_of(job)[0] / "attempts").exists()
 
 
 def test_the_result_line_is_last(resume: Resume, job: Path) -> None:

@@ -81,6 +81,20 @@ def test_without_a_terminal_each_trial_is_a_plain_line_on_stderr(run: Run, tmp_p
     assert "\x1b" not in ran.err + ran.out
 
 
+def test_an_attempt_that_is_retried_is_said_and_not_counted(run: Run, tmp_path: Path) -> None:
+    flaky = ("--agent-import-path", "tests.job.agents:Flaky", "--ak", "fails=1", "-r", "1")
+    ran = run("-p", make_task(tmp_path / "one"), "-e", "null", *flaky)
+    assert ran.code == 0, ran.err
+    planned, failed, ended = ran.err.splitlines()
+    trial = failed.partition(":")[0]
+    assert planned == "1 trial"
+    assert failed == (
+        f"{trial}: attempt 1 failed: ConnectionError (flaky failure 1); retrying in 1.0 s"
+    )
+    assert ended.startswith(f"[1/1] {trial}: reward 1, ")
+    assert (only_job(tmp_path) / trial / "attempts" / "1" / "result.json").exists()
+
+
 def test_quiet_shows_no_trial(run: Run, tmp_path: Path) -> None:
     ran = run("-p", TASKS, *NULL, "-q")
     assert (ran.code, "[1/3]" in ran.err) == (0, False)
@@ -253,6 +267,22 @@ def test_secrets_are_in_no_file_of_the_job(run: Run, tmp_path: Path) -> None:
         if path.is_file() and secret.encode() in path.read_bytes()
     ]
     assert holding == []
+
+
+@pytest.mark.parametrize(
+    ("more", "named"), [((), "small@1.2"), (("--dataset-id", "mine@3"), "mine@3")]
+)
+def test_a_dataset_of_a_registry_is_in_the_record_by_name_and_version(
+    run: Run, tmp_path: Path, more: tuple[str, ...], named: str
+) -> None:
+    task = {"name": "one", "path": str(make_task(tmp_path / "one"))}
+    registry = [{"name": "small", "version": "1.2", "description": "", "tasks": [task]}]
+    (tmp_path / "registry.json").write_text(json.dumps(registry))
+    where = ("-d", "small@1.2", "--registry-path", tmp_path / "registry.json")
+    ran = run(*where, *NULL, *more)
+    assert ran.code == 0, ran.err
+    (record,) = only_job(tmp_path).glob("*/record.json")
+    assert load(record)["dataset_id"] == named
 
 
 def test_each_model_is_one_more_agent(run: Run, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_the_examples_are_sat(run: Run, home: Path, agent: str, reward: int) -> 
     ran = run("run", "-p", TASKS, "-a", agent)
     assert ran.code == 0, ran.err
     assert rewards(home) == [reward, reward]
-    assert findings(home) == {"base-substituted"}
+    assert findings(home) == {"base-substituted", "usr-read-only"}
     assert scratch(home) == []
 
 
@@ -322,7 +322,10 @@ def test_a_directory_that_cannot_be_read_is_refused(run: Run, home: Path, name: 
 def test_a_jobs_directory_that_cannot_be_made_is_refused(run: Run) -> None:
     ran = run("run", "-p", TASKS, "-a", "nop", "-o", "/usr/jobs")
     assert ran.code == 2
-    assert "proctor: /usr/jobs: cannot be made: Permission denied\n" in ran.err
+    assert ran.err == (
+        "proctor: /usr/jobs: cannot be made: Permission denied; --jobs-dir names another place for "
+        "jobs\n"
+    )
 
 
 @BY_ROOT

@@ -79,7 +79,7 @@ def test_without_a_terminal_there_is_a_line_for_each_trial(
 ) -> None:
     watch = Lines()
     tell(watch, RESULTS)
-    watch.trial_retried("four__d", "RuntimeError", 2.0)
+    watch.trial_retried("four__d", 2, make_result("four__d", None, "RuntimeError"), 2.0)
     watch.said(f"note {HOSTILE}")
     out, err = capsys.readouterr()
     assert out == ""
@@ -88,7 +88,7 @@ def test_without_a_terminal_there_is_a_line_for_each_trial(
         "[1/4] one__a: reward 1, 12.3 s",
         "[2/4] two__b: AgentTimeoutError, not scored, 12.3 s",
         r"[3/4] three__a\x1b[2Jb\r\n\x07: RuntimeError, x 0.5, y 1, 12.3 s",
-        "four__d: RuntimeError; begins again in 2.0 s",
+        "four__d: attempt 2 failed: RuntimeError; retrying in 2.0 s",
         r"note a\x1b[2Jb\r\n\x07",
     ]
 

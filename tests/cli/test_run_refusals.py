@@ -53,6 +53,24 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "the agent's module cannot be imported",
         ),
         (["-p", TASKS, "--environment-import-path", "json:X"], "json has no class 'X'"),
+        (
+            ["-p", TASKS, "--agent-import-path", "json:JSONDecoder"],
+            "json:JSONDecoder: has no name, version, setup, run; expected an agent with harbor's "
+            "interface: name, version, setup, run",
+        ),
+        (
+            ["-p", TASKS, "--agent-import-path", "tests.cli.agents:Unwritten", "--dry-run"],
+            "tests.cli.agents:Unwritten: has no run; expected an agent",
+        ),
+        (
+            ["-p", TASKS, "--environment-import-path", "tests.cli.agents:Sleeper"],
+            "tests.cli.agents:Sleeper: has no start, stop, exec, upload_file, upload_dir, "
+            "download_file, download_dir, is_dir, is_file; expected an environment with harbor's",
+        ),
+        (
+            ["-p", TASKS, "--verifier-import-path", "tests.cli.agents:Sleeper"],
+            "tests.cli.agents:Sleeper: has no verify; expected a verifier with harbor's interface",
+        ),
         (["-p", TASKS, "--override-gpus", "1"], "--override-gpus 1: the sandbox has no graphics"),
         (["-p", TASKS, "--override-gpus", "1", "--dry-run"], "the sandbox has no graphics"),
         (["-p", TASKS, "--base", "gone"], "`proctor image import gone TAR` brings one in"),
@@ -60,7 +78,10 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["-p", TASKS, "--ae", "NAME"], "NAME has no value (NAME='${NAME}' would pass on"),
         (["-p", TASKS, "--ae", "sk-secret/1"], "--ae: a text without = after a name"),
         (["-p", TASKS, "--ak", "=x"], "--ak: a text without = after a name"),
-        (["-p", TASKS, "--ae", "A=${PROCTOR_NOT_SET}"], "takes PROCTOR_NOT_SET from the host's"),
+        (
+            ["-p", TASKS, "--ae", "A=${PROCTOR_NOT_SET}"],
+            "PROCTOR_NOT_SET is not set among the host's",
+        ),
         (["-p", TASKS, "--allow-agent-host", "http://x"], "--allow-agent-host is 'http://x'"),
         (["-p", TASKS, "-e", "docker"], "an environment of harbor that proctor does not have"),
         (["-p", TASKS, "-e", "nothing"], "--env is 'nothing'; expected sandbox or null"),
@@ -80,7 +101,11 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["-p", TASKS, "--mcp-config", "none.ini", "-a", "nop"], "its name ends in .ini"),
         (["-p", TASKS, "-n", "0"], "expected a whole number from 1 on, or auto"),
         (["-p", TASKS, "-n", "many"], "expected a whole number from 1 on, or auto"),
-        (["-p", TASKS, "-k", "0"], "0 is not in the range x>=1"),
+        (["-p", TASKS, "-k", "0"], "'0'; expected a whole number from 1 on"),
+        (["-p", TASKS, "-r", "x"], "'x'; expected a whole number from 0 on"),
+        (["-p", ""], "Invalid value for '-p' / '--path': it is empty; expected a path"),
+        (["-p", TASKS, "-o", ""], "'--jobs-dir': it is empty; expected a path"),
+        (["-p", TASKS, "-o", __file__], "test_run_refusals.py: a file; expected a directory"),
         (["-p", TASKS, "--timeout-multiplier", "nan"], "expected a number above 0"),
         (["-p", TASKS, "--agent-timeout-multiplier", "-1"], "expected a number above 0"),
         (["-p", TASKS, "--json", "--result-line"], "--json does not go with --result-line"),
@@ -101,6 +126,17 @@ def test_bad_use_is_a_sentence_and_nothing_is_created(
     assert said in " ".join(ran.err.split())
     assert "Traceback" not in ran.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_key_that_nobody_reads_is_said_also_where_there_are_no_tasks(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("dataset: [{path: x}]")
+    ran = proctor("run", "-c", path)
+    assert ran.code == 2
+    assert ran.err.startswith(f"note: {path}: dataset is no key of a job; ignored\n")
+    assert "no tasks; expected" in ran.err
 
 
 @pytest.mark.parametrize(

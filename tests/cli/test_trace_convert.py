@@ -45,6 +45,11 @@ def test_stdout_and_the_file_have_the_same_bytes(tmp_path: Path, target: str) ->
     subprocess.run([*command, "-o", file], env=environment(), check=True, timeout=60)
     assert printed.stdout == file.read_bytes()
     assert printed.stderr == b""
+    dash = subprocess.run(
+        [*command, "-o", "-"], env=environment(), cwd=tmp_path, capture_output=True, timeout=60
+    )
+    assert dash.stdout == printed.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_an_empty_trajectory_without_header_is_empty(proctor: Proctor, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from tests.cli.programs import Proctor, run_child
 SOURCE = Path(writer.__file__).read_bytes()
 
 
-def test_the_writer_is_printed_to_the_letter() -> None:
-    ran = run_child("trace", "writer", env={"LC_ALL": "C", "PYTHONUTF8": "0"})
+@pytest.mark.parametrize("words", [(), ("-o", "-")])
+def test_the_writer_is_printed_to_the_letter(words: tuple[str, ...]) -> None:
+    ran = run_child("trace", "writer", *words, env={"LC_ALL": "C", "PYTHONUTF8": "0"})
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.encode() == SOURCE
 

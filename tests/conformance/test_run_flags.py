@@ -56,7 +56,8 @@ def theirs(monkeypatch: pytest.MonkeyPatch) -> Parse:
 def ours(arguments: Sequence[object]) -> dict[str, Any]:
     """What proctor makes of a command line."""
     context = command.make_context("run", list(map(str, arguments)))
-    return comparable(make_config(make_flags(context.params), NOW, {}).config)
+    notes: list[str] = []
+    return comparable(make_config(make_flags(context.params), NOW, {}, notes.append).config)
 
 
 def comparable(config: Any) -> dict[str, Any]:

@@ -45,6 +45,8 @@ class Site:
     """Every command that was started here."""
     disks: list[Path] = field(default_factory=list)
     """What the test itself has mounted."""
+    program: Sequence[str] = ()
+    """What every command line begins with: a program that becomes somebody else, and executes."""
     others: frozenset[int] = field(default_factory=lambda: frozenset(descendants(os.getpid())))
     """What lived already when the test began: programs that other tests keep."""
 
@@ -104,6 +106,12 @@ class Site:
             yield process
 
     @contextmanager
+    def resuming(self) -> Iterator[subprocess.Popen[str]]:
+        """`proctor resume` of the job, while it runs; killed at the end if it still does."""
+        with self._started(("resume", self.job), {}, {}) as process:
+            yield process
+
+    @contextmanager
     def begun_as(self, words: Sequence[object], **how: Any) -> Iterator[subprocess.Popen[str]]:
         """The same, with arguments for Popen; `args` stands for the program."""
         with self._started(("run", *words, *self._places()), {}, how) as process:
@@ -116,10 +124,9 @@ class Site:
     def _started(
         self, words: Sequence[object], changes: Mapping[str, str], how: Mapping[str, Any]
     ) -> Iterator[subprocess.Popen[str]]:
-        line = command_line(*words)
         given: dict[str, Any] = {
-            "args": line,
-            "cwd": ROOT,
+            "args": [*self.program, *command_line(*words)],
+            "cwd": self.top if self.program else ROOT,
             "env": self.environment(changes),
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,

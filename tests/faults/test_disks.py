@@ -23,7 +23,7 @@ def disk(site: Site) -> Iterator[Disk]:
 
     def make(directory: Path, size: str) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
-        mount("none", str(directory), "tmpfs", options=f"size={size}")
+        mount("none", str(directory), "tmpfs", options=f"size={size},mode=700")
         site.disks.append(directory)
         return directory
 
@@ -37,15 +37,22 @@ def grow(directory: Path) -> None:
     mount("none", str(directory), flags=MS_REMOUNT, options="size=128m")
 
 
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        ("4k", "no trial was begun. Make room there, or name another place with --jobs-dir"),
+        ("16k", "the job cannot go on without its own files"),
+    ],
+)
 def test_a_job_whose_own_files_do_not_fit_is_refused_and_can_be_gone_on_with(
-    site: Site, disk: Disk
+    site: Site, disk: Disk, size: str, said: str
 ) -> None:
     site.make_task("a")
-    jobs = disk(site.jobs, "16k")
+    jobs = disk(site.jobs, size)
     words = ("-p", site.top / "tasks", "--command", "true")
     ran = site.run(*words)
     assert ran.code == 2
-    assert f"cannot be written: {FULL}; the job cannot go on without its own files" in ran.err
+    assert f"cannot be written: {FULL}; {said}" in ran.err
     assert "Traceback" not in ran.err
     grow(jobs)
     assert site.run(*words).code == 0

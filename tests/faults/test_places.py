@@ -115,7 +115,7 @@ def test_a_jobs_directory_that_is_a_file_is_refused(site: Site) -> None:
     site.jobs.write_text("no directory\n")
     ran = site.run("-p", task, "--command", "true")
     assert ran.code == 2
-    assert str(site.jobs) in ran.err
+    assert f"{site.jobs}: a file; expected a directory" in ran.err
     assert "Traceback" not in ran.err
 
 

@@ -97,7 +97,7 @@ class Listener(Nobody):
         self.planned: tuple[int, int] | None = None
         self.started: list[tuple[str, int]] = []
         self.ended: list[str] = []
-        self.retried: list[tuple[str, str, float]] = []
+        self.retried: list[tuple[int, TrialResult, float]] = []
         self.sentences: list[str] = []
         self.phases: list[str] = []
         self.most_done = 0
@@ -115,8 +115,10 @@ class Listener(Nobody):
         self.ended.append(trial)
         self.most_done = max(self.most_done, stats.n_completed_trials)
 
-    def trial_retried(self, trial: str, exception_type: str, delay_sec: float) -> None:
-        self.retried.append((trial, exception_type, delay_sec))
+    def trial_retried(
+        self, trial: str, attempt: int, result: TrialResult, delay_sec: float
+    ) -> None:
+        self.retried.append((attempt, result, delay_sec))
 
     def said(self, sentence: str) -> None:
         self.sentences.append(sentence)

@@ -37,7 +37,9 @@ class Mortal(Listener):
     def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:
         self.die_at("ended")
 
-    def trial_retried(self, trial: str, exception_type: str, delay_sec: float) -> None:
+    def trial_retried(
+        self, trial: str, attempt: int, result: TrialResult, delay_sec: float
+    ) -> None:
         self.die_at("retried")
 
 

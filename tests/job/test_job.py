@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,13 @@ def test_a_retry_keeps_the_failed_attempt(dataset: Path, jobs: Path) -> None:
         == 6
     )
     assert outcome.counts.errored == 0
-    assert {(kind, delay) for _, kind, delay in listener.retried} == {("ConnectionError", 0.01)}
+    told = {
+        (attempt, result.exception_info and result.exception_info.exception_message, delay)
+        for attempt, result, delay in listener.retried
+    }
+    assert told == {(1, "flaky failure 1", 0.01), (2, "flaky failure 2", 0.01)}
+    # Only what counts has ended.
+    assert (len(listener.ended), listener.most_done) == (3, 3)
     for trial in trial_dirs(outcome.directory):
         for number in ("1", "2"):
             kept = trial / "attempts" / number
@@ -178,8 +185,13 @@ def test_an_agent_or_environment_that_is_not_there_is_refused_before_anything_is
 
 def test_a_variable_that_the_host_lacks_is_named(dataset: Path, jobs: Path) -> None:
     nop = AgentConfig(name="nop", env={"A_TOKEN": "${A_TOKEN}", "B": "${B:-1}", "C": "${D}"})
-    with pytest.raises(JobError, match="takes A_TOKEN, D from the host's variables"):
+    with pytest.raises(JobError) as raised:
         run(make_config(dataset, jobs, agents=[nop]), host={"B": "2"})
+    assert str(raised.value) == (
+        "A_TOKEN, D are not set among the host's variables, from which the job takes them: "
+        "agents[0].env.A_TOKEN is ${A_TOKEN}, agents[0].env.C is ${D}. Type: export A_TOKEN=… D=…, "
+        "or give values instead: --ae A_TOKEN=… --ae C=…"
+    )
 
 
 def test_a_job_name_is_a_name_and_not_a_path(dataset: Path, jobs: Path) -> None:
@@ -286,6 +298,22 @@ def test_a_second_runner_of_one_job_is_refused(dataset: Path, jobs: Path, root: 
     outcome = run(make_config(dataset, jobs), Meddler())
     assert f"process {os.getpid()} is running this job" in answers[0]
     assert outcome.counts.scored == 3
+
+
+def test_another_job_of_the_name_that_was_run_meanwhile_is_not_gone_on_with(
+    dataset: Path, jobs: Path
+) -> None:
+    other = make_config(dataset, jobs, n_attempts=2)
+
+    def run_other(*_: object) -> None:
+        # The first has looked by now, and found nothing there.
+        thread = threading.Thread(target=run, args=(other,))
+        thread.start()
+        thread.join()
+
+    with pytest.raises(JobError, match=r"a job of this name already.*n_attempts is 2 there"):
+        run(make_config(dataset, jobs), approve=run_other)
+    assert load_json(jobs / "job" / "result.json")["n_total_trials"] == 6
 
 
 def test_one_task_by_its_path_is_counted_as_adhoc(tmp_path: Path, jobs: Path) -> None:

@@ -51,6 +51,23 @@ def test_a_named_version_is_taken(tmp_path: Path, registry: list[dict[str, Any]]
     assert [task.name for task in resolved.tasks] == ["a"]
 
 
+@pytest.mark.parametrize(("asked", "named"), [("1.9", "set@1.9"), (None, "set@1.10")])
+def test_each_task_knows_the_dataset_and_the_version_that_was_found(
+    tmp_path: Path, registry: list[dict[str, Any]], asked: str | None, named: str
+) -> None:
+    resolved = resolve(wanted(tmp_path / "r.json", registry, version=asked))
+    assert {task.dataset_id for task in resolved.tasks} == {named}
+
+
+@pytest.mark.parametrize("version", ["", "..", "v\n1"])
+def test_a_version_that_no_record_can_name_is_left_out(
+    tmp_path: Path, registry: list[dict[str, Any]], version: str
+) -> None:
+    registry[:] = [entry(tmp_path / "tasks", version, "a")]
+    (task,) = resolve(wanted(tmp_path / "r.json", registry)).tasks
+    assert task.dataset_id is None
+
+
 def test_head_is_newer_than_any_number(tmp_path: Path, registry: list[dict[str, Any]]) -> None:
     registry.append(entry(tmp_path / "tasks", "head", "b"))
     assert [task.name for task in resolve(wanted(tmp_path / "r.json", registry)).tasks] == ["b"]

@@ -321,6 +321,8 @@ def test_a_dataset_package_is_taken_from_harbors_cache(tmp_path: Path) -> None:
     config = job_config(datasets=[{"name": "org/set", "ref": "latest"}])
     resolved = resolve(config, host={"HOME": str(tmp_path)})
     assert names(resolved) == ["org/b", "org/a"]
+    # By what is there: nobody knows what was the latest then.
+    assert {task.dataset_id for task in resolved.tasks} == {f"org/set@sha256:{DIGEST}"}
     assert [one.name for one in resolved.refused] == ["org/none"]
     assert [one.name for one in find_metrics(config, resolved)["org/set"]] == ["mean"]
     (directory / "metric.py").write_text("")

@@ -9,7 +9,6 @@
 A command's module is loaded when the command is used, so that `--help` stays fast.
 """
 
-import contextlib
 import gc
 import importlib
 import sys
@@ -19,7 +18,13 @@ import click
 
 from proctor import __version__
 from proctor.cli.printable import printable
-from proctor.cli.stdout import discard_stdout, keep_descriptors_free, render_failure
+from proctor.cli.stdout import (
+    discard_stdout,
+    keep_descriptors_free,
+    leave_streams,
+    render_failure,
+    tell,
+)
 from proctor.errors import ProctorError
 
 COMMANDS = {
@@ -95,13 +100,12 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - the outermost door
         _report(error)
         code = 2
+    leave_streams()
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _say(sentence: str) -> None:
-    # Where nobody can read it any more, the exit code still tells.
-    with contextlib.suppress(OSError):
-        click.echo(f"proctor: {printable(sentence)}", err=True)
+    tell(f"proctor: {printable(sentence)}")
 
 
 def _report(error: Exception) -> None:

@@ -7,6 +7,8 @@ from click.core import ParameterSource
 
 PATH = click.Path(readable=False)
 """Any path; what is wrong with it is said by whoever reads it, in a sentence."""
+STDOUT = "-"
+"""What stands for standard output where a file to write is named."""
 
 
 def check_companions(companions: Mapping[str, str]) -> None:

@@ -1,16 +1,17 @@
 """`proctor record`: a TrialRecord from a harbor trial, and the format of one."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
 import msgspec
 
-from proctor.cli.options import PATH
+from proctor.cli.options import PATH, STDOUT
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
+from proctor.cli.printable import printable
 from proctor.cli.redaction import make_redactor, secret_option
-from proctor.cli.stdout import send
+from proctor.cli.stdout import send, send_bytes
 from proctor.digest import sha256_hex
 from proctor.errors import IncompleteRecordError, InputError
 from proctor.importers.harbor_trial import Wish, make_record
@@ -33,7 +34,7 @@ def command() -> None:
 @command.command("make")
 @click.argument("trial", type=PATH)
 @click.option("--experiment", required=True, help="Experiment that the record belongs to.")
-@click.option("-o", "--output", required=True, type=PATH, help="File to write it to.")
+@click.option("-o", "--output", required=True, type=PATH, help="File to write it to; -: stdout.")
 @click.option("--task", type=PATH, help="Directory of the task that the trial sat.")
 @click.option("--dataset-id", help="name@version of the dataset that the task is from.")
 @click.option("--adaptation", type=PATH, help="JSON file with the task's adaptation.")
@@ -62,6 +63,7 @@ def make(
 
     Example: proctor record make jobs/nightly/fix-bug__a1B2c3D --experiment nightly -o record.json
     """
+    _check_streams(output, pins, as_json=as_json)
     made = make_record(
         Wish(
             trial=trial,
@@ -80,7 +82,7 @@ def make(
     if pins is not None:
         _write_both((output, data), (pins, _render_pins(made)), _find_read(trial, task))
     else:
-        write_new_file(Path(output), data, _find_read(trial, task))
+        _write(output, data, _find_read(trial, task))
     if as_json:
         print_json({"path": output, "sha256": sha256_hex(data), **_document(made)})
     else:
@@ -114,23 +116,38 @@ def _find_read(trial: str, task: str | None) -> list[str]:
     return [trial, *job, *([task] if task else [])]
 
 
+def _check_streams(output: str, pins: str | None, *, as_json: bool) -> None:
+    """Refuse what would put two documents on stdout."""
+    if pins == STDOUT:
+        raise click.UsageError("--pins takes a file; --json prints the pins on stdout")
+    if as_json and output == STDOUT:
+        raise click.UsageError("--json goes with -o FILE: stdout holds one or the other")
+
+
+def _write(output: str, data: bytes, read: Sequence[str]) -> None:
+    if output == STDOUT:
+        send_bytes(data)
+    else:
+        write_new_file(Path(output), data, read)
+
+
 def _write_both(record: tuple[str, bytes], pins: tuple[str, bytes], read: Sequence[str]) -> None:
     """Write the record and its pins, or neither.
 
     Raises:
         InputError: one of them cannot be written.
     """
-    paths = [Path(record[0]), Path(pins[0])]
-    if os.path.realpath(paths[0]) == os.path.realpath(paths[1]):
-        raise InputError(f"{pins[0]}: the record goes there; name another file for the pins")
-    was_there = os.path.lexists(paths[1])
-    write_new_file(paths[1], pins[1], read)
+    path = Path(pins[0])
+    if record[0] != STDOUT and os.path.realpath(record[0]) == os.path.realpath(path):
+        raise InputError(f"{path}: the record goes there; name another file for the pins")
+    was_there = os.path.lexists(path)
+    write_new_file(path, pins[1], read)
     try:
-        write_new_file(paths[0], record[1], read)
+        _write(record[0], record[1], read)
     except InputError:
         # Pins of no record would keep the next attempt from writing its own.
         if not was_there:
-            paths[1].unlink()
+            path.unlink()
         raise
 
 
@@ -155,12 +172,21 @@ def _document(made: MadeRecord) -> dict[str, object]:
 
 
 def _print(path: str, digest: str, made: MadeRecord) -> None:
+    """What was made, for people; on stderr where the record itself is on stdout."""
+    for line in _describe(path, digest, made):
+        if path == STDOUT:
+            click.echo(printable(line), err=True)
+        else:
+            print_line(line)
+
+
+def _describe(path: str, digest: str, made: MadeRecord) -> Iterator[str]:
     record, pins = made.record, made.pins
     reward = record.evaluation.reward
     basis = "recomputed from --task" if pins.is_task_recomputed else "as the job recorded it"
     cost = made.cost_basis
     amount = cost.why_unknown if cost.amount_usd is None else f"{cost.amount_usd} USD, {cost.kind}"
-    print_line(f"{path}: {record.completeness} record of {record.trial_id}")
+    yield f"{path}: {record.completeness} record of {record.trial_id}"
     for label, text in (
         ("sha256", digest),
         ("task", f"{record.task.task_id}, checksum {record.task.task_revision}, {basis}"),
@@ -174,10 +200,10 @@ def _print(path: str, digest: str, made: MadeRecord) -> None:
         ("reward", "not scored" if reward is None else f"{reward}"),
         ("cost", f"{amount}"),
     ):
-        print_line(f"  {label:<13}  {text}")
+        yield f"  {label:<13}  {text}"
     for each in made.missing:
-        print_line(f"  to be complete: {each}; it takes {each.remedy}")
+        yield f"  to be complete: {each}; it takes {each.remedy}"
     for hidden in made.redactions:
-        print_line(f"  redacted: {hidden['name']} {count_of(hidden['count'], 'time')}")
+        yield f"  redacted: {hidden['name']} {count_of(hidden['count'], 'time')}"
     for note in made.notes:
-        print_line(f"  note: {note}")
+        yield f"  note: {note}"

@@ -72,7 +72,7 @@ def command(
         invocation=sys.argv,
         stop_at_once=leave_at_once,
         # Whoever began the job was asked; what is missing is still said.
-        approve=Consent(os.environ, frozenset(), yes=True),
+        approve=Consent(os.environ, frozenset(), yes=True, remedy="export what is missing"),
     )
     directory = Path(job)
     printing = Printing(quiet=quiet, as_json=as_json, result_line=result_line)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from proctor.cli.options import check_apart
-from proctor.cli.running.config import check_classes, make_config
+from proctor.cli.running.config import make_config
 from proctor.cli.running.display import leave_at_once, say
 from proctor.cli.running.files import load_env_file
 from proctor.cli.running.flags import EnvironmentFlags, make_flags
@@ -25,6 +25,7 @@ from proctor.cli.running.options import (
 from proctor.cli.running.preview import show_preview
 from proctor.cli.running.sections import SectionedCommand
 from proctor.cli.running.watched import Printing, watch_job
+from proctor.job.classes import check_classes
 from proctor.job.job import run_job
 from proctor.job.preview import preview_run
 from proctor.job.wish import JobWish
@@ -57,9 +58,8 @@ def command(**given: Any) -> int:
     variables = load_env_file(flags.job.env_file, os.environ) if flags.job.env_file else {}
     # Also for agents and environments of others, which look there for their keys.
     os.environ.update(variables)
-    wished = make_config(flags, datetime.now(UTC).astimezone(), os.environ)
-    for note in wished.notes:
-        say(f"note: {note}")
+    now = datetime.now(UTC).astimezone()
+    wished = make_config(flags, now, os.environ, lambda note: say(f"note: {note}"))
     check_classes(wished.config)
     # A dry run takes nothing from anybody, so that there is nothing to ask.
     yes = flags.job.yes or flags.output.dry_run
@@ -89,4 +89,4 @@ def _environment_why(flags: EnvironmentFlags, *, from_file: bool) -> str:
         return f"--env {flags.environment}"
     if flags.environment_import_path is not None:
         return "--environment-import-path"
-    return "the config file, or the default" if from_file else "the default"
+    return "by the config file or by default" if from_file else "the default"

@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 import sys
+from typing import TextIO
 
 import click
 
@@ -40,6 +41,23 @@ def send_bytes(data: bytes) -> None:
         _give_up(error)
 
 
+def tell(text: str) -> None:
+    """One line on stderr; where nobody can read it any more, the exit code still tells."""
+    try:
+        click.echo(text, err=True)
+    except OSError:
+        _discard(sys.stderr)
+
+
+def leave_streams() -> None:
+    """Let go of what nobody reads any more: at exit it would fail and change the exit code."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            _discard(stream)
+
+
 def _give_up(error: OSError) -> None:
     is_gone = isinstance(error, BrokenPipeError) or _is_closed_terminal(error)
     discard_stdout()
@@ -53,8 +71,12 @@ def _is_closed_terminal(error: OSError) -> bool:
 
 
 def discard_stdout() -> None:
-    """Send all that follows nowhere; what is still in the buffer would fail again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Send all that follows nowhere."""
+    _discard(sys.stdout)
+
+
+def _discard(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def keep_descriptors_free() -> None:

@@ -17,7 +17,7 @@ import click
 import msgspec
 
 from proctor.audit.things import Thing, find_thing
-from proctor.cli.options import PATH, check_apart
+from proctor.cli.options import PATH, STDOUT, check_apart
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.cli.printable import printable
 from proctor.cli.stdout import send
@@ -55,6 +55,7 @@ def writer(output: str | None, as_json: bool) -> int:
 
     Example: proctor trace writer > trajectory_writer.py
     """
+    output = None if output == STDOUT else output
     source = resources.files("proctor.trajectory").joinpath("writer.py").read_bytes()
     facts: dict[str, object] = {"name": _WRITER, "sha256": sha256_hex(source), "size": len(source)}
     if output is not None:

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from proctor.audit.things import find_thing
-from proctor.cli.options import PATH, check_unused
+from proctor.cli.options import PATH, STDOUT, check_unused
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.cli.printable import printable
 from proctor.cli.redaction import make_redactor, secret_option
@@ -64,6 +64,7 @@ def convert(
 
     Example: proctor trace convert agent/trajectory.json --to trajectory -o trajectory.jsonl
     """
+    output = None if output == STDOUT else output
     if as_json and output is None:
         raise click.UsageError("--json goes with --output: stdout holds one or the other")
     if target == "atif":

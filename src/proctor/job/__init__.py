@@ -3,6 +3,7 @@
     job        run_job and resume_job: the two pages on which a job's life can be read
     wish, settings, watch    what a job is told, what comes of it, and who looks on
     config_file, mcp_file, secrets    what files say of it, and what they leave out
+    classes    whether what it names by import path can be had
     request, planning, planned, planner, preview    from a wish to a plan, or to a look at one
     tasks, datasets, registry, packages, git_tasks, cache, versions    which tasks, from where
     slots, images, metrics, lock    attempts x tasks x agents, and what pins and counts them

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from proctor.errors import TaskError
+from proctor.errors import RecordError, TaskError
 from proctor.harbor.configs import DatasetConfig, TaskConfig
 from proctor.harbor.declared import SCRIPT, DeclaredMetric
 from proctor.job.cache import Caches
@@ -22,6 +22,7 @@ from proctor.job.packages import find_package_dataset, package_task_configs
 from proctor.job.planned import DatasetMetrics
 from proctor.job.registry import load_registry_dataset, registry_task_configs
 from proctor.job.settings import TaskOrder
+from proctor.record.rules import check_dataset_id
 from proctor.sentence import count_of, reason_of
 from proctor.task.dataset import was_meant_as_task
 from proctor.task.terminal_bench import is_terminal_bench_task
@@ -42,6 +43,10 @@ class Listing:
     limit: int | None = None
     """How many of the valid ones are run; None: all."""
     notes: tuple[str, ...] = ()
+    dataset_id: str | None = None
+    """`name@version` for the records; None of a directory, which has no version."""
+    directory: Path | None = None
+    """Where its tasks lie, and what they share by links; None where each is on its own."""
 
 
 def list_dataset(wanted: DatasetConfig, caches: Caches, order: TaskOrder) -> Listing:
@@ -69,6 +74,7 @@ def _list_registry(wanted: DatasetConfig) -> Listing:
         where=f"dataset {dataset.name}@{dataset.version}",
         tasks=tuple(registry_task_configs(dataset, wanted)),
         metrics=DatasetMetrics(dataset.name, metrics),
+        dataset_id=_identify(dataset.name, dataset.version),
     )
 
 
@@ -80,7 +86,19 @@ def _list_package(wanted: DatasetConfig, caches: Caches) -> Listing:
         where=f"dataset {wanted.name}",
         tasks=tuple(package_task_configs(directory, wanted)),
         metrics=DatasetMetrics(wanted.name or "", metrics),
+        # Not by the tag that was asked for: harbor's cache does not know what that was then.
+        dataset_id=_identify(wanted.name or "", f"sha256:{directory.name}"),
     )
+
+
+def _identify(name: str, version: str) -> str | None:
+    """What a record calls a dataset; None where a registry's words cannot stand in one."""
+    dataset_id = f"{name}@{version}"
+    try:
+        check_dataset_id(dataset_id)
+    except RecordError:
+        return None
+    return dataset_id if version.strip() else None
 
 
 def _list_directory(wanted: DatasetConfig, path: Path, order: TaskOrder) -> Listing:
@@ -100,6 +118,7 @@ def _list_directory(wanted: DatasetConfig, path: Path, order: TaskOrder) -> List
         metrics=DatasetMetrics(source),
         limit=wanted.n_tasks,
         notes=tuple(_find_notes(path, place, source)),
+        directory=place,
     )
 
 

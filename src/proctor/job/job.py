@@ -18,6 +18,7 @@ from proctor.harbor.configs import SANDBOX
 from proctor.harbor.declared import SCRIPT
 from proctor.harbor.lock import render_lock
 from proctor.harbor.result import JobResult, render_result
+from proctor.job.classes import check_classes
 from proctor.job.durable import Durable
 from proctor.job.images import describe_change
 from proctor.job.lock import lock_slots
@@ -66,10 +67,12 @@ async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
     environment = request.prepared.config.environment
     if not request.is_begun:
         # A job of which no trial could run here leaves no trace.
+        check_classes(request.prepared.config)
         await check_environment(environment)
     with held_job(request.place.directory) as files:
         plan = request.plan()
         if request.is_begun and plan.todo:
+            check_classes(request.prepared.config)
             await check_environment(environment)
         _write_own_files(plan, request, files)
         reaping = Reaping(files.append_log) if environment.import_path == SANDBOX else None
@@ -150,7 +153,10 @@ def _say_what_is_odd(plan: JobPlan, request: Request, files: JobFiles, watch: Wa
         "since. It stays as it is and is in no number"
         for named in plan.unplanned
     ]
-    odd += [f"{plan.directory / name} is no trial of this job" for name in plan.strangers]
+    odd += [
+        f"{plan.directory / name} is no trial of this job: it stays as it is and is in no number"
+        for name in plan.strangers
+    ]
     odd += find_idle(request.also, plan.decisions)
     for sentence in odd:
         files.append_log(sentence)

@@ -31,6 +31,8 @@ class PlannedTask:
     """The commit that was found, of a task of a git repository."""
     package: str | None = None
     """The digest of a task's package, `sha256:…`."""
+    dataset_id: str | None = None
+    """`name@version` of the dataset that names it; None where that has no version."""
 
     @property
     def kind(self) -> TaskKind:

@@ -24,7 +24,6 @@ from proctor.job.images import find_task_image
 from proctor.job.metrics import find_metrics
 from proctor.job.planned import Resolved
 from proctor.job.resume import Again, Decision, Deed, Places, decide, place_slots
-from proctor.job.secrets import check_variables
 from proctor.job.settings import Settings
 from proctor.job.slots import Slot, make_slots, new_trial_name, trial_config
 from proctor.job.store import ChosenEnvironment, NamedSlot
@@ -99,7 +98,6 @@ async def prepare(
         check_agent(agent)
     if config.environment.import_path is None:
         import_path_of(config.environment.type or "")
-    check_variables(config, host)
     resolved = await resolve_tasks(config, settings, host=host)
     if is_auto:
         fitting = find_concurrency((one.task for one in resolved.tasks), config.environment)
@@ -225,7 +223,7 @@ def _check_none_lost(prepared: Prepared, existing: Existing, places: Places) -> 
 def _decide_all(
     prepared: Prepared, places: Places, directory: Path, also: frozenset[str]
 ) -> list[Decision]:
-    ours, theirs = Again(also, prepared.config.retry), Again(also, None)
+    again = Again(also, prepared.config.retry)
     taken = {*places.present, *filter(None, places.names)}
     decisions = []
     rng = Random()  # noqa: S311 - names, not secrets
@@ -233,7 +231,6 @@ def _decide_all(
         name = found or new_trial_name(slot.planned.name, rng, taken)
         taken.add(name)
         if name in places.present:
-            again = theirs if name in places.adopted else ours
             decisions.append(decide(slot, name, f"{directory}/{name}", again))
         else:
             decisions.append(Decision(slot, name, Deed.RUN, "it has not been begun"))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from proctor.errors import MetricError
-from proctor.harbor.live import count_trial, uncount_trial
+from proctor.harbor.live import count_trial
 from proctor.harbor.stats import (
     Group,
     JobStats,
@@ -86,20 +86,8 @@ class Progress:
         self._count_progress()
 
     def leave(self) -> None:
-        """A trial ended without any result."""
+        """A trial ended without a result that counts: it has none, or is to be run again."""
         self._running -= 1
-        self._count_progress()
-
-    def withdraw(self, index: int) -> None:
-        """The result of a slot does not count any more: it is run again."""
-        row = self._rows[index]
-        if row is None:
-            return
-        self._rows[index] = None
-        del self._done[row.name]
-        # Columns only grow: they are built anew when somebody asks.
-        self._table = self._planned = None
-        uncount_trial(self.stats, row)
         self._count_progress()
 
     def refresh_metrics(self) -> None:

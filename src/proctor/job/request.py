@@ -12,7 +12,7 @@ from proctor.job.images import choose_environment
 from proctor.job.places import find_origin, find_trials_dir
 from proctor.job.planning import JobPlan, Place, Prepared, plan_job, prepare
 from proctor.job.sameness import check_same_job, check_same_settings
-from proctor.job.secrets import check_wanted, fill_secrets
+from proctor.job.secrets import check_variables, check_wanted, fill_secrets
 from proctor.job.settings import Settings
 from proctor.job.store import CONFIG, LOCK, STATE
 from proctor.job.wish import JobWish, ResumeWish
@@ -36,8 +36,15 @@ class Request:
     stop_at_once: Callable[[], None]
 
     def plan(self) -> JobPlan:
-        """The plan, by what lies in the job's directory now."""
+        """The plan, by what lies in the job's directory now.
+
+        Raises:
+            JobError: another job of this name has been begun meanwhile; or its files are broken.
+        """
         existing = load_existing(self.place.directory)
+        if not self.is_begun:
+            prepared = self.prepared
+            _check_same(self.place.directory, existing, prepared.config, prepared.settings)
         return plan_job(self.prepared, existing, self.place, self.also)
 
 
@@ -52,11 +59,13 @@ async def request_run(wish: JobWish) -> Request:
     check_id(config.job_name, "job name")
     trials_dir = config.jobs_dir.expanduser() / config.job_name
     directory = trials_dir.absolute()
+    _check_may_be_there(directory)
     existing = load_existing(directory)
     _check_same(directory, existing, config, wish.settings)
     chosen = choose_environment(config.environment, wish.environment_why)
     if existing.config is not None and existing.state is not None:
         chosen = existing.state.environment
+    check_variables(config, wish.host)
     prepared = await prepare(config, wish.settings, chosen, wish.host, is_auto=wish.is_auto)
     wish.approve([planned.task for planned in prepared.resolved.tasks], config)
     cwd = Path(existing.state.cwd) if existing.state else Path.cwd()
@@ -112,6 +121,17 @@ def opened_job(directory: Path) -> Iterator[OpenJob]:
         yield OpenJob(directory, existing.config, existing, origin)
 
 
+def _check_may_be_there(directory: Path) -> None:
+    try:
+        directory.lstat()
+    except NotADirectoryError as error:
+        file = next(path for path in directory.parents if path.is_file())
+        raise JobError(f"{file}: a file; expected a directory in which jobs are kept") from error
+    except OSError:
+        # Nothing is there, or nobody may look: whoever makes it finds out.
+        return
+
+
 def _check_is_job(directory: Path) -> None:
     if directory.is_file():
         raise JobError(f"{directory}: a file; expected the directory of a job")
@@ -134,6 +154,7 @@ async def request_resume(job: OpenJob, wish: ResumeWish) -> Request:
     state = job.existing.state
     why = "the one that the job was begun with"
     chosen = state.environment if state else choose_environment(config.environment, why)
+    check_variables(config, wish.host, job.directory)
     prepared = await prepare(config, job.settings, chosen, wish.host, is_auto=wish.is_auto)
     wish.approve([planned.task for planned in prepared.resolved.tasks], config)
     return Request(

@@ -75,8 +75,6 @@ class Places:
     """Directories that are nothing of this job."""
     foreign: Sequence[str] = ()
     """Those among the strangers that are somebody's trials."""
-    adopted: Collection[str] = ()
-    """Trials of slots that proctor did not name."""
 
 
 def place_slots(
@@ -107,7 +105,6 @@ def place_slots(
         unplanned=[named for named in unplanned if named.trial in present],
         strangers=sorted(strangers),
         foreign=[trial.name for trial in foreign if trial.name in strangers],
-        adopted=set(found.values()),
     )
 
 
@@ -141,8 +138,8 @@ class Again:
 
     also: Collection[str]
     """Types of exceptions."""
-    retry: RetryConfig | None
-    """The job's rule for retries; None for trials of harbor's, which keeps no attempts."""
+    retry: RetryConfig
+    """The job's rule for retries."""
 
     def explain(self, row: Trial, trial_dir: str) -> str | None:
         """Why this one is run again; None when it is not."""
@@ -151,8 +148,10 @@ class Again:
             return None
         if exception in self.also:
             return _ended_in(exception)
-        # A runner that lived would have kept this attempt: it did not get round to it.
-        if self.retry and is_retried(exception, self.retry, count_attempts(trial_dir)):
+        # A runner that lived would have kept this attempt: it did not get round to it. harbor keeps
+        # none and writes no record: its trials have had their retries.
+        is_ours = os.path.lexists(f"{trial_dir}/record.json")
+        if is_ours and is_retried(exception, self.retry, count_attempts(trial_dir)):
             return f"it ended in {exception} and was to be retried"
         return None
 

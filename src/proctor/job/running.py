@@ -74,14 +74,29 @@ class SlotRunner:
         n_retried = 0
         attempt = count_attempts(f"{self.files.directory}/{decision.trial}") + 1
         while True:
-            exception = await self._run_attempt(decision, attempt)
-            if exception is None or not is_retried(exception, self.retry, n_retried):
+            result = await self._run_attempt(decision, attempt)
+            if result is None:
                 return
-            if not await self._keep(decision):
+            if not await self._is_put_aside(decision, result, n_retried):
+                self._end(decision, result)
                 return
-            await self._wait(decision, exception, retry_delay(self.retry, n_retried))
+            await self._wait(decision, result, attempt, retry_delay(self.retry, n_retried))
             n_retried += 1
             attempt += 1
+
+    async def _is_put_aside(self, decision: Decision, result: TrialResult, n_retried: int) -> bool:
+        """Whether what an attempt left is kept and in no number, because another follows."""
+        error = result.exception_info
+        if error is None or not is_retried(error.exception_type, self.retry, n_retried):
+            return False
+        try:
+            is_kept = await self._keep(decision)
+        except asyncio.CancelledError:
+            self.progress.leave()
+            raise
+        if is_kept:
+            self.progress.leave()
+        return is_kept
 
     async def _keep(self, decision: Decision) -> bool:
         try:
@@ -95,20 +110,22 @@ class SlotRunner:
             return False
         return True
 
-    async def _wait(self, decision: Decision, exception: str, delay: float) -> None:
-        self.files.append_log(
-            f"Trial {decision.trial} failed with exception {exception}. "
-            f"Retrying in {delay:.2f} seconds..."
-        )
-        self.watch.trial_retried(decision.trial, exception, delay)
-        try:
-            await asyncio.sleep(delay)
-        finally:
-            self.progress.withdraw(decision.slot.index)
+    async def _wait(
+        self, decision: Decision, result: TrialResult, attempt: int, delay: float
+    ) -> None:
+        self._log_failure(decision, result)
+        if result.exception_info is not None:
+            self.files.append_log(
+                f"Trial {decision.trial} failed with exception "
+                f"{result.exception_info.exception_type}. Retrying in {delay:.2f} seconds..."
+            )
+        self.changed()
+        self.watch.trial_retried(decision.trial, attempt, result, delay)
+        await asyncio.sleep(delay)
         self.progress.n_retries += 1
 
-    async def _run_attempt(self, decision: Decision, attempt: int) -> str | None:
-        """Run one attempt and count it; the type of its exception."""
+    async def _run_attempt(self, decision: Decision, attempt: int) -> TrialResult | None:
+        """Run one attempt; None when it was cancelled, and is counted already."""
         self.progress.begin()
         self.changed()
         self.watch.trial_started(decision.trial, decision.slot.planned.task.name, attempt)
@@ -125,8 +142,7 @@ class SlotRunner:
             return None
         except Exception as error:  # noqa: BLE001 - the trial boundary: one trial ends no other
             result = self._make_errored(plan, error)
-        self._end(decision, result)
-        return result.exception_info.exception_type if result.exception_info else None
+        return result
 
     def _say(self, sentence: str) -> None:
         self.files.append_log(sentence)
@@ -140,11 +156,14 @@ class SlotRunner:
             return
         self._end(decision, result)
 
-    def _end(self, decision: Decision, result: TrialResult) -> None:
+    def _log_failure(self, decision: Decision, result: TrialResult) -> None:
         if result.exception_info is not None and result.exception_info.exception_message:
             self.files.append_log(
                 f"Trial {decision.trial} failed: {result.exception_info.exception_message}"
             )
+
+    def _end(self, decision: Decision, result: TrialResult) -> None:
+        self._log_failure(decision, result)
         self.durable.note(decision.trial)
         self.progress.end(decision.slot.index, counted(result))
         self.changed()

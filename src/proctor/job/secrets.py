@@ -1,11 +1,15 @@
 """Values that a job needs and its files do not have: they are asked for again, never made up."""
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from proctor.errors import JobError
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.env import find_template
 from proctor.job.config_file import fill_redacted, find_redacted
+from proctor.job.store import CONFIG
 
 
 def fill_secrets(
@@ -43,20 +47,55 @@ def check_wanted(config: JobConfig, given: Mapping[str, str], where: str) -> Non
         )
 
 
-def check_variables(config: JobConfig, host: Mapping[str, str]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A variable of the host that a job's config names."""
+
+    name: str
+    where: str
+    """The key of the config, such as agents[0].env.API_KEY."""
+    option: str | None
+    """What gives a value in place of it on the command line."""
+
+
+def check_variables(
+    config: JobConfig, host: Mapping[str, str], resumed: Path | None = None
+) -> None:
     """Look whether the host has every variable that the config takes from it.
 
+    `resumed` is the directory of a job that is gone on with: its config stands.
+
     Raises:
-        JobError: some are not set; names them.
+        JobError: some are not set; says which, where they are named, and what to type.
     """
-    tables = [agent.env for agent in config.agents]
-    tables += [config.environment.env, config.verifier.env]
-    templates = [find_template(value) for table in tables for value in table.values()]
-    missing = sorted(
-        {wanted.name for wanted in templates if wanted and wanted.default is None} - set(host)
+    missing = [wanted for wanted in _find_wanted(config) if wanted.name not in host]
+    if not missing:
+        return
+    names = list(dict.fromkeys(wanted.name for wanted in missing))
+    is_set, them = ("is", "it") if len(names) == 1 else ("are", "them")
+    named = ", ".join(f"{wanted.where} is ${{{wanted.name}}}" for wanted in missing)
+    sentence = (
+        f"{', '.join(names)} {is_set} not set among the host's variables, from which the job takes "
+        f"{them}: {named}"
     )
-    if missing:
-        raise JobError(
-            f"the job takes {', '.join(missing)} from the host's variables, where that is not set; "
-            "set it, or give a value with --ae or --ve"
-        )
+    values = " ".join(f"{name}=…" for name in names)
+    if resumed is not None:
+        command = f"{values} proctor resume {shlex.quote(str(resumed))}"
+        raise JobError(f"{resumed / CONFIG}: {sentence}. Type: {command}")
+    options = " ".join(wanted.option for wanted in missing if wanted.option)
+    instead = f", or give values instead: {options}" if options else ""
+    raise JobError(f"{sentence}. Type: export {values}{instead}")
+
+
+def _find_wanted(config: JobConfig) -> Iterator[_Wanted]:
+    tables = [
+        (f"agents[{index}].env", agent.env, "--ae") for index, agent in enumerate(config.agents)
+    ]
+    tables.append(("environment.env", config.environment.env, ""))
+    tables.append(("verifier.env", config.verifier.env, "--ve"))
+    for where, env, flag in tables:
+        for key, value in env.items():
+            template = find_template(value)
+            if template is not None and template.default is None:
+                option = f"{flag} {key}=…" if flag else None
+                yield _Wanted(template.name, f"{where}.{key}", option)

@@ -210,10 +210,16 @@ class JobFiles:
             yield
         except OSError as error:
             raise JobError(
-                f"{self.directory / name}: cannot be written: {error.strerror}; the job cannot go "
-                "on without its own files. What its trials wrote is there, and `proctor resume` "
-                "goes on from it"
+                f"{self.directory / name}: cannot be written: {error.strerror}; {self._prospect()}"
             ) from error
+
+    def _prospect(self) -> str:
+        if not os.path.exists(self.directory / CONFIG):
+            return "no trial was begun. Make room there, or name another place with --jobs-dir"
+        return (
+            "the job cannot go on without its own files. What its trials wrote is there, and "
+            "`proctor resume` goes on from it"
+        )
 
 
 @contextlib.contextmanager
@@ -230,7 +236,10 @@ def held_job(directory: Path) -> Iterator[JobFiles]:
         directory.mkdir(parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise JobError(f"{error.filename}: cannot be made: {error.strerror}") from error
+        elsewhere = (
+            "" if os.access(directory, os.F_OK) else "; --jobs-dir names another place for jobs"
+        )
+        raise JobError(f"{error.filename}: cannot be made: {error.strerror}{elsewhere}") from error
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,7 @@ Equal directories are read and hashed once. Nothing here decides how often a tas
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -30,6 +30,7 @@ from proctor.sentence import count_of, reason_of
 from proctor.task.checksum import task_checksum
 from proctor.task.digests import TaskDigests, load_digests
 from proctor.task.directory import Task, find_faults, load_task
+from proctor.task.links import check_links
 from proctor.task.parse import read_text
 from proctor.task.terminal_bench import is_terminal_bench_task, map_task
 
@@ -79,8 +80,8 @@ def _read_listing(reader: "_Reader", listing: Listing) -> list[PlannedTask]:
     for wish in listing.tasks:
         if listing.limit is not None and len(tasks) >= listing.limit:
             break
-        if task := reader.read(wish):
-            tasks.append(task)
+        if task := reader.read(wish, listing.directory):
+            tasks.append(replace(task, dataset_id=listing.dataset_id))
     return tasks
 
 
@@ -113,6 +114,13 @@ def _pin(path: Path) -> PinnedFile:
         raise ConfigError(f"{path}: cannot be read: {reason_of(error)}") from error
 
 
+def _check_links(directory: Path, within: Path | None = None) -> None:
+    try:
+        check_links(directory, within)
+    except OSError as error:
+        raise TaskError(f"cannot be looked at: {reason_of(error)}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     """Where a task lies."""
@@ -137,10 +145,10 @@ class _Reader:
     _known: dict[str, tuple[Task, TaskDigests] | str] = field(default_factory=dict)
     """By real path; text: why it is refused."""
 
-    def read(self, wish: TaskConfig) -> PlannedTask | None:
-        """The task that is meant; None when it is refused."""
+    def read(self, wish: TaskConfig, within: Path | None = None) -> PlannedTask | None:
+        """The task that is meant, in the dataset that it is `within`; None when it is refused."""
         try:
-            found = self._find(wish)
+            found = self._find(wish, within)
             task, digests = self._load(found.directory)
         except TaskError as error:
             path = (wish.path or Path(wish.name or "")).expanduser()
@@ -156,20 +164,23 @@ class _Reader:
             package=found.package,
         )
 
-    def _find(self, wish: TaskConfig) -> _Found:
+    def _find(self, wish: TaskConfig, within: Path | None) -> _Found:
         if wish.name is not None:
             directory = find_package_task(wish, self.caches)
+            _check_links(directory)
             return _Found(directory, wish, package=f"sha256:{directory.name}")
         if wish.git_url is not None:
             got = self.fetched[git_key(wish)]
             if got.directory is None:
                 raise TaskError(got.why)
             self._note_once(got.notes)
+            _check_links(got.directory)
             directory = self._map(got.directory) or got.directory
             return _Found(directory, wish, commit=got.commit)
         directory = (wish.path or Path()).expanduser()
         if not os.path.lexists(directory):
             raise TaskError("no such directory; expected a task")
+        _check_links(directory, within)
         mapped = self._map(directory)
         if mapped is None:
             return _Found(directory, wish)

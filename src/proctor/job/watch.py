@@ -19,10 +19,12 @@ class Watch(Protocol):
         """A trial is in another phase."""
 
     def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:
-        """A trial ended; `stats` is the job so far."""
+        """A trial ended and counts; `stats` is the job so far."""
 
-    def trial_retried(self, trial: str, exception_type: str, delay_sec: float) -> None:
-        """A trial will be begun again."""
+    def trial_retried(
+        self, trial: str, attempt: int, result: TrialResult, delay_sec: float
+    ) -> None:
+        """An attempt failed and does not count: the trial will be begun again."""
 
     def said(self, sentence: str) -> None:
         """Something that the person should know."""
@@ -43,7 +45,9 @@ class Nobody:
     def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:
         """See Watch."""
 
-    def trial_retried(self, trial: str, exception_type: str, delay_sec: float) -> None:
+    def trial_retried(
+        self, trial: str, attempt: int, result: TrialResult, delay_sec: float
+    ) -> None:
         """See Watch."""
 
     def said(self, sentence: str) -> None:

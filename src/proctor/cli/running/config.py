@@ -6,7 +6,7 @@ harbor would accept and then ignore is refused with a sentence.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -22,10 +22,9 @@ from proctor.cli.running.options import AUTO
 from proctor.cli.running.pairs import parse_arguments, parse_variables
 from proctor.cli.running.tasks import set_tasks
 from proctor.errors import InputError
-from proctor.harbor.configs import OWN_ENVIRONMENTS, JobConfig
+from proctor.harbor.configs import JobConfig
 from proctor.job.secrets import fill_secrets
 from proctor.job.settings import Settings
-from proctor.plugin import load_class
 from proctor.record.adaptation import load_adaptation
 from proctor.record.rules import check_dataset_id
 
@@ -47,12 +46,15 @@ class Wished:
     settings: Settings
     is_auto: bool
     """The number of trials at once is left to the machine."""
-    notes: tuple[str, ...]
-    """What the person should know of what they gave."""
 
 
-def make_config(flags: RunFlags, now: datetime, host: Mapping[str, str]) -> Wished:
+def make_config(
+    flags: RunFlags, now: datetime, host: Mapping[str, str], note: Callable[[str], None]
+) -> Wished:
     """The job that the flags ask for.
+
+    `note` is told what the person should know of what they gave, before anything is refused: what
+    is missing may stand there under another name.
 
     Raises:
         UsageError: flags that do not go together.
@@ -60,6 +62,8 @@ def make_config(flags: RunFlags, now: datetime, host: Mapping[str, str]) -> Wish
     """
     time_name = now.strftime("%Y-%m-%d__%H-%M-%S")
     config, notes = _load_base(flags.job, time_name)
+    for sentence in notes:
+        note(sentence)
     _set_job(config, flags)
     if config.job_name == time_name:
         config.job_name = _find_free(config.jobs_dir, time_name)
@@ -70,7 +74,7 @@ def make_config(flags: RunFlags, now: datetime, host: Mapping[str, str]) -> Wish
     _check_config(config)
     if flags.job.config is not None:
         config = fill_secrets(config, {}, host, str(flags.job.config))
-    return Wished(config, _make_settings(flags), flags.job.n_concurrent == AUTO, tuple(notes))
+    return Wished(config, _make_settings(flags), flags.job.n_concurrent == AUTO)
 
 
 def _load_base(flags: JobFlags, name: str) -> tuple[JobConfig, list[str]]:
@@ -139,22 +143,6 @@ def _check_config(config: JobConfig) -> None:
     for path in config.extra_instruction_paths:
         if not path.is_file():
             raise InputError(f"{path}: no file; expected one with a further instruction")
-
-
-def check_classes(config: JobConfig) -> None:
-    """See that every class that is named by its import path can be had, before a trial begins.
-
-    Raises:
-        PluginError: one cannot.
-    """
-    for agent in config.agents:
-        if agent.import_path is not None:
-            load_class(agent.import_path, "agent")
-    environment = config.environment.import_path
-    if environment is not None and environment not in OWN_ENVIRONMENTS.values():
-        load_class(environment, "environment")
-    if config.verifier.import_path is not None:
-        load_class(config.verifier.import_path, "verifier")
 
 
 def _make_settings(flags: RunFlags) -> Settings:

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 
-import click
-
 from proctor.cli.printable import printable
 from proctor.cli.running.watching import (
     Progress,
@@ -15,6 +13,7 @@ from proctor.cli.running.watching import (
     render_planned,
     render_waiting,
 )
+from proctor.cli.stdout import tell
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
 from proctor.job.watch import Watch
@@ -36,7 +35,9 @@ class Silent:
     def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:
         """See Watch."""
 
-    def trial_retried(self, trial: str, exception_type: str, delay_sec: float) -> None:
+    def trial_retried(
+        self, trial: str, attempt: int, result: TrialResult, delay_sec: float
+    ) -> None:
         """See Watch."""
 
     def said(self, sentence: str) -> None:
@@ -70,16 +71,17 @@ class Lines(Silent):
         self._progress.end(trial, stats)
         say(render_ended(self._progress, trial, result))
 
-    def trial_retried(self, trial: str, exception_type: str, delay_sec: float) -> None:
+    def trial_retried(
+        self, trial: str, attempt: int, result: TrialResult, delay_sec: float
+    ) -> None:
         """See Watch."""
         self._progress.retry(trial)
-        say(render_waiting(trial, exception_type, delay_sec))
+        say(render_waiting(trial, attempt, result, delay_sec))
 
 
 def say(sentence: str) -> None:
     """One line on stderr; where nobody can read it any more, the job goes on all the same."""
-    with contextlib.suppress(OSError):
-        click.echo(printable(sentence), err=True)
+    tell(printable(sentence))
 
 
 def leave_at_once() -> None:

@@ -70,10 +70,12 @@ class Drawing:
         if result.exception_info is not None:
             self._print(render_ended(self._progress, trial, result), "yellow")
 
-    def trial_retried(self, trial: str, exception_type: str, delay_sec: float) -> None:
+    def trial_retried(
+        self, trial: str, attempt: int, result: TrialResult, delay_sec: float
+    ) -> None:
         """See Watch."""
         self._progress.retry(trial)
-        self._print(render_waiting(trial, exception_type, delay_sec), "yellow")
+        self._print(render_waiting(trial, attempt, result, delay_sec), "yellow")
 
     def said(self, sentence: str) -> None:
         """See Watch."""

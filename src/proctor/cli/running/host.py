@@ -54,6 +54,8 @@ class Consent:
     given: frozenset[str]
     """Variables of --env-file."""
     yes: bool
+    remedy: str = "export what is missing, or give it with --env-file"
+    """What to do about a variable that the host has not got."""
 
     def __call__(self, tasks: Sequence[Task], config: JobConfig) -> None:
         """Return where they may.
@@ -63,31 +65,36 @@ class Consent:
             Exit: the person said no.
         """
         needs = find_needs((task.config for task in tasks), config)
-        if not check_needs(needs, self.host, self.given, yes=self.yes):
+        check_there(needs, self.host, self.remedy)
+        if not check_needs(needs, self.given, yes=self.yes):
             raise click.exceptions.Exit(0)
 
 
-def check_needs(
-    needs: Iterable[Need], host: Mapping[str, str], given: Collection[str], *, yes: bool
-) -> bool:
-    """See that nothing is missing and that the person agrees; False where they do not.
-
-    `given` are the variables of --env-file: whoever gives them agrees.
+def check_there(needs: Iterable[Need], host: Mapping[str, str], remedy: str) -> None:
+    """See that the host has all that it must.
 
     Raises:
-        InputError: a variable is missing, or there is nobody to ask.
+        InputError: a variable is missing; all that are have been listed on stderr.
     """
-    listed = list(needs)
-    missing = [need for need in listed if need.is_needed and need.variable not in host]
+    missing = [need for need in needs if need.is_needed and need.variable not in host]
     if missing:
         _print_needs(
             "Tasks of this job take these variables from the host, which has not got them:", missing
         )
         raise InputError(
-            f"{count_of(len(missing), 'variable')} missing, {missing[0].variable} first; export "
-            "what is missing, or give it with --env-file"
+            f"{count_of(len(missing), 'variable')} missing, {missing[0].variable} first; {remedy}"
         )
-    asked = [need for need in listed if need.variable not in given]
+
+
+def check_needs(needs: Iterable[Need], given: Collection[str], *, yes: bool) -> bool:
+    """See that the person agrees; False where they do not.
+
+    `given` are the variables of --env-file: whoever gives them agrees.
+
+    Raises:
+        InputError: there is nobody to ask.
+    """
+    asked = [need for need in needs if need.variable not in given]
     if not asked or yes:
         return True
     _print_needs("Tasks of this job want these variables of yours:", asked)

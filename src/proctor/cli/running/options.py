@@ -5,6 +5,7 @@ uploads, compose files, mounts and trace exports.
 """
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,44 @@ from proctor.cli.running.sections import Decorator, option, section
 
 AUTO = "auto"
 POLICIES = click.Choice(["auto", "limit", "request", "guarantee", "ignore"], case_sensitive=False)
-_FROM_0, _FROM_1 = click.IntRange(min=0), click.IntRange(min=1)
-FILE = click.Path(readable=False, path_type=Path)
-"""Any path; what is wrong with it is said by whoever reads it, in a sentence."""
+
+
+class File(click.Path):
+    """Any path; what is wrong with it is said by whoever reads it, in a sentence."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """The path; an empty one is a variable that was not set, and not the directory here."""
+        if not os.fspath(value):
+            self.fail("it is empty; expected a path", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Number(click.ParamType[int]):
+    """A whole number from some number on."""
+
+    name = "N"
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        try:
+            number = int(value)
+        except ValueError:
+            number = self._least - 1
+        if number < self._least:
+            self.fail(f"{value!r}; expected a whole number from {self._least} on", param, ctx)
+        return number
+
+
+_FROM_0, _FROM_1 = Number(0), Number(1)
+FILE = File(readable=False, path_type=Path)
 
 
 class Concurrency(click.ParamType[int | str]):
@@ -163,7 +199,11 @@ job_options: Decorator = section(
 record_options: Decorator = section(
     "Records",
     option("--experiment", help="Experiment of the records.  [default: the job's name]"),
-    option("--dataset-id", metavar="NAME@VERSION", help="Dataset of the records."),
+    option(
+        "--dataset-id",
+        metavar="NAME@VERSION",
+        help="Dataset of the records.  [default: what --dataset found]",
+    ),
     option("--adaptation", type=FILE, help="JSON file with the tasks' adaptation."),
     option("--system-prompt", type=FILE, help="File with the agent's system prompt."),
 )

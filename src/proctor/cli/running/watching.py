@@ -113,9 +113,11 @@ def _render_exception(error: ExceptionInfo) -> str:
     return f"{error.exception_type} ({message})" if message else error.exception_type
 
 
-def render_waiting(trial: str, exception_type: str, delay_sec: float) -> str:
-    """A trial that will be begun again."""
-    return printable(f"{trial}: {exception_type}; begins again in {delay_sec:.1f} s")
+def render_waiting(trial: str, attempt: int, result: TrialResult, delay_sec: float) -> str:
+    """An attempt that failed, where another follows."""
+    error = result.exception_info
+    why = f": {_render_exception(error)}" if error else ""
+    return printable(f"{trial}: attempt {attempt} failed{why}; retrying in {delay_sec:.1f} s")
 
 
 def render_planned(n_total: int, n_kept: int) -> str:

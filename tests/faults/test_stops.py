@@ -1,0 +1,137 @@
+"""A job of a hundred sandboxes that is stopped by a signal, and one that is wanted twice at once.
+
+As root and as an ordinary user.
+"""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import Ran
+from tests.faults.site import PATIENCE_SEC, Site, file_bytes, interrupt, load, wait_until
+from tests.ordinary_user import command_line, ordinary_home
+
+N_TRIALS = 100
+N_BEFORE = 15
+"""Trials that have a result when the signal comes."""
+WORDS = ("-k", 10, "-n", 8, "--command", "echo words > /logs/agent/words.txt")
+
+
+@pytest.fixture(params=["root", "ordinary user"])
+def place(request: pytest.FixtureRequest, site: Site) -> Iterator[Site]:
+    """Where commands are run by one or the other."""
+    if request.param == "root":
+        yield site
+        return
+    with ordinary_home() as home:
+        site.top = home
+        site.program = command_line()
+        site.env = {"HOME": str(home), "TMPDIR": str(home)}
+        yield site
+
+
+def words_of(site: Site) -> tuple[object, ...]:
+    return ("-p", site.make_tasks(10), *WORDS)
+
+
+def results(site: Site) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in site.job.glob("*/result.json")}
+
+
+def stop(site: Site, *numbers: signal.Signals) -> Ran:
+    """Run the job, and send it signals when some trials are done and others run."""
+    with site.begun(*words_of(site)) as runner:
+        wait_until(lambda: len(results(site)) >= N_BEFORE, runner)
+        for number in numbers[:-1]:
+            runner.send_signal(number)
+            # Two at the same moment would be one.
+            assert runner.stderr is not None
+            assert any(line.startswith("stopping: ") for line in runner.stderr)
+        return interrupt(runner, numbers[-1])
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)],
+    ids=["ctrl-c", "sigterm", "ctrl-c twice"],
+)
+def test_a_stopped_job_of_a_hundred_trials_is_ended_by_resume(
+    place: Site, numbers: tuple[signal.Signals, ...]
+) -> None:
+    ran = stop(place, *numbers)
+    assert (ran.code, "Traceback" in ran.err) == (130, False), ran.err
+    place.check_nothing_runs()
+    if len(numbers) == 1:
+        place.check_nothing_left()
+    before, begun = results(place), [path for path in place.trials() if path.exists()]
+    files = {trial: file_bytes(trial) for trial in begun}
+    resumed = place.resume()
+    assert resumed.code == 0, resumed.err
+    place.check_nothing_left()
+    assert place.rewards() == [1.0] * N_TRIALS
+    check_none_lost(place, before, files)
+    check_in_order(place)
+
+
+def check_none_lost(
+    site: Site, before: dict[Path, bytes], files: dict[Path, dict[str, bytes]]
+) -> None:
+    """What had a reward is as it was; what had none is an attempt with all that it had written."""
+    for trial, there in files.items():
+        data = before.get(trial / "result.json")
+        if data is not None and b'"exception_type": "CancelledError"' not in data:
+            assert file_bytes(trial) == there
+            continue
+        kept = file_bytes(trial / "attempts" / "1")
+        # The record has got the name of the attempt; evidence of a killed sandbox came later.
+        lost = {name for name in there if name != "record.json" and kept.get(name) != there[name]}
+        assert not lost, trial
+    n_kept = len(list(site.job.glob("*/attempts/*")))
+    assert n_kept <= len(files) < N_TRIALS
+
+
+def check_in_order(site: Site) -> None:
+    audited = site.proctor("audit", site.job)
+    assert audited.code == 0, audited.out + audited.err
+    assert "the published numbers follow" in audited.out
+    cleaned = site.proctor("clean", "--dry-run")
+    assert str(site.top / "cache" / "scratch") not in cleaned.out
+    stats = load(site.job / "result.json")["stats"]
+    assert (stats["n_completed_trials"], stats["n_cancelled_trials"]) == (N_TRIALS, 0)
+
+
+def test_of_two_that_resume_a_job_at_once_one_does_it(place: Site) -> None:
+    assert stop(place, signal.SIGINT).code == 130
+    with ExitStack() as stack:
+        check_one_does_it(place, [stack.enter_context(place.resuming()) for _ in range(2)])
+
+
+def test_of_two_that_run_a_job_of_one_name_at_once_one_does_it(place: Site) -> None:
+    words = words_of(place)
+    with ExitStack() as stack:
+        check_one_does_it(place, [stack.enter_context(place.begun(*words)) for _ in range(2)])
+    assert not list(place.job.glob("*/attempts"))
+
+
+def check_one_does_it(site: Site, runners: list[subprocess.Popen[str]]) -> None:
+    ended = []
+    for runner in runners:
+        out, err = runner.communicate(timeout=PATIENCE_SEC)
+        ended.append(Ran(runner.returncode, out, err))
+    done, refused = sorted(ended, key=lambda ran: ran.code)
+    assert done.code == 0, ended
+    if refused.code == 0:
+        # It came when the other had done it all.
+        assert f"kept from before: {N_TRIALS} trials" in refused.out
+    else:
+        assert refused.code == 2
+        assert "is running this job; wait for it, stop it, or give" in refused.err
+    assert site.rewards() == [1.0] * N_TRIALS
+    directories = {path for path in site.job.iterdir() if path.is_dir()}
+    assert directories == set(site.trials())
+    site.check_nothing_left()
+    check_in_order(site)
