@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from proctor.environments.sandbox.box import shared_zygote
-from proctor.environments.sandbox.host_base import load_furnishing
 from proctor.environments.sandbox.premises import premises_of
+from proctor.environments.sandbox.roots.host_base import load_furnishing
 from tests.environments.orders import order_of
 from tests.environments.sandboxes import running
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.environment import SandboxEnvironment
-from proctor.environments.sandbox.images import ImageStore, Known
 from proctor.environments.sandbox.mounts import list_mounts
+from proctor.environments.sandbox.roots.images import ImageStore, Known
 from proctor.errors import ImageError, SandboxError, UnsupportedError
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.images import ImageStore, Known
+from proctor.environments.sandbox.roots.images import ImageStore, Known
 from proctor.errors import ImageError
 from proctor.harbor.configs import EnvironmentConfig
 from tests.environments.orders import order_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.kinds import check_environment, check_wishes
-from proctor.environments.sandbox.images import ImageStore, Known
+from proctor.environments.sandbox.roots.images import ImageStore, Known
 from proctor.errors import ImageError, ProctorError, SandboxError
 from proctor.harbor.configs import NULL, SANDBOX, EnvironmentConfig
 from proctor.task.environment import Tpu

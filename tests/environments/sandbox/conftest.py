@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.images import ImageStore, Known
+from proctor.environments.sandbox.roots.images import ImageStore, Known
 from tests.environments.sandbox.rootfs import make_rootfs, open_directory
 from tests.environments.sandbox.sites import Act, site_at
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Blueprint, Command, Network, Part
 from proctor.environments.sandbox.box import Box, Zygote, start_zygote
-from proctor.environments.sandbox.build import Root, build_root
+from proctor.environments.sandbox.roots.build import Root, build_root
 from proctor.environments.sandbox.scratch import Session
 from proctor.trial.finding import Finding, FindingCode
 from tests.task.trees import write

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox import layers
-from proctor.environments.sandbox.recipe import DEFAULT_PATH
+from proctor.environments.sandbox.roots import layers
+from proctor.environments.sandbox.roots.recipe import DEFAULT_PATH
 from tests.environments.sandbox.sites import OnSite, Site, found_beside_the_network
 from tests.environments.sandboxes import several_users
 from tests.ordinary_user import ROOT

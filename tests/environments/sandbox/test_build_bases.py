@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.recipe import DEFAULT_PATH
+from proctor.environments.sandbox.roots.recipe import DEFAULT_PATH
 from proctor.errors import ImageError, UnsupportedError
 from tests.environments.sandbox.sites import OnSite, Site, found_beside_the_network
 from tests.ordinary_user import environment, ordinary_home, ordinary_uid, run_as_ordinary_user
@@ -176,7 +176,7 @@ ORDINARY = """
 import asyncio, os, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from proctor.environments.sandbox.images import ImageStore, Known
+from proctor.environments.sandbox.roots.images import ImageStore, Known
 from tests.environments.sandbox.rootfs import make_rootfs
 from tests.environments.sandbox.sites import site_at
 

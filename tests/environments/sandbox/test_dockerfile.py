@@ -2,8 +2,8 @@
 
 import pytest
 
-from proctor.environments.sandbox.dockerfile import Dockerfile, parse_dockerfile, plan_recipe
-from proctor.environments.sandbox.recipe import (
+from proctor.environments.sandbox.roots.dockerfile import Dockerfile, parse_dockerfile, plan_recipe
+from proctor.environments.sandbox.roots.recipe import (
     DEFAULT_PATH,
     Copy,
     MakeDirectory,

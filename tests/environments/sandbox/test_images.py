@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox import images
-from proctor.environments.sandbox.images import Image, ImageStore, Known, normalise_name
 from proctor.environments.sandbox.locks import locked
+from proctor.environments.sandbox.roots import images
+from proctor.environments.sandbox.roots.images import Image, ImageStore, Known, normalise_name
 from proctor.errors import ImageError
 from tests.environments.sandbox.rootfs import pack
 from tests.environments.sandbox.trees import NOTHING, NOW, archive, entry, make_tree, take

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.images import ImageStore
+from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.errors import ImageError
 from tests.environments.sandbox.rootfs import pack
 from tests.environments.sandbox.trees import archive, entry, make_tree, take

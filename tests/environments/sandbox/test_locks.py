@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.images import ImageStore
 from proctor.environments.sandbox.locks import find_stranger, make_private
+from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.scratch import cache_directory, find_place
 from proctor.errors import ImageError, SandboxError
 from tests.ordinary_user import PERSON

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.host_base import load_host_base
-from proctor.environments.sandbox.skeletons import fingerprint, load_copy, reap_copies
+from proctor.environments.sandbox.roots.host_base import load_host_base
+from proctor.environments.sandbox.roots.skeletons import fingerprint, load_copy, reap_copies
 from tests.task.trees import write
 
 

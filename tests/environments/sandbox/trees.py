@@ -6,7 +6,7 @@ import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from proctor.environments.sandbox.images import Image, ImageStore, Known
+from proctor.environments.sandbox.roots.images import Image, ImageStore, Known
 from tests.task.trees import write
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -11,11 +11,7 @@ For a trial:
     slots         that scratch, emptied for the next one; emptying serves it
     reap          what killed runs left; salvage brings their evidence to safety
 For its root file system:
-    build         image, base and Dockerfile to layers; steps, layers, recipe, dockerfile* serve it
-    workplace     the sandbox that a Dockerfile is built in, with its network
-    layer_place   where layers are kept
-    images        imported root file systems; image_import, tree serve it
-    host_base     the host's own system directories; etc is its copy of /etc, skeletons keeps it
+    roots/        images, the host's own directories, Dockerfiles and their layers
 Below that, alone in small processes:
     box           sandboxes for the runner; desk, link, channel, output, parcel, unpack serve it
     zygote        the process that they are forked from

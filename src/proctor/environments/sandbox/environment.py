@@ -15,14 +15,14 @@ from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box, shared_zygote
-from proctor.environments.sandbox.build import Root, build_root
 from proctor.environments.sandbox.inside import Inside, Room, Running, check_user
-from proctor.environments.sandbox.layers import Parts
 from proctor.environments.sandbox.limits import limits_of
 from proctor.environments.sandbox.network import choose_network, connect
 from proctor.environments.sandbox.premises import Held, Premises, Wish, premises_of
 from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.refusals import check_order
+from proctor.environments.sandbox.roots.build import Root, build_root
+from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Session
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.errors import ImageError, SandboxError

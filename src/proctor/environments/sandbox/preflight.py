@@ -8,10 +8,10 @@ import asyncio
 
 from proctor.environments.sandbox.blueprint import Blueprint, Network, Part
 from proctor.environments.sandbox.box import shared_zygote
-from proctor.environments.sandbox.build import HOST
-from proctor.environments.sandbox.images import ImageStore
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.refusals import check_wishes
+from proctor.environments.sandbox.roots.build import HOST
+from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.scratch import Session, find_place, open_run
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.errors import SandboxError

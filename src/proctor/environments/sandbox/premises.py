@@ -19,7 +19,6 @@ from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Blueprint, Network
 from proctor.environments.sandbox.box import Box, Zygote
-from proctor.environments.sandbox.layers import Parts
 from proctor.environments.sandbox.limits import (
     PREFIX,
     Groups,
@@ -32,6 +31,7 @@ from proctor.environments.sandbox.limits import (
 )
 from proctor.environments.sandbox.network import Connection, resolver_for
 from proctor.environments.sandbox.reap import bring_in
+from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Place, Run, find_place, open_run
 from proctor.environments.sandbox.slots import Slot, Slots
 from proctor.environments.sandbox.subordinate import IdMap, find_subordinate_ids

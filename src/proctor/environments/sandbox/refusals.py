@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from proctor.environments.sandbox.build import HOST
 from proctor.environments.sandbox.limits import limits_of
+from proctor.environments.sandbox.roots.build import HOST
 from proctor.errors import UnsupportedError
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment

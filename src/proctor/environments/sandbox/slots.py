@@ -24,9 +24,9 @@ from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.emptying import Stamp, empty, is_pristine, make_like, stamp_of
-from proctor.environments.sandbox.layers import Parts
 from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.reap import delete_session
+from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Run, Session
 
 _MOST_IDLE = 64

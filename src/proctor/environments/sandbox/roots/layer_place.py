@@ -5,7 +5,7 @@ import functools
 import os
 from pathlib import Path
 
-from proctor.environments.sandbox.layers import discard
+from proctor.environments.sandbox.roots.layers import discard
 from proctor.environments.sandbox.scratch import cache_directory, find_fault
 
 

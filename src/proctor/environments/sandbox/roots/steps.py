@@ -9,9 +9,9 @@ from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
-from proctor.environments.sandbox.context import Selection, stage
 from proctor.environments.sandbox.privileges import is_all_powerful
-from proctor.environments.sandbox.recipe import Copy, MakeDirectory, Run, Step
+from proctor.environments.sandbox.roots.context import Selection, stage
+from proctor.environments.sandbox.roots.recipe import Copy, MakeDirectory, Run, Step
 from proctor.errors import ImageError
 from proctor.sentence import reason_of
 

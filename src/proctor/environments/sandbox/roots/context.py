@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.digest import sha256_file, sha256_hex
-from proctor.environments.sandbox.dockerignore import (
+from proctor.environments.sandbox.roots.dockerignore import (
     Ignored,
     compile_pattern,
     parse_dockerignore,
 )
-from proctor.environments.sandbox.recipe import Copy
-from proctor.environments.sandbox.tree import Kind
+from proctor.environments.sandbox.roots.recipe import Copy
+from proctor.environments.sandbox.roots.tree import Kind
 from proctor.errors import ImageError
 from proctor.files import read_small
 from proctor.sentence import reason_of

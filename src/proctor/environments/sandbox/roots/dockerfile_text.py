@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from proctor.environments.sandbox.dockerfile_words import parse_list, split_words
+from proctor.environments.sandbox.roots.dockerfile_words import parse_list, split_words
 from proctor.errors import ImageError
 
 _DIRECTIVE = re.compile(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*")

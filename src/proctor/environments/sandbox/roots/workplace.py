@@ -12,9 +12,9 @@ from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Blueprint, Network, Part
 from proctor.environments.sandbox.box import Box
-from proctor.environments.sandbox.layers import Building
 from proctor.environments.sandbox.network import Choice, choose_network, connect, resolver_for
 from proctor.environments.sandbox.premises import Held
+from proctor.environments.sandbox.roots.layers import Building
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.errors import SandboxError
 from proctor.task.network import NetworkMode, NetworkPolicy

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from proctor.environments.sandbox.dockerfile_text import Heredoc, Statement, parse_text
-from proctor.environments.sandbox.dockerfile_words import expand, parse_list, split_words
-from proctor.environments.sandbox.recipe import (
+from proctor.environments.sandbox.roots.dockerfile_text import Heredoc, Statement, parse_text
+from proctor.environments.sandbox.roots.dockerfile_words import expand, parse_list, split_words
+from proctor.environments.sandbox.roots.recipe import (
     DEFAULT_PATH,
     Copy,
     MakeDirectory,

@@ -26,14 +26,14 @@ from pathlib import Path
 
 from proctor.digest import sha256_hex
 from proctor.environments.sandbox.delete import delete_tree
-from proctor.environments.sandbox.etc import (
+from proctor.environments.sandbox.roots.etc import (
     HOSTS,
     NAME_OF_HOST,
     RULES,
     copy_etc,
     is_left_out,
 )
-from proctor.environments.sandbox.skeletons import fingerprint, load_copy
+from proctor.environments.sandbox.roots.skeletons import fingerprint, load_copy
 from proctor.errors import ImageError
 from proctor.files import read_small
 from proctor.sentence import reason_of

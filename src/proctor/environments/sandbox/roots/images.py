@@ -24,8 +24,8 @@ import msgspec
 
 from proctor.digest import sha256_hex
 from proctor.environments.sandbox.delete import delete_tree
-from proctor.environments.sandbox.image_import import put_source, reason_not_put
 from proctor.environments.sandbox.locks import claimed, hold, locked, make_private
+from proctor.environments.sandbox.roots.image_import import put_source, reason_not_put
 from proctor.environments.sandbox.scratch import cache_directory
 from proctor.errors import ImageError
 from proctor.files import read_small, write_atomic

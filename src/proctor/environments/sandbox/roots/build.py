@@ -18,18 +18,18 @@ from pathlib import Path
 import msgspec
 
 from proctor.digest import sha256_hex
-from proctor.environments.sandbox.context import Context
-from proctor.environments.sandbox.dockerfile import Dockerfile, parse_dockerfile, plan_recipe
-from proctor.environments.sandbox.host_base import (
+from proctor.environments.sandbox.roots.context import Context
+from proctor.environments.sandbox.roots.dockerfile import Dockerfile, parse_dockerfile, plan_recipe
+from proctor.environments.sandbox.roots.host_base import (
     HostBase,
     is_loaded,
     load_furnishing,
     load_host_base,
 )
-from proctor.environments.sandbox.images import Image, ImageStore
-from proctor.environments.sandbox.layer_place import layers_directory
-from proctor.environments.sandbox.layers import Kept, Layer, LayerStore, Parts, discard
-from proctor.environments.sandbox.recipe import (
+from proctor.environments.sandbox.roots.images import Image, ImageStore
+from proctor.environments.sandbox.roots.layer_place import layers_directory
+from proctor.environments.sandbox.roots.layers import Kept, Layer, LayerStore, Parts, discard
+from proctor.environments.sandbox.roots.recipe import (
     DEFAULT_PATH,
     Copy,
     MakeDirectory,
@@ -38,10 +38,10 @@ from proctor.environments.sandbox.recipe import (
     Start,
     Step,
 )
+from proctor.environments.sandbox.roots.steps import Order, Workshop, run_in_thread
+from proctor.environments.sandbox.roots.workplace import Spawn, choose_for_build, workplace
 from proctor.environments.sandbox.scratch import cache_directory
-from proctor.environments.sandbox.steps import Order, Workshop, run_in_thread
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
-from proctor.environments.sandbox.workplace import Spawn, choose_for_build, workplace
 from proctor.errors import ImageError, UnsupportedError
 from proctor.files import read_small
 from proctor.sentence import reason_of

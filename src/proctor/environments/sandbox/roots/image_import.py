@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from proctor.environments.sandbox.tree import Entry, Kind, Tree, entry_of
+from proctor.environments.sandbox.roots.tree import Entry, Kind, Tree, entry_of
 from proctor.errors import ImageError
 from proctor.sentence import count_of, reason_of
 
