@@ -21,7 +21,8 @@ LAYERS = (
     ("web",),
     ("job", "importers", "report", "search"),
     ("agents", "environments"),
-    ("trial", "ledger", "audit"),
+    ("ledger",),
+    ("trial", "audit"),
     ("harbor", "inspection"),
     ("outcome", "record"),
     ("task", "trajectory", "reward"),
@@ -33,7 +34,12 @@ HEIGHT = {unit: -line for line, units in enumerate(LAYERS) for unit in units}
 # Modules that are loaded on use, because most runs do not need them and they are slow to load. The
 # command table loads its commands likewise. All of them still have to point down the map.
 LOADED_ON_USE = frozenset(
-    {"proctor.record.prices", "proctor.reward.coerce", "proctor.reward.script"}
+    {
+        "proctor.ledger.exchange.parquet",
+        "proctor.record.prices",
+        "proctor.reward.coerce",
+        "proctor.reward.script",
+    }
 )
 
 # Packages from elsewhere. Whatever a unit needs beyond the first set is named here, unit by unit.
@@ -41,6 +47,7 @@ EVERYWHERE = frozenset({"msgspec", "pydantic", "pydantic_core"})
 BESIDES = {
     "cli": frozenset({"click", "rich"}),
     "job": frozenset({"yaml"}),
+    "ledger": frozenset({"backports", "cryptography", "pyarrow"}),
     "record": frozenset({"genai_prices"}),
     "task": frozenset({"pathspec", "yaml"}),
 }

@@ -13,6 +13,23 @@ def sha256_hex(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def sha256_digest(data: bytes) -> bytes:
+    """The same as 32 bytes, for trees."""
+    return hashlib.sha256(data).digest()
+
+
+def sha256_slices(data: memoryview, cuts: Iterable[tuple[int, int]]) -> list[bytes]:
+    """The same of many slices, each from its first byte up to its last; nothing is copied."""
+    new = hashlib.sha256
+    return [new(data[begin:end]).digest() for begin, end in cuts]
+
+
+def sha256_records(data: bytes, width: int, prefix: bytes) -> list[bytes]:
+    """The same of records that follow one another, all of one width, each with a prefix."""
+    new = hashlib.sha256
+    return [new(prefix + data[at : at + width]).digest() for at in range(0, len(data), width)]
+
+
 def sha256_pieces(pieces: Iterable[bytes]) -> str:
     """Digest of bytes that come in pieces."""
     hasher = hashlib.sha256()

@@ -17,7 +17,18 @@ ProctorError
 │   ├── ConfigError                 what a job is told to do
 │   ├── PluginError                 a class that was named by its import path
 │   ├── ImageError                  an image for the sandbox, or a Dockerfile
-│   └── UnsupportedError            a task that asks for what is not there, such as GPUs
+│   ├── UnsupportedError            a task that asks for what is not there, such as GPUs
+│   ├── LedgerError                 a directory that is no usable ledger, or what it will not take
+│   │   ├── NotSealedError          a record that may not be sealed: a secret in it, evidence gone
+│   │   └── ConflictError           a trial that is sealed already, with other bytes
+│   ├── KeyFileError                a key that cannot be read, or may not be used
+│   ├── NoteError                   a checkpoint or another signed note that cannot be read
+│   └── ProofFileError              a proof or a claim that cannot be read
+├── DamageError                     a check failed: what is there is not what was sealed
+│   ├── MissingArtifactError        evidence that is not there
+│   ├── AlteredArtifactError        evidence that is not what was sealed
+│   ├── ProofError                  a Merkle proof that does not lead where it says
+│   └── SignatureError              a signature that is missing, or not the key's
 ├── SandboxError                    the sandbox could not be built, or its PID 1 is gone
 ├── TrialError                      what ended a phase of a trial
 │   ├── EnvironmentStartTimeoutError
@@ -148,6 +159,50 @@ class ImageError(InputError):
 
 class UnsupportedError(InputError):
     """A task that asks for something this environment does not have; names the field."""
+
+
+class LedgerError(InputError):
+    """A ledger that cannot be used as it is, or something that it will not take."""
+
+
+class NotSealedError(LedgerError):
+    """A record that may not be sealed; says why, and nothing was written."""
+
+
+class ConflictError(LedgerError):
+    """The trial is sealed already with other bytes; names both digests."""
+
+
+class KeyFileError(InputError):
+    """A signing or verifying key that cannot be read or may not be used."""
+
+
+class NoteError(InputError):
+    """A signed note, such as a checkpoint, that cannot be read as one."""
+
+
+class ProofFileError(InputError):
+    """A proof or a claim that cannot be read as one; what it says was not looked at."""
+
+
+class DamageError(ProctorError):
+    """What is there is not what was sealed. A check that was asked for failed: exit code 1."""
+
+
+class MissingArtifactError(DamageError):
+    """Evidence that an entry names and the ledger does not hold."""
+
+
+class AlteredArtifactError(DamageError):
+    """Evidence that is there and is not what was sealed."""
+
+
+class ProofError(DamageError):
+    """A Merkle proof that does not lead where it says."""
+
+
+class SignatureError(DamageError):
+    """A signature that is missing, or that the key did not make."""
 
 
 class SandboxError(ProctorError):

@@ -2,11 +2,14 @@
 
     write_atomic(path, data)    the file is the old one or the new one, never half of either
     replace_file(path, data)    the same without waiting for the disk: for what is rewritten often
+    replace_durably(path, data) the same, on the disk when it returns
     write_small(path, data)     no more than that, in as few system calls as there can be
     write_new(path, data)       the file is there whole or not at all, and nobody's is replaced
+    append_durably(path, …)     more bytes at the end of a file, on the disk or not there at all
     sync_file, sync_directory   what was written without waiting is on the disk
     read_small(path)            the whole file in as few system calls as Python allows
     read_head(path, size)       the beginning of a file of any size
+    open_plain(path)            a plain file for reading, whatever a stranger put in its place
 
 Nothing here knows what the bytes mean.
 """
@@ -17,6 +20,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO, cast
 
 _FIRST_READ = 16384
 _LARGEST = 1 << 28
@@ -56,6 +60,22 @@ def read_head(path: str, size: int) -> bytes:
             return file.read(size)
     finally:
         os.close(fd)
+
+
+def open_plain(path: Path | str) -> BinaryIO:
+    """A plain file for reading; a link, a pipe or a device in its place is refused.
+
+    Raises:
+        OSError: it cannot be opened, or is no plain file.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    fd = os.open(path, flags)
+    try:
+        _check_regular(fd, str(path))
+        return cast(BinaryIO, os.fdopen(fd, "rb", buffering=0))
+    except BaseException:
+        os.close(fd)
+        raise
 
 
 def _check_regular(fd: int, path: str) -> os.stat_result:
@@ -108,6 +128,25 @@ def replace_file(path: Path | str, data: bytes) -> None:
         raise
 
 
+def replace_durably(path: str, data: bytes) -> None:
+    """The same, and durable when this returns; what is there must be a plain file of our own.
+
+    Raises:
+        OSError: it cannot be written, and the old file stays; or only the name is not durable yet.
+    """
+    directory, name = os.path.split(path)
+    temporary = f"{directory}/.{name}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(temporary, flags, 0o666)
+    try:
+        write_all(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, path)
+    sync_directory(directory)
+
+
 def write_small(path: str, data: bytes, *, is_new: bool = False) -> None:
     """Put data at path in three system calls, in place of what is there; neither whole nor durable.
 
@@ -129,6 +168,31 @@ def write_all(fd: int, data: bytes) -> None:
     written = os.write(fd, data)
     while written < len(data):
         written += os.write(fd, memoryview(data)[written:])
+
+
+def append_durably(path: Path, data: bytes, *, at: int) -> None:
+    """Add data to a file that ends at `at`, durable when this returns; a file that is not is made.
+
+    Raises:
+        FileExistsError: the file does not end there: somebody else wrote.
+        OSError: it cannot be written; what was written of it is taken back.
+    """
+    made = os.O_EXCL | os.O_CREAT if at == 0 else 0
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_APPEND | made, 0o666)
+    try:
+        if os.fstat(fd).st_size != at:
+            raise FileExistsError(errno.EEXIST, f"does not end at byte {at}", str(path))
+        try:
+            write_all(fd, data)
+            os.fdatasync(fd)
+        except OSError:
+            # A full disk takes a part first.
+            os.ftruncate(fd, at)
+            raise
+    finally:
+        os.close(fd)
+    if made:
+        sync_directory(path.parent)
 
 
 def write_new(path: Path, data: bytes) -> None:

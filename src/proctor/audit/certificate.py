@@ -124,7 +124,7 @@ def make_certificate(scoring: Scoring) -> Certificate:
     operands: dict[str, list[CertifiedTrial]] = {}
     for index, job in enumerate(scoring.jobs):
         for found in job.trials:
-            operands.setdefault(found.trial.evals_key, []).append(_certify_trial(index, found))
+            operands.setdefault(found.trial.evals_key, []).append(certify_trial(index, found))
     return Certificate(
         format=FORMAT,
         profile=scoring.profile.name,
@@ -318,7 +318,8 @@ def _parse_rewards(trial: CertifiedTrial, where: str) -> Rewards | None:
     }
 
 
-def _certify_trial(job: int, found: FoundTrial) -> CertifiedTrial:
+def certify_trial(job: int, found: FoundTrial) -> CertifiedTrial:
+    """A trial as an operand; `job` is the place of its job among those that are certified."""
     trial = found.trial
     return CertifiedTrial(
         job=job,

@@ -6,6 +6,7 @@ garbage. Nothing is judged here; the checks are in checks/.
 
 import json
 import os
+import re
 from collections.abc import Set
 from enum import StrEnum
 
@@ -21,6 +22,11 @@ _LONGEST_HEAD = 1 << 24
 
 _MARK = b"\xef\xbb\xbf"
 _BLANK = _MARK + b" \t\r\n"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_NOTE = re.compile(rb"[^\n{\[]{1,1000}\n[0-9]{1,20}\n[A-Za-z0-9+/]{43}=\n")
+"""A checkpoint: origin, size and root, a line each."""
+_LEDGER = ("checkpoint", "entries", "artifacts", "index.sqlite")
+"""What a ledger has; a damaged one has lost some of it."""
 
 
 class Thing(StrEnum):
@@ -32,6 +38,11 @@ class Thing(StrEnum):
     RECORD = "trial record"
     CERTIFICATE = "certificate"
     SCORE_RECORD = "score record"
+    LEDGER = "ledger"
+    CHECKPOINT = "checkpoint"
+    PROOF = "proof"
+    CLAIM = "claim"
+    BUNDLE = "bundle"
     TASK = "task"
     DATASET = "dataset"
     TRIAL = "trial"
@@ -53,7 +64,7 @@ def find_thing(path: str) -> Thing:
         head, is_whole = _read_beginning(path)
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read: {reason_of(error)}") from error
-    found = _find_line(head, is_whole=is_whole)
+    found = _find_mark(path, head) or _find_line(head, is_whole=is_whole)
     found = found or _find_document(path, head, is_whole=is_whole) or _find_name(path)
     if found is None:
         known = ", ".join(Thing)
@@ -95,11 +106,22 @@ def _find_directory(path: str) -> Thing:
 
     if has("task.toml"):
         return Thing.TASK
+    if sum(map(has, _LEDGER)) > 1:
+        return Thing.LEDGER
     if has("lock.json", "job.log"):
         return Thing.JOB
     if has("result.json", "config.json"):
         return Thing.TRIAL if has("trial.log", "agent", "verifier", "steps") else Thing.JOB
     return Thing.DATASET
+
+
+def _find_mark(path: str, head: bytes) -> Thing | None:
+    """By the first bytes of what is no JSON: a signed note, or what is compressed."""
+    if _NOTE.match(head):
+        return Thing.CHECKPOINT
+    if not head.startswith(_ZSTD):
+        return None
+    return Thing.BUNDLE if path.endswith((".tar.zst", ".tzst")) else Thing.CLAIM
 
 
 def _find_line(head: bytes, *, is_whole: bool) -> Thing | None:
@@ -151,6 +173,8 @@ def _keys_of_damaged(data: bytes) -> Set[str] | None:
 _SIGNS: tuple[tuple[frozenset[str], Thing], ...] = (
     (frozenset({"eval_run_id"}), Thing.SCORE_RECORD),
     (frozenset({"format", "profile"}), Thing.CERTIFICATE),
+    (frozenset({"format", "certificate"}), Thing.CLAIM),
+    (frozenset({"format", "kind", "path"}), Thing.PROOF),
     (frozenset({"version", "format"}), Thing.TRAJECTORY),
     (frozenset({"step", "role"}), Thing.TRAJECTORY),
     (frozenset({"steps", "agent"}), Thing.ATIF),

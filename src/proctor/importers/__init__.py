@@ -8,6 +8,8 @@
     trial_timing     how long it and its phases took
     trial_cost       its tokens and money
     trial_redaction  secrets, taken out of all that is made
+    submission       what somebody names to be sealed
+    aec_bench        a tree of aec-bench's records
     harbor_trial     a harbor trial directory to a record
 
 An importer has no clock and draws nothing: the same bytes give the same record. What is read is

@@ -103,5 +103,10 @@ def _read_manifest(path: Path, document: Document) -> bytes | None:
     run_id = document.tree.get("run_id")
     if not isinstance(run_id, str):
         return None
-    manifest = path.parent / "_runs" / f"{sha256_hex(run_id.encode())}.json"
+    manifest = manifest_path(path, run_id)
     return load_bytes(manifest) if manifest.exists() else None
+
+
+def manifest_path(path: Path, run_id: str) -> Path:
+    """Where the manifest of a G2 trial's run lies."""
+    return path.parent / "_runs" / f"{sha256_hex(run_id.encode())}.json"

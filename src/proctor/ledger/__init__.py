@@ -1,0 +1,31 @@
+"""The ledger: an append-only log that anyone can check.
+
+    tree         RFC 6962: leaves to a root, inclusion and consistency
+    note         C2SP signed notes, checkpoints, public keys
+    signature    whether a key signed a checkpoint
+    keys         private keys and cosignatures
+    entry        the kinds of entries, and the lines they are
+    head         the few fields of a record that lists need
+    segments     the files that hold the lines
+    torn         what a crash left behind the checkpoint, put aside
+    unfinished   a ledger that was begun and never signed
+    artifacts    evidence by content
+    index        SQLite, derived
+    upkeep       the index brought up to the log
+    ledger       a ledger that is open: reading, and appending as one writer
+    place        which ledger and which key
+    sealing      a record and its evidence become an entry
+    trial_sealing   the trials of a job, each once
+    submission   a trial's directory as something to be sealed
+    query        which trials are sealed
+    review       what is said of a sealed trial afterwards
+    withhold     bytes taken out, their digests kept
+    restore      … and brought back
+    stats        counts and bytes
+    api          all of it for programs
+    verification/   all of a ledger recomputed, and its damage named
+    claims/         what a stranger can check without the ledger
+    exchange/       sealed trials taken out, and brought into another ledger
+
+Nothing here runs a trial or prints.
+"""

@@ -1,0 +1,124 @@
+"""Making a claim from a ledger: which entries it takes, their proof, and the score they make."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from proctor.errors import DamageError, LedgerError
+from proctor.ledger.claims.claim import (
+    FORMAT,
+    Claim,
+    Packed,
+    count_trials,
+    find_differences,
+    prove_claim,
+)
+from proctor.ledger.claims.multiproof import prove_entries
+from proctor.ledger.claims.operands import certify
+from proctor.ledger.claims.proof import find_leaves
+from proctor.ledger.claims.standing import Scope, sort_out
+from proctor.ledger.entry import AnyEntry, Withheld, decode_line
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.note import Checkpoint
+from proctor.reward.metric import DEFAULT_METRIC
+
+_TRIALS = "SELECT seq, record, dataset_id, status FROM trials WHERE experiment_id = ? AND seq < ?"
+_REMARKS = (
+    "SELECT DISTINCT remarks.seq FROM remarks JOIN trials ON trials.record = remarks.record "
+    "WHERE trials.experiment_id = ? AND remarks.seq < ? "
+    "AND remarks.kind IN ('supersede', 'withhold', 'rescore')"
+)
+_KEYS = "SELECT seq FROM entries WHERE kind = 'key' AND seq < ?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a claim is to say."""
+
+    scope: Scope
+    metrics: tuple[str, ...] = (DEFAULT_METRIC,)
+    planned: int | None = None
+    """Trials that were to be run; None for those that are in the log and not superseded."""
+
+
+def make_claim(ledger: Ledger, wishes: Wishes, checkpoint: Checkpoint) -> Claim:
+    """A claim under a checkpoint of the ledger; call `refresh` before.
+
+    Raises:
+        LedgerError: there is nothing to claim, or the denominators do not add up.
+        DamageError: the ledger is not what the checkpoint says.
+    """
+    scope = wishes.scope
+    leaves = find_leaves(ledger, checkpoint, "the checkpoint")
+    places, n_others = _find_entries(ledger, scope, len(leaves))
+    packed, entries, missing = _pack(ledger, leaves, places)
+    standing = sort_out(entries, missing, scope)
+    there = len(standing.counted) + len(standing.withheld) + len(standing.diagnostic)
+    planned = there if wishes.planned is None else wishes.planned
+    if planned < there:
+        raise LedgerError(
+            f"{planned:,} trials were planned; {there:,} of {scope.experiment} are in the ledger "
+            "and not superseded: the denominators do not add up"
+        )
+    certificate = certify(standing.counted, scope.experiment, wishes.metrics, planned)
+    claim = Claim(
+        format=FORMAT,
+        experiment=scope.experiment,
+        dataset=scope.dataset,
+        sealed_only=scope.sealed_only,
+        checkpoint=checkpoint.render().decode(),
+        counts=count_trials(standing, certificate, planned, n_others),
+        certificate=certificate,
+        entries=packed,
+        nodes=[node.hex() for node in prove_entries(leaves, places)],
+    )
+    _check(claim)
+    return claim
+
+
+def _find_entries(ledger: Ledger, scope: Scope, size: int) -> tuple[list[int], int]:
+    """The places of what the claim needs, and how many trials of other datasets there are."""
+    rows = ledger.index.select(_TRIALS, (scope.experiment, size))
+    # Of one that was withheld no dataset is known: it is told of, whatever was asked for.
+    ours = [
+        seq
+        for seq, _, dataset, status in rows
+        if scope.dataset in (None, dataset) or status == "withheld"
+    ]
+    if not ours:
+        other = f" of the dataset {scope.dataset!r}" if rows else ""
+        raise LedgerError(
+            f"{ledger.directory}: no trial of the experiment {scope.experiment!r}{other} among "
+            f"the {size:,} entries; `proctor ledger list` shows what there is"
+        )
+    remarks = _first(ledger.index.select(_REMARKS, (scope.experiment, size)))
+    keys = _first(ledger.index.select(_KEYS, (size,)))
+    return sorted({*ours, *remarks, *keys}), len(rows) - len(ours)
+
+
+def _first(rows: Iterable[Sequence[int]]) -> list[int]:
+    return [row[0] for row in rows]
+
+
+def _pack(
+    ledger: Ledger, leaves: Sequence[bytes], places: Sequence[int]
+) -> tuple[list[Packed], list[AnyEntry], dict[int, bytes]]:
+    packed: list[Packed] = []
+    entries: list[AnyEntry] = []
+    missing: dict[int, bytes] = {}
+    for seq in places:
+        line = ledger.line(seq)
+        entry = decode_line(line, f"{ledger.directory}: entry {seq}")
+        if isinstance(entry, Withheld):
+            missing[seq] = leaves[seq]
+            packed.append(Packed(seq=seq, leaf=leaves[seq].hex()))
+        else:
+            entries.append(entry)
+            packed.append(Packed(seq=seq, line=line.decode()))
+    return packed, entries, missing
+
+
+def _check(claim: Claim) -> None:
+    """See that a stranger will find it in order."""
+    proven = prove_claim(claim, "the claim")
+    for difference in find_differences(claim, proven):
+        raise DamageError(f"{claim.experiment}: {difference}")

@@ -1,0 +1,125 @@
+"""JSON documents from strangers: proofs and claims, plain or compressed.
+
+A document that two readers could read differently is refused: keys that stand twice, keys that
+nobody knows, text that is no Unicode. What it says is for others to check.
+"""
+
+import json
+import re
+from collections import Counter
+from typing import Any
+
+import msgspec
+from backports import zstd
+
+from proctor.errors import InputError, ProofFileError
+from proctor.files import read_small
+from proctor.ledger.tree import HASH_SIZE
+
+LARGEST = 1 << 28
+"""Bytes, unpacked; a claim of ten thousand trials has some 100 MB."""
+
+ZSTD = b"\x28\xb5\x2f\xfd"
+"""What every compressed file begins with."""
+_LEVEL = 9
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+class _TwiceError(ValueError):
+    """A key that stands twice in one object."""
+
+
+def load_document(path: str) -> bytes:
+    """The plain bytes of a document's file.
+
+    Raises:
+        InputError: it cannot be read.
+        ProofFileError: it is torn, or unpacks to more than any honest one has.
+    """
+    try:
+        data = read_small(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    return _unpack(data, path) if data.startswith(ZSTD) else data
+
+
+def _unpack(data: bytes, path: str) -> bytes:
+    unpacker = zstd.ZstdDecompressor()
+    try:
+        plain = unpacker.decompress(data, max_length=LARGEST + 1)
+    except zstd.ZstdError as error:
+        raise ProofFileError(f"{path}: torn or not zstd: {error}") from error
+    if len(plain) > LARGEST:
+        raise ProofFileError(f"{path}: unpacks to more than {LARGEST >> 20} MiB")
+    if not unpacker.eof or unpacker.unused_data:
+        what = "goes on behind its end" if unpacker.eof else "ends in the middle"
+        raise ProofFileError(f"{path}: the compressed file {what}")
+    return plain
+
+
+def pack(data: bytes) -> bytes:
+    """A document, compressed."""
+    return zstd.compress(data, level=_LEVEL)
+
+
+def render_document(document: msgspec.Struct) -> bytes:
+    """A document as its file has it: one key a line at the top, the rest compact."""
+    parts = msgspec.to_builtins(document)
+    lines = [
+        f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+        for key, value in parts.items()
+    ]
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def parse_document[Model](data: bytes, model: type[Model], where: str) -> Model:
+    """The document in a file's bytes.
+
+    Raises:
+        ProofFileError: torn, ambiguous, or of another shape; `where` says which file.
+    """
+    try:
+        value = json.loads(data, object_pairs_hook=_unique)
+        if _SURROGATE.search(data):
+            json.dumps(value, ensure_ascii=False).encode()
+        return msgspec.convert(value, model)
+    except msgspec.ValidationError as error:
+        raise ProofFileError(f"{where}: {error}") from error
+    except _TwiceError as error:
+        raise ProofFileError(f"{where}: {error}; expected each key once") from error
+    except (ValueError, RecursionError) as error:
+        raise ProofFileError(f"{where}: torn or not JSON: {error}") from error
+
+
+def check_unique(line: bytes, where: str) -> None:
+    """Refuse a JSON text in which a key stands twice: two readers could read it differently.
+
+    Raises:
+        ProofFileError: there is one; `where` says in what.
+    """
+    try:
+        json.loads(line, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise ProofFileError(f"{where}: {error}") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise _TwiceError(f"the key {twice[:60]!r} stands twice")
+    return found
+
+
+def parse_hash(text: str, where: str) -> bytes:
+    """A hash as documents write it: 64 lower-case hex digits.
+
+    Raises:
+        ProofFileError: it is none.
+    """
+    if len(text) == 2 * HASH_SIZE and text == text.lower() and text.isalnum():
+        try:
+            return bytes.fromhex(text)
+        except ValueError:
+            pass
+    raise ProofFileError(f"{where}: {text[:80]!r} is no hash; expected 64 hex digits")

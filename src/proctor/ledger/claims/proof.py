@@ -1,0 +1,264 @@
+"""Proofs as files: that an entry is in a ledger, and that a ledger only grew.
+
+    {"format": "proctor-proof-1", "kind": "inclusion", "checkpoint": note, "seq": n,
+     "line": the entry as stored, or "leaf": its hash alone, "path": [hash, …]}
+    {"format": "proctor-proof-1", "kind": "consistency", "older": note, "newer": note,
+     "path": [hash, …]}
+
+A proof is checked without the ledger. Whose checkpoint it is, is for the signatures to say.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from proctor.errors import DamageError, LedgerError, ProofError, ProofFileError
+from proctor.files import read_head
+from proctor.ledger.claims.document import check_unique, parse_document, parse_hash
+from proctor.ledger.entry import AnyEntry, Seq, Withheld, decode_line
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.note import LARGEST_NOTE, Checkpoint, parse_checkpoint
+from proctor.ledger.tree import (
+    check_consistency,
+    check_inclusion,
+    leaf_hash,
+    prove_consistency,
+    prove_inclusion,
+    root_of,
+)
+
+FORMAT = "proctor-proof-1"
+LARGEST_PROOF = 64 << 20
+"""Bytes; the line in it has 16 MiB at most, and takes more room inside a JSON text."""
+_LONGEST_PATH = 64
+"""Hashes of a path in the largest tree that a checkpoint can speak of."""
+
+
+class InclusionProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """That an entry is the n-th of the ledger a checkpoint speaks of."""
+
+    format: str
+    """proctor-proof-1"""
+    kind: Literal["inclusion"]
+    checkpoint: str
+    """The signed note, as it is."""
+    seq: Seq
+    """The entry's place in the log, from 0."""
+    line: str | None = None
+    """The entry as it is stored, without its newline."""
+    leaf: str | None = None
+    """Its leaf hash as hex, where the line is kept back; one of the two is null."""
+    path: list[str]
+    """The hashes beside the way to the root as hex, the nearest first."""
+
+
+class ConsistencyProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """That the log of a newer checkpoint begins with the log of an older one."""
+
+    format: str
+    """proctor-proof-1"""
+    kind: Literal["consistency"]
+    older: str
+    """The signed note, as it is."""
+    newer: str
+    """The signed note, as it is."""
+    path: list[str]
+    """The hashes of RFC 6962's consistency proof, as hex."""
+
+
+type Proof = InclusionProof | ConsistencyProof
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    format: str
+    kind: str
+
+
+def load_checkpoint(path: str) -> Checkpoint:
+    """The checkpoint in a file; no signature is checked.
+
+    Raises:
+        LedgerError: it cannot be read.
+        NoteError: it is none.
+    """
+    try:
+        data = read_head(path, LARGEST_NOTE + 1)
+    except OSError as error:
+        raise LedgerError(f"{path}: the checkpoint cannot be read: {error.strerror}") from error
+    return parse_checkpoint(data, path)
+
+
+def find_leaves(ledger: Ledger, checkpoint: Checkpoint, where: str) -> list[bytes]:
+    """The leaves that a checkpoint of this ledger speaks of; call `refresh` before.
+
+    Raises:
+        DamageError: the ledger has not grown from what the checkpoint says.
+        LedgerError: it is a checkpoint of another ledger.
+    """
+    check_origin(checkpoint, ledger.checkpoint(), where)
+    size = checkpoint.tree.size
+    leaves = ledger.index.leaves(size)
+    if len(leaves) < size:
+        raise DamageError(
+            f"{where}: speaks of {size:,} entries; the ledger has {len(leaves):,}: it was cut, or "
+            "this copy of it is older than the checkpoint"
+        )
+    if root_of(leaves) != checkpoint.tree.root:
+        raise DamageError(
+            f"{where}: the first {size:,} entries of the ledger are not those that it speaks of: "
+            "one of the two histories is another one's"
+        )
+    return leaves
+
+
+def check_origin(checkpoint: Checkpoint, other: Checkpoint, where: str) -> None:
+    """Refuse a checkpoint of another ledger.
+
+    Raises:
+        LedgerError: the two have different origins.
+    """
+    if checkpoint.origin != other.origin:
+        raise LedgerError(
+            f"{where}: a checkpoint of {checkpoint.origin!r}; expected one of {other.origin!r}"
+        )
+
+
+def make_inclusion(
+    ledger: Ledger, seq: int, checkpoint: Checkpoint, *, leaf_only: bool = False
+) -> InclusionProof:
+    """The proof that an entry is in the ledger as a checkpoint of it says; `refresh` before.
+
+    Raises:
+        LedgerError: there is no such entry under the checkpoint.
+        DamageError: the ledger is not what the checkpoint says.
+    """
+    leaves = find_leaves(ledger, checkpoint, "the checkpoint")
+    if not 0 <= seq < len(leaves):
+        raise LedgerError(
+            f"{ledger.directory}: there is no entry {seq} among the {len(leaves):,} that the "
+            "checkpoint speaks of"
+        )
+    line = ledger.line(seq)
+    is_withheld = isinstance(decode_line(line, f"entry {seq}"), Withheld)
+    if not is_withheld and leaf_hash(line) != leaves[seq]:
+        raise DamageError(
+            f"{ledger.directory}: the line of entry {seq} is not the one that was sealed; "
+            "`proctor ledger verify` says what is wrong"
+        )
+    as_leaf = leaf_only or is_withheld
+    return InclusionProof(
+        format=FORMAT,
+        kind="inclusion",
+        checkpoint=checkpoint.render().decode(),
+        seq=seq,
+        line=None if as_leaf else line.decode(),
+        leaf=leaves[seq].hex() if as_leaf else None,
+        path=[node.hex() for node in prove_inclusion(leaves, seq)],
+    )
+
+
+def make_consistency(ledger: Ledger, older: Checkpoint, newer: Checkpoint) -> ConsistencyProof:
+    """The proof that the ledger grew from one checkpoint to the other; call `refresh` before.
+
+    Raises:
+        LedgerError: one of them is of another ledger.
+        DamageError: the ledger has not grown so.
+    """
+    find_leaves(ledger, older, "the older checkpoint")
+    leaves = find_leaves(ledger, newer, "the newer checkpoint")
+    if older.tree.size > newer.tree.size:
+        raise LedgerError(
+            f"the older checkpoint speaks of {older.tree.size:,} entries, the newer one of "
+            f"{newer.tree.size:,}; expected them the other way round"
+        )
+    return ConsistencyProof(
+        format=FORMAT,
+        kind="consistency",
+        older=older.render().decode(),
+        newer=newer.render().decode(),
+        path=[node.hex() for node in prove_consistency(leaves, older.tree.size)],
+    )
+
+
+def parse_proof(data: bytes, where: str) -> Proof:
+    """The proof in a file's bytes; nothing of what it says is checked.
+
+    Raises:
+        ProofFileError: it is none, or of another format.
+    """
+    if len(data) > LARGEST_PROOF:
+        raise ProofFileError(f"{where}: {len(data):,} bytes; at most {LARGEST_PROOF:,}")
+    head = parse_document(data, _Kind, where)
+    if head.format != FORMAT:
+        raise ProofFileError(f"{where}: format is {head.format[:60]!r}; expected {FORMAT!r}")
+    if head.kind not in ("inclusion", "consistency"):
+        raise ProofFileError(
+            f"{where}: kind is {head.kind[:60]!r}; expected 'inclusion' or 'consistency'"
+        )
+    proof: Proof
+    if head.kind == "inclusion":
+        proof = parse_document(data, InclusionProof, where)
+        if (proof.line is None) == (proof.leaf is None):
+            raise ProofFileError(f"{where}: expected either `line` or `leaf`, and not both")
+    else:
+        proof = parse_document(data, ConsistencyProof, where)
+    if len(proof.path) > _LONGEST_PATH:
+        raise ProofFileError(f"{where}: a path of {len(proof.path):,} hashes; no tree is so high")
+    return proof
+
+
+def proven_entry(proof: InclusionProof, where: str) -> tuple[Checkpoint, AnyEntry | None]:
+    """What an inclusion proof proves: the entry, None where only its hash is in it.
+
+    Raises:
+        NoteError, ProofFileError: a part of it cannot be read.
+        DamageError: it proves nothing: the path leads elsewhere, or the line is no such entry.
+    """
+    checkpoint = parse_checkpoint(proof.checkpoint.encode(), f"{where}: checkpoint")
+    path = [parse_hash(node, f"{where}: path") for node in proof.path]
+    if proof.line is None:
+        leaf = parse_hash(proof.leaf or "", f"{where}: leaf")
+    else:
+        leaf = leaf_hash(proof.line.encode())
+    tree = checkpoint.tree
+    check_inclusion(leaf, proof.seq, tree.size, path, tree.root)
+    entry = None if proof.line is None else read_entry(proof.line.encode(), proof.seq)
+    return checkpoint, entry
+
+
+def read_entry(line: bytes, seq: int) -> AnyEntry:
+    """The entry in a line that is proven to be the n-th.
+
+    Raises:
+        DamageError: it says that it is another one, is none, or can be read in two ways.
+    """
+    where = f"entry {seq}"
+    try:
+        check_unique(line, where)
+    except ProofFileError as error:
+        raise DamageError(str(error)) from error
+    entry = decode_line(line, where)
+    if isinstance(entry, Withheld):
+        raise DamageError(f"{where}: only what is left of an entry that was withheld")
+    if entry.seq != seq:
+        raise DamageError(f"{where} says that it is entry {entry.seq}")
+    return entry
+
+
+def proven_growth(proof: ConsistencyProof, where: str) -> tuple[Checkpoint, Checkpoint]:
+    """The two checkpoints of a consistency proof, the older first.
+
+    Raises:
+        NoteError, ProofFileError: a part of it cannot be read.
+        ProofError: it does not show that one grew from the other.
+    """
+    older = parse_checkpoint(proof.older.encode(), f"{where}: the older checkpoint")
+    newer = parse_checkpoint(proof.newer.encode(), f"{where}: the newer checkpoint")
+    path = [parse_hash(node, f"{where}: path") for node in proof.path]
+    if older.origin != newer.origin:
+        raise ProofError(
+            f"the older checkpoint is of {older.origin!r}, the newer one of {newer.origin!r}: "
+            "two ledgers"
+        )
+    check_consistency(older.tree, newer.tree, path)
+    return older, newer

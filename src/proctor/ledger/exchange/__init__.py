@@ -1,0 +1,11 @@
+"""Sealed trials taken out of a ledger, and brought into another.
+
+    bundle       a ledger, or a part of it, in one file
+    unbundle     what is in such a file, checked
+    checked      … as `proctor check` says it
+    take_in      … and sealed here
+    aec_tree     sealed trials as aec-bench keeps them
+    parquet      … and as a table
+
+Nothing here makes a record.
+"""

@@ -1,0 +1,56 @@
+"""A bundle by itself, as `proctor check` says it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from proctor.audit.checks.checked import Checked, Tally
+from proctor.audit.things import Thing
+from proctor.diagnostic import Diagnostic
+from proctor.errors import DamageError, KeyFileError
+from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.exchange.unbundle import Unbundled, check_bundle
+from proctor.sentence import count_of
+
+
+def check_bundle_file(path: str, given: Sequence[str] = ()) -> Checked:
+    """A bundle: its leaves give the signed root, its evidence has its digests.
+
+    Raises:
+        InputError: it cannot be read, is none, or several keys were given.
+    """
+    if len(given) > 1:
+        raise KeyFileError(f"{path}: {len(given)} keys were given; a bundle has one signer")
+    key = find_verifier_key(given[0]) if given else None
+    tally = Tally()
+    summary = "not what its checkpoint signs"
+    unchecked: tuple[str, ...] = ()
+    try:
+        found = check_bundle(Path(path), key)
+    except DamageError as error:
+        tally.add([Diagnostic("damaged", str(error))])
+    else:
+        summary = _summarize(found)
+        if key is None:
+            unchecked = (f"whose it is: it names its own key, {found.signer}; --key tells",)
+    return Checked(
+        path=path,
+        thing=Thing.BUNDLE,
+        summary=summary,
+        diagnostics=tally.kept,
+        more=tally.more,
+        unchecked=unchecked,
+    )
+
+
+def _summarize(found: Unbundled) -> str:
+    entries = count_of(found.checkpoint.tree.size, "entry", "entries")
+    parts = [
+        f"{found.checkpoint.origin}, {entries}",
+        count_of(found.trials, "trial"),
+        count_of(len(found.artifacts), "file") + " of evidence",
+    ]
+    if found.left_out or found.withheld:
+        parts.append(f"{found.left_out:,} left out, {len(found.withheld):,} withheld")
+    if missing := len(found.named.keys() - found.artifacts):
+        parts.append(f"{count_of(missing, 'file')} of evidence not in it")
+    return ", ".join(parts)

@@ -1,0 +1,172 @@
+"""The trials of a bundle, sealed into another ledger.
+
+Each keeps its record and its evidence byte for byte, and says where it comes from. What is sealed
+here already with the same bytes stays as it is. Evidence that the bundle does not have is put down
+as withheld. Reviews, rescores and supersessions come along where their trials do.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import batched
+from pathlib import Path
+
+import msgspec
+
+from proctor.errors import AlteredArtifactError, LedgerError
+from proctor.ledger.entry import (
+    AnyEntry,
+    RescoreEntry,
+    ReviewEntry,
+    Source,
+    Subject,
+    SupersedeEntry,
+    TrialEntry,
+    Withheld,
+    WithholdEntry,
+    encode_entry,
+    record_digest,
+)
+from proctor.ledger.exchange.unbundle import Unbundled, check_bundle, read_artifacts, read_entries
+from proctor.ledger.head import read_head_of
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.note import VerifierKey
+from proctor.ledger.sealing import append_trials, check_record
+
+_BATCH = 200
+AUTHOR = "proctor import"
+
+
+@dataclass(slots=True)
+class TakenIn:
+    """What became of a bundle's entries."""
+
+    bundle: Unbundled
+    new: int = 0
+    """Trials that were sealed now."""
+    known: int = 0
+    """Trials that were sealed here already, with the same bytes."""
+    remarks: int = 0
+    """Reviews, rescores and supersessions that came along."""
+    without: int = 0
+    """Files of evidence that the bundle does not have."""
+
+
+def import_bundle(ledger: Ledger, path: Path, key: VerifierKey | None = None) -> TakenIn:
+    """Check a bundle, all of it, and seal what is in it.
+
+    Raises:
+        InputError: it is no bundle.
+        DamageError: it does not hold what its checkpoint signs; nothing was taken from it.
+        RecordError: a record in it breaks the format; nothing was taken either.
+        ConflictError: a trial is sealed here with other bytes.
+        LedgerError: the ledger cannot be written.
+    """
+    taken = TakenIn(check_bundle(path, key))
+    for entry in read_entries(path):
+        if isinstance(entry, TrialEntry):
+            check_record(bytes(entry.record), f"{path}: entry {entry.seq}")
+    for digest in sorted(taken.bundle.named.keys() - taken.bundle.artifacts):
+        if ledger.artifacts.holds(digest):
+            ledger.artifacts.check(digest, taken.bundle.named[digest])
+    _keep_artifacts(ledger, path)
+    trials = (entry for entry in read_entries(path) if isinstance(entry, TrialEntry))
+    for batch in batched(trials, _BATCH):
+        _seal(ledger, [_with_source(entry, taken.bundle) for entry in batch], taken)
+    remarks = (entry for entry in read_entries(path) if isinstance(entry, _REMARKS))
+    for remarks_batch in batched(remarks, _BATCH):
+        _remark(ledger, remarks_batch, taken)
+    return taken
+
+
+_REMARKS = (ReviewEntry, RescoreEntry, SupersedeEntry)
+type _Remark = ReviewEntry | RescoreEntry | SupersedeEntry
+
+
+def _keep_artifacts(ledger: Ledger, path: Path) -> None:
+    try:
+        for digest, file in read_artifacts(path):
+            found, _size = ledger.artifacts.put(file)
+            if found != digest:
+                raise AlteredArtifactError(f"{path}: artifact {digest} changed while it was read")
+        ledger.artifacts.settle()
+    except OSError as error:
+        raise LedgerError(f"{ledger.directory}: the evidence cannot be kept: {error}") from error
+
+
+def _with_source(entry: TrialEntry, bundle: Unbundled) -> TrialEntry:
+    checkpoint = bundle.checkpoint
+    source = Source(
+        kind="bundle", name=checkpoint.origin, seq=entry.seq, root=checkpoint.tree.root.hex()
+    )
+    return msgspec.structs.replace(entry, source=source)
+
+
+def _seal(ledger: Ledger, entries: list[TrialEntry], taken: TakenIn) -> None:
+    with ledger.writing():
+        # First what is not there: after a kill in between, nothing is missing without a word.
+        withheld = list(_find_missing(ledger, entries))
+        if withheld:
+            ledger.append(withheld)
+        sealed = append_trials(ledger, entries)
+    taken.new += sum(answer.is_new for answer in sealed)
+    taken.known += sum(not answer.is_new for answer in sealed)
+    taken.without += sum(len(entry.artifacts) for entry in withheld)
+
+
+def _find_missing(ledger: Ledger, entries: list[TrialEntry]) -> Iterator[WithholdEntry]:
+    for entry in entries:
+        gone = {file.sha256 for file in entry.evidence if not ledger.artifacts.holds(file.sha256)}
+        head = read_head_of(entry)
+        if gone and ledger.find_sealed(head.experiment_id, head.trial_id) is None:
+            yield WithholdEntry(
+                at="",
+                seq=0,
+                subject=_subject(entry),
+                entry=None,
+                leaf=None,
+                artifacts=tuple(sorted(gone)),
+                reason="not in the bundle that the trial came in",
+                author=AUTHOR,
+            )
+
+
+def _subject(entry: TrialEntry) -> Subject:
+    head = read_head_of(entry)
+    return Subject(
+        experiment_id=head.experiment_id, trial_id=head.trial_id, record=record_digest(entry)
+    )
+
+
+def _remark(ledger: Ledger, remarks: tuple[_Remark, ...], taken: TakenIn) -> None:
+    with ledger.writing():
+        ledger.refresh()
+        known = {
+            _content(ledger.entry(seq))
+            for remark in remarks
+            for (seq,) in ledger.index.select(
+                "SELECT seq FROM remarks WHERE record = ?", (remark.subject.record,)
+            )
+        }
+        new = [
+            entry for entry in remarks if _is_ours(ledger, entry) and _content(entry) not in known
+        ]
+        if new:
+            ledger.append(new)
+    taken.remarks += len(new)
+
+
+def _is_ours(ledger: Ledger, entry: _Remark) -> bool:
+    """Whether every trial it speaks of is sealed here with the bytes it speaks of."""
+    subjects = [entry.subject, entry.by] if isinstance(entry, SupersedeEntry) else [entry.subject]
+    found = [ledger.find_sealed(subject.experiment_id, subject.trial_id) for subject in subjects]
+    return all(
+        trial is not None and trial.record == subject.record
+        for trial, subject in zip(found, subjects, strict=True)
+    )
+
+
+def _content(entry: AnyEntry | Withheld) -> bytes:
+    """An entry without its place and time: what makes two of them the same."""
+    if isinstance(entry, Withheld):
+        return b""
+    return encode_entry(msgspec.structs.replace(entry, at="", seq=0))

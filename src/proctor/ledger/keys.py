@@ -1,0 +1,141 @@
+"""Signing keys: where they live, how one is made, and what is refused.
+
+A key file is one line, `PRIVATE+KEY+name+hex(key id)+base64(0x01 ‖ seed)`, as the tools of signed
+notes write it, mode 0600, outside of every ledger:
+
+    PROCTOR_KEY, else $XDG_CONFIG_HOME/proctor/keys/default, else ~/.config/proctor/keys/default
+
+Nothing here signs a checkpoint by itself.
+"""
+
+import base64
+import binascii
+import contextlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from proctor.errors import KeyFileError
+from proctor.files import read_head, write_new
+from proctor.ledger.note import (
+    Algorithm,
+    Checkpoint,
+    Signature,
+    VerifierKey,
+    check_name,
+    cosigned_message,
+)
+
+_PREFIX = "PRIVATE+KEY+"
+_SEED_SIZE = 32
+_LARGEST = 4096
+_TIME_SIZE = 8
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """A private key with the name it signs under; its text is never printed."""
+
+    name: str
+    private: Ed25519PrivateKey
+
+    @cached_property
+    def verifier(self) -> VerifierKey:
+        """The public half, for the log's own signatures."""
+        return VerifierKey(self.name, self.private.public_key().public_bytes_raw())
+
+    @property
+    def cosigner(self) -> VerifierKey:
+        """The public half, for cosignatures."""
+        public = self.private.public_key().public_bytes_raw()
+        return VerifierKey(self.name, public, Algorithm.COSIGNATURE)
+
+    def sign(self, message: bytes) -> bytes:
+        """An Ed25519 signature."""
+        return self.private.sign(message)
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.name!r})"
+
+
+def default_key_path(env: Mapping[str, str]) -> Path:
+    """Where the key is looked for."""
+    if given := env.get("PROCTOR_KEY"):
+        return Path(given)
+    home = Path(env.get("HOME") or "~").expanduser()
+    config = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
+    return config / "proctor" / "keys" / "default"
+
+
+def make_key(path: Path, name: str) -> SigningKey:
+    """A new key in a file of its own, readable by its owner alone.
+
+    Raises:
+        KeyFileError: there is a file already, or it cannot be written.
+    """
+    check_name(name, "the name of the key")
+    key = SigningKey(name, Ed25519PrivateKey.generate())
+    coded = base64.b64encode(bytes([Algorithm.ED25519]) + key.private.private_bytes_raw()).decode()
+    text = f"{_PREFIX}{name}+{key.verifier.key_id.hex()}+{coded}\n"
+    before = os.umask(0o077)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_new(path, text.encode())
+    except FileExistsError as error:
+        raise KeyFileError(f"{path}: there is a key already; it is never replaced") from error
+    except OSError as error:
+        raise KeyFileError(
+            f"{path}: a key cannot be written there: {error.strerror}; "
+            "--key or PROCTOR_KEY names another place, --no-ledger seals nothing"
+        ) from error
+    finally:
+        os.umask(before)
+    return key
+
+
+def load_key(path: Path) -> SigningKey:
+    """The key in a file.
+
+    Raises:
+        KeyFileError: it cannot be read, others can read it, or it is no key.
+    """
+    try:
+        mode = path.stat().st_mode
+        data = read_head(str(path), _LARGEST)
+    except OSError as error:
+        raise KeyFileError(f"{path}: the signing key cannot be read: {error.strerror}") from error
+    if stat.S_IMODE(mode) & 0o077:
+        raise KeyFileError(
+            f"{path}: others can read this key (mode {stat.S_IMODE(mode):04o}); "
+            f"expected 0600: chmod 600 {path}"
+        )
+    return _parse_key(data, path)
+
+
+def _parse_key(data: bytes, path: Path) -> SigningKey:
+    name, seed, key_id = "", b"", ""
+    with contextlib.suppress(ValueError, binascii.Error):
+        text = data.decode("utf-8").strip()
+        name, key_id, coded = text.removeprefix(_PREFIX).split("+", 2)
+        decoded = base64.b64decode(coded, validate=True)
+        if text.startswith(_PREFIX) and decoded[:1] == bytes([Algorithm.ED25519]):
+            seed = decoded[1:]
+    if len(seed) != _SEED_SIZE:
+        raise KeyFileError(f"{path}: no signing key; expected one line {_PREFIX}name+key id+key")
+    check_name(name, f"{path}: the name of the key")
+    key = SigningKey(name, Ed25519PrivateKey.from_private_bytes(seed))
+    if key.verifier.key_id.hex() != key_id:
+        raise KeyFileError(f"{path}: the key's id is {key.verifier.key_id.hex()}, not {key_id}")
+    return key
+
+
+def cosign(checkpoint: Checkpoint, key: SigningKey, time: int) -> Checkpoint:
+    """The checkpoint with one more line: that the key's owner saw it at this time."""
+    payload = time.to_bytes(_TIME_SIZE, "big") + key.sign(cosigned_message(checkpoint.body, time))
+    line = Signature(key.name, key.cosigner.key_id, payload)
+    return Checkpoint(checkpoint.origin, checkpoint.tree, (*checkpoint.signatures, line))

@@ -1,0 +1,390 @@
+"""A ledger: an append-only log that is signed as it grows, and an index over it.
+
+    entries/000000.jsonl     the log
+    checkpoint               what it was when it was last signed
+    artifacts/sha256/ab/…    evidence
+    index.sqlite             derived
+    torn/                    what a crash left behind the checkpoint, put aside
+
+Appending: the lines, on the disk; then the checkpoint, in one step. Whatever lies behind the
+checkpoint was never acknowledged and is not part of the ledger. One writer at a time, by a lock
+on the directory; readers need none. Nothing here knows what makes a record worth sealing.
+"""
+
+import base64
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from proctor.errors import DamageError, KeyFileError, LedgerError, SignatureError
+from proctor.files import read_small, replace_durably, write_new
+from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.entry import (
+    FORMAT,
+    LARGEST_ENTRY,
+    AnyEntry,
+    KeyEntry,
+    Withheld,
+    decode_line,
+    encode_entry,
+    now_text,
+)
+from proctor.ledger.index import Index, Position, key_after
+from proctor.ledger.note import (
+    Checkpoint,
+    Signer,
+    handover_message,
+    parse_checkpoint,
+    sign_checkpoint,
+)
+from proctor.ledger.segments import (
+    SEGMENT_SIZE,
+    Place,
+    append_lines,
+    read_line,
+    read_lines,
+)
+from proctor.ledger.torn import put_tail_aside
+from proctor.ledger.tree import Frontier, Tree, leaf_hash
+from proctor.ledger.unfinished import clear_unfinished
+from proctor.ledger.upkeep import catch_up
+
+_TRIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SealedTrial:
+    """A trial that is in the log."""
+
+    seq: int
+    record: str
+    """SHA-256 of its record."""
+    evidence: str | None
+    """SHA-256 over the list of its evidence; None where the entry was withheld."""
+
+
+class Ledger:
+    """An open ledger."""
+
+    def __init__(self, directory: Path, index: Index, key: Signer | None = None) -> None:
+        self.directory = directory
+        self.entries = directory / "entries"
+        self._checkpoint_path = str(directory.absolute() / "checkpoint")
+        self.artifacts = Artifacts(directory)
+        self.index = index
+        self.key = key
+        self.segment_size = SEGMENT_SIZE
+        """Bytes at which a new segment begins; every reader takes any."""
+        self._signed = b""
+        """The checkpoint that `_position` belongs to, as its file has it."""
+        self._vouched = b""
+        """The checkpoint whose signature was seen to be the key's."""
+        self._position = Position(Place(), Frontier(), "")
+        self._origin = ""
+        self._is_behind = False
+        """Whether something was appended here since the index was last brought up."""
+
+    @classmethod
+    def create(cls, directory: Path, key: Signer, origin: str) -> Self:
+        """A new ledger, its first entry naming the key.
+
+        Raises:
+            LedgerError: something is there, or it cannot be written.
+        """
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            with _locked(directory):
+                if (directory / "checkpoint").exists() or not clear_unfinished(directory):
+                    raise LedgerError(f"{directory}: there is a ledger already")
+                (directory / "entries").mkdir(exist_ok=True)
+                first = KeyEntry(
+                    at=now_text(), seq=0, format=FORMAT, origin=origin, key=str(key.verifier)
+                )
+                line = encode_entry(first)
+                append_lines(directory / "entries", Place(), [line])
+                tree = Tree(1, leaf_hash(line))
+                signed = sign_checkpoint(origin, tree, key.verifier, key.sign)
+                write_new(directory / "checkpoint", signed.render())
+        except OSError as error:
+            raise LedgerError(f"{directory}: no ledger can be made there: {error}") from error
+        return cls.open(directory, key=key)
+
+    @classmethod
+    def open(cls, directory: Path | str, *, key: Signer | None = None) -> Self:
+        """A ledger that is there; with a key it can be appended to.
+
+        Raises:
+            LedgerError: there is none, or one of a newer version.
+            NoteError: its checkpoint cannot be read.
+        """
+        directory = Path(directory)
+        if not os.path.lexists(directory / "checkpoint"):
+            found = "no checkpoint" if os.path.lexists(directory) else "nothing"
+            raise LedgerError(
+                f"{directory}: not a ledger: there is {found} there; "
+                "`proctor ledger init` makes one, --ledger or PROCTOR_LEDGER names another"
+            )
+        check_format(directory)
+        return cls(directory, _open_index(directory), key)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the index."""
+        self.index.close()
+
+    def checkpoint(self) -> Checkpoint:
+        """What the log was when it was last signed; no signature is checked."""
+        return parse_checkpoint(self._read_checkpoint(), str(self.directory / "checkpoint"))
+
+    def _read_checkpoint(self) -> bytes:
+        try:
+            return read_small(self._checkpoint_path)
+        except OSError as error:
+            raise LedgerError(
+                f"{self.directory}: the checkpoint cannot be read: {error}"
+            ) from error
+
+    def refresh(self) -> Checkpoint:
+        """Bring the index up to the checkpoint, and give it.
+
+        Raises:
+            DamageError: the log does not give what the checkpoint says.
+        """
+        for _ in range(_TRIES):
+            signed = self._read_checkpoint()
+            checkpoint = parse_checkpoint(signed, str(self.directory / "checkpoint"))
+            try:
+                position = self._catch_up(checkpoint.tree)
+            except DamageError:
+                # Somebody appended between two looks, and what was read is of two moments.
+                if self._read_checkpoint() == signed:
+                    raise
+                continue
+            if position is not None:
+                self._signed, self._position = signed, position
+                self._origin, self._is_behind = checkpoint.origin, False
+                return checkpoint
+        raise LedgerError(f"{self.directory}: others write to it without a pause; try again")
+
+    def _catch_up(self, tree: Tree) -> Position | None:
+        try:
+            return catch_up(self.index, self.entries, tree)
+        except sqlite3.OperationalError as error:
+            if "readonly" not in str(error) and "disk" not in str(error):
+                raise LedgerError(
+                    f"{self.directory}: the index cannot be written: {error}"
+                ) from error
+            # No room or no right to write it: one in memory does, and takes longer.
+            self.index.close()
+            self.index = Index.in_memory()
+            return catch_up(self.index, self.entries, tree)
+        except sqlite3.DatabaseError as error:
+            raise LedgerError(
+                f"{self.directory}: index.sqlite cannot be used: {error}; delete it, and it is "
+                "made again"
+            ) from error
+
+    def keep_up(self) -> None:
+        """See where the log ends, if somebody else appended to it."""
+        if self._read_checkpoint() != self._signed:
+            self.refresh()
+
+    def find_sealed(self, experiment_id: str, trial_id: str) -> SealedTrial | None:
+        """The trial of this name, if it is sealed; call `keep_up` or `refresh` before."""
+        if self._is_behind:
+            self.refresh()
+        found = self.index.find_trial(experiment_id, trial_id)
+        return SealedTrial(*found) if found else None
+
+    def line(self, seq: int) -> bytes:
+        """The line of an entry, as it is stored.
+
+        Raises:
+            LedgerError: there is no such entry.
+            DamageError: its line is not where the index saw it.
+        """
+        found = self.index.find_line(seq)
+        if found is None:
+            raise LedgerError(f"{self.directory}: there is no entry {seq}")
+        return read_line(self.entries, *found)
+
+    def entry(self, seq: int) -> AnyEntry | Withheld:
+        """An entry, or what is left of one that was withheld."""
+        return decode_line(self.line(seq), f"{self.directory}: entry {seq}")
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be the only writer, who knows where the log ends."""
+        try:
+            with _locked(self.directory):
+                self.keep_up()
+                self.check_key()
+                yield
+        except OSError as error:
+            raise LedgerError(
+                f"{self.directory}: cannot be written: {error}; seal again once it can"
+            ) from error
+
+    def check_key(self) -> None:
+        """Refuse to write with no key, with another's, or on top of what it did not sign.
+
+        Raises:
+            KeyFileError: the key at hand is not the ledger's.
+            SignatureError: the checkpoint is not the key's.
+        """
+        key = self.key
+        if key is None:
+            raise KeyFileError(f"{self.directory}: opened without a key; it can only be read")
+        if self._position.key != str(key.verifier):
+            raise KeyFileError(
+                f"{self.directory}: signed by {self._position.key}; the key at hand is "
+                f"{key.verifier}: PROCTOR_KEY or --key names another"
+            )
+        if self._signed == self._vouched:
+            return
+        # To sign on top of what somebody else put there would be to vouch for it. Ed25519 signs
+        # the same alike every time.
+        where = str(self.directory / "checkpoint")
+        found = parse_checkpoint(self._signed, where)
+        own = sign_checkpoint(found.origin, found.tree, key.verifier, key.sign).signatures[0]
+        if own not in found.signatures:
+            raise SignatureError(
+                f"{where}: not signed by {key.verifier}, whose ledger it is; nothing is added to "
+                "it: `proctor ledger verify` says what is wrong"
+            )
+        self._vouched = self._signed
+
+    def append(self, drafts: Sequence[AnyEntry]) -> list[int]:
+        """Append entries, signed and on the disk when this returns; their places in the log.
+
+        Call it inside `writing`. `at` and `seq` of the drafts are filled in here.
+
+        Raises:
+            LedgerError: an entry is too large.
+            OSError: they cannot be written; none of them is there then.
+        """
+        position, at = self._position, now_text()
+        entries = [
+            msgspec.structs.replace(draft, at=at, seq=position.frontier.size + number)
+            for number, draft in enumerate(drafts)
+        ]
+        lines = [_encode(entry) for entry in entries]
+        places = self._append_lines(position.place, lines)
+        frontier = position.frontier.copy()
+        frontier.extend(map(leaf_hash, lines))
+        key = position.key
+        for entry in entries:
+            key = key_after(key, entry)
+        # Where this fails nobody was told, and the next writer looks which checkpoint is there.
+        self._sign(frontier)
+        self._position = Position(places[-1], frontier, key)
+        self._is_behind = True
+        return [entry.seq for entry in entries]
+
+    def change_key(self, heir: Signer) -> int:
+        """Announce the key that signs from here on, in an entry that the present one signs.
+
+        Raises:
+            KeyFileError: the key at hand is not the ledger's.
+            LedgerError: it cannot be written; the present key stays.
+        """
+        with self.writing():
+            former, text = self.key, str(heir.verifier)
+            if former is None or text == self._position.key:
+                raise KeyFileError(f"{self.directory}: {text} is the key that it has already")
+            signature = base64.b64encode(former.sign(handover_message(self._origin, text))).decode()
+            entry = KeyEntry(
+                at="", seq=0, format=FORMAT, origin=self._origin, key=text, signature=signature
+            )
+            self.key = heir
+            try:
+                (seq,) = self.append([entry])
+            except BaseException:
+                self.key = former
+                raise
+        return seq
+
+    def _append_lines(self, place: Place, lines: Sequence[bytes]) -> list[Place]:
+        try:
+            return append_lines(self.entries, place, lines, segment_size=self.segment_size)
+        except FileExistsError:
+            put_tail_aside(self.directory, place)
+            return append_lines(self.entries, place, lines, segment_size=self.segment_size)
+
+    def _sign(self, frontier: Frontier) -> None:
+        key = self.key
+        if key is None:
+            raise KeyFileError(f"{self.directory}: opened without a key; it can only be read")
+        tree = Tree(frontier.size, frontier.root())
+        signed = sign_checkpoint(self._origin, tree, key.verifier, key.sign).render()
+        replace_durably(self._checkpoint_path, signed)
+        self._signed = self._vouched = signed
+
+
+def _encode(entry: AnyEntry) -> bytes:
+    line = encode_entry(entry)
+    if len(line) > LARGEST_ENTRY:
+        raise LedgerError(
+            f"an entry of {len(line):,} bytes; a line holds {LARGEST_ENTRY:,}: what is so large "
+            "belongs into a file of the evidence"
+        )
+    return line
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def check_format(directory: Path) -> KeyEntry:
+    """The first entry of a ledger, which says what format it has.
+
+    Raises:
+        LedgerError: it is of another format.
+        DamageError: there is no such entry.
+    """
+    where = f"{directory / 'entries'}: the first entry"
+    first = next(read_lines(directory / "entries"), None)
+    if first is None:
+        raise DamageError(f"{where} is not there")
+    with contextlib.suppress(msgspec.MsgspecError):
+        named = msgspec.json.decode(first.data, type=dict[str, object]).get("format")
+        if isinstance(named, str) and named != FORMAT:
+            raise LedgerError(
+                f"{directory}: a ledger of format {named!r}; this proctor reads {FORMAT!r}: "
+                "a newer one may read it"
+            )
+    entry = decode_line(first.data, where)
+    if not isinstance(entry, KeyEntry):
+        raise DamageError(f"{where} is of kind {getattr(entry, 'kind', 'withheld')!r}, not 'key'")
+    return entry
+
+
+def _open_index(directory: Path) -> Index:
+    path = directory / "index.sqlite"
+    if os.access(directory, os.W_OK, effective_ids=True):
+        try:
+            return Index.open(path)
+        except LedgerError as error:
+            if "disk" in str(error.__cause__) and (path.is_file() or not os.path.lexists(path)):
+                return Index.in_memory()
+            if not path.exists() or os.access(path, os.W_OK, effective_ids=True):
+                raise
+    return Index.read_only(path) or Index.in_memory()

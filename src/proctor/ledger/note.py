@@ -1,0 +1,231 @@
+"""Signed notes and the checkpoints in them, as C2SP writes them down.
+
+    origin                              the name of the log
+    size                                how many entries it has
+    base64(root)                        the root of their tree
+    (empty line)
+    — name base64(key id ‖ signature)   one line for every signature
+
+A key id is the first 4 bytes of SHA-256(name ‖ 0x0A ‖ algorithm ‖ public key). A cosignature is a
+signature over the body with its time put before it. Nothing here reads a file, holds a secret or
+checks a signature.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Protocol
+
+from proctor.digest import sha256_digest
+from proctor.errors import KeyFileError, NoteError
+from proctor.ledger.tree import HASH_SIZE, Tree
+
+LARGEST_NOTE = 64 * 1024
+"""A checkpoint has some 200 bytes, and some 100 more for every cosignature."""
+
+_DASH = "— "
+_KEY_ID_SIZE = 4
+_PUBLIC_SIZE = 32
+_LARGEST_SIZE = 1 << 63
+
+
+class Algorithm(IntEnum):
+    """What made a signature, by the byte C2SP gives it."""
+
+    ED25519 = 1
+    """A log's own signature."""
+    COSIGNATURE = 4
+    """A timed signature by somebody who saw the log grow."""
+
+
+@dataclass(frozen=True)
+class VerifierKey:
+    """A public key with the name it signs under."""
+
+    name: str
+    public: bytes
+    algorithm: Algorithm = Algorithm.ED25519
+
+    @cached_property
+    def key_id(self) -> bytes:
+        """What a signature line names the key by."""
+        named = self.name.encode() + b"\n" + bytes([self.algorithm]) + self.public
+        return sha256_digest(named)[:_KEY_ID_SIZE]
+
+    def __str__(self) -> str:
+        coded = base64.b64encode(bytes([self.algorithm]) + self.public).decode()
+        return f"{self.name}+{self.key_id.hex()}+{coded}"
+
+
+class Signer(Protocol):
+    """Whoever can sign a log."""
+
+    @property
+    def verifier(self) -> VerifierKey:
+        """The public half."""
+
+    def sign(self, message: bytes) -> bytes:
+        """An Ed25519 signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One signature line."""
+
+    name: str
+    key_id: bytes
+    payload: bytes
+    """The signature; for a cosignature its time before it, as 8 bytes."""
+
+    def render(self) -> str:
+        """The line, with its newline."""
+        return f"{_DASH}{self.name} {base64.b64encode(self.key_id + self.payload).decode()}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a log was at one moment, and who says so."""
+
+    origin: str
+    tree: Tree
+    signatures: tuple[Signature, ...] = ()
+
+    @property
+    def body(self) -> bytes:
+        """What is signed."""
+        root = base64.b64encode(self.tree.root).decode()
+        return f"{self.origin}\n{self.tree.size}\n{root}\n".encode()
+
+    def render(self) -> bytes:
+        """The whole note."""
+        lines = "".join(signature.render() for signature in self.signatures)
+        return self.body + b"\n" + lines.encode()
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse a name that a note cannot hold.
+
+    Raises:
+        KeyFileError: it is empty, or has a space or a plus sign.
+    """
+    if (
+        not name
+        or "+" in name
+        or any(letter.isspace() or not letter.isprintable() for letter in name)
+    ):
+        raise KeyFileError(f"{what} is {name!r}; expected a name without spaces and plus signs")
+
+
+def parse_verifier_key(text: str) -> VerifierKey:
+    """The key in `name+hex(key id)+base64(algorithm ‖ public key)`.
+
+    Raises:
+        KeyFileError: it is no such text, or the key id belongs to another key.
+    """
+    wanted = "expected name+key id+key, as `proctor ledger checkpoint --public-key` prints it"
+    if "PRIVATE" in text[:200]:
+        # Whatever kind of key it is, it is not to stand in a message.
+        raise KeyFileError(f"a private key, which nobody else should see; {wanted}")
+    shown = text if len(text) <= 120 else text[:120] + "…"
+    name, _, rest = text.strip().partition("+")
+    key_id, _, coded = rest.partition("+")
+    try:
+        decoded = base64.b64decode(coded, validate=True)
+        stated = bytes.fromhex(key_id)
+        algorithm = Algorithm(decoded[0])
+    except (ValueError, binascii.Error, IndexError) as error:
+        raise KeyFileError(f"{shown!r} is no public key; {wanted}") from error
+    check_name(name, "the name of a public key")
+    if len(decoded) != 1 + _PUBLIC_SIZE:
+        raise KeyFileError(f"{shown!r} is no Ed25519 public key; {wanted}")
+    key = VerifierKey(name, decoded[1:], algorithm)
+    if key.key_id != stated:
+        raise KeyFileError(f"{shown!r}: the key's id is {key.key_id.hex()}, not {key_id}")
+    return key
+
+
+def parse_checkpoint(data: bytes, where: str) -> Checkpoint:
+    """The checkpoint in a note's bytes; no signature is checked yet.
+
+    Raises:
+        NoteError: it is no checkpoint; `where` says which file.
+    """
+    if len(data) > LARGEST_NOTE:
+        raise NoteError(f"{where}: {len(data)} bytes; a checkpoint has some hundred")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise NoteError(f"{where}: not a checkpoint: {error}") from error
+    body, blank, signed = text.partition("\n\n")
+    lines = body.split("\n")
+    if not blank or len(lines) != 3:
+        raise NoteError(
+            f"{where}: not a checkpoint; expected three lines (origin, size, root), an empty "
+            "one, and signatures"
+        )
+    origin, size, root = lines
+    tree = Tree(_parse_size(size, where), _parse_root(root, where))
+    if not origin:
+        raise NoteError(f"{where}: the checkpoint names no origin")
+    checkpoint = Checkpoint(origin, tree, tuple(_parse_signatures(signed, where)))
+    if checkpoint.render() != data:
+        raise NoteError(
+            f"{where}: not a checkpoint as it is written: bytes that mean nothing in it"
+        )
+    return checkpoint
+
+
+def _parse_size(text: str, where: str) -> int:
+    is_plain = text.isascii() and text.isdigit() and (text == "0" or text[0] != "0")
+    if not is_plain or int(text[:20]) >= _LARGEST_SIZE:
+        raise NoteError(f"{where}: the checkpoint's size is {text[:40]!r}; expected a whole number")
+    return int(text)
+
+
+def _parse_root(text: str, where: str) -> bytes:
+    try:
+        root = base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        root = b""
+    if len(root) != HASH_SIZE:
+        raise NoteError(
+            f"{where}: the checkpoint's root is {text[:60]!r}; expected base64 of 32 bytes"
+        )
+    return root
+
+
+def _parse_signatures(text: str, where: str) -> list[Signature]:
+    signatures = []
+    for line in text.split("\n")[:-1]:
+        name, _, coded = line.removeprefix(_DASH).partition(" ")
+        try:
+            decoded = base64.b64decode(coded, validate=True)
+        except (ValueError, binascii.Error):
+            decoded = b""
+        if not line.startswith(_DASH) or not name or len(decoded) <= _KEY_ID_SIZE:
+            raise NoteError(f"{where}: {line[:80]!r} is no signature line")
+        signatures.append(Signature(name, decoded[:_KEY_ID_SIZE], decoded[_KEY_ID_SIZE:]))
+    if not text.endswith("\n") and text:
+        raise NoteError(f"{where}: the last line of the checkpoint is torn")
+    return signatures
+
+
+def handover_message(origin: str, key: str) -> bytes:
+    """What a key signs to name its successor: the ledger's origin and the new key's text."""
+    return f"{origin}\n{key}".encode()
+
+
+def cosigned_message(body: bytes, time: int) -> bytes:
+    """What a cosigner signs: the body with its time (seconds since 1970) put before it."""
+    return b"cosignature/v1\ntime %d\n" % time + body
+
+
+def sign_checkpoint(
+    origin: str, tree: Tree, key: VerifierKey, sign: Callable[[bytes], bytes]
+) -> Checkpoint:
+    """A checkpoint with the log's own signature; `sign` is the private key's."""
+    plain = Checkpoint(origin, tree)
+    return Checkpoint(origin, tree, (Signature(key.name, key.key_id, sign(plain.body)),))

@@ -1,0 +1,150 @@
+"""Bytes that were withheld, brought back: a preimage is accepted from wherever it comes.
+
+A file, a directory, or another copy of the ledger is looked through for a line with the leaf hash
+and for files with the digests that were withheld. What has other hashes is left alone. The log
+does not change by it: the tree is the same with the bytes and without them.
+"""
+
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from proctor.digest import sha256_pieces
+from proctor.errors import DamageError, LedgerError
+from proctor.files import open_plain
+from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.entry import LARGEST_ENTRY, Withheld
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.tree import leaf_hash
+from proctor.ledger.withhold import find_withholdings, write_over
+
+_CHUNK = 1 << 20
+
+
+@dataclass(slots=True)
+class Restored:
+    """What came back, and what did not."""
+
+    line: int | None = None
+    """Place of the entry whose line is back."""
+    artifacts: list[str] = field(default_factory=list)
+    """Digests of the evidence that is back."""
+    missing: list[str] = field(default_factory=list)
+    """Hashes of what was not found there."""
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """What is looked for."""
+
+    seq: int
+    leaf: str | None
+    length: int
+    artifacts: set[str]
+
+    def is_all_found(self) -> bool:
+        return self.leaf is None and not self.artifacts
+
+
+def restore(ledger: Ledger, seq: int, source: Path) -> Restored:
+    """Bring back what was withheld of an entry, as far as the source has it.
+
+    Raises:
+        LedgerError: nothing of it was withheld, the source has none of it, or it cannot be written.
+    """
+    if not os.path.lexists(source):
+        raise LedgerError(f"{source}: there is nothing there")
+    with ledger.writing():
+        ledger.refresh()
+        wanted = _find_wanted(ledger, seq)
+        if wanted.is_all_found():
+            raise LedgerError(f"{ledger.directory}: nothing of entry {seq} is withheld")
+        restored = Restored()
+        _take_artifacts(ledger, wanted, source, restored)
+        for path in _walk(source):
+            if wanted.is_all_found():
+                break
+            _take_file(ledger, wanted, path, restored)
+        ledger.artifacts.settle()
+        restored.missing = [*([wanted.leaf] if wanted.leaf else []), *sorted(wanted.artifacts)]
+        if restored.line is None and not restored.artifacts:
+            raise LedgerError(f"{source}: holds none of the bytes that were withheld of it")
+        ledger.index.erase()
+        ledger.refresh()
+    return restored
+
+
+def _find_wanted(ledger: Ledger, seq: int) -> _Wanted:
+    record = ledger.index.select("SELECT record FROM trials WHERE seq = ?", (seq,))
+    digest = record[0][0] if record else None
+    artifacts = {
+        sha256
+        for entry in find_withholdings(ledger)
+        if entry.entry == seq or (entry.subject is not None and entry.subject.record == digest)
+        for sha256 in entry.artifacts
+        if not ledger.artifacts.holds(sha256)
+    }
+    line = ledger.line(seq)
+    left = ledger.entry(seq)
+    leaf = left.withheld if isinstance(left, Withheld) else None
+    return _Wanted(seq, leaf, len(line), artifacts)
+
+
+def _take_artifacts(ledger: Ledger, wanted: _Wanted, source: Path, restored: Restored) -> None:
+    """What another copy of the ledger has under the very names."""
+    others = Artifacts(source)
+    for sha256 in sorted(wanted.artifacts):
+        plain = io.BytesIO()
+        if not others.holds(sha256):
+            continue
+        try:
+            others.copy(sha256, plain)
+        except DamageError:
+            continue
+        plain.seek(0)
+        _put(ledger, wanted, plain, restored)
+
+
+def _walk(source: Path) -> Iterator[Path]:
+    if not source.is_dir():
+        yield source
+        return
+    for folder, folders, names in os.walk(source):
+        folders.sort()
+        yield from (Path(folder, name) for name in sorted(names))
+
+
+def _take_file(ledger: Ledger, wanted: _Wanted, path: Path, restored: Restored) -> None:
+    try:
+        with open_plain(path) as file:
+            if wanted.artifacts:
+                digest = sha256_pieces(iter(lambda: file.read(_CHUNK), b""))
+                if digest in wanted.artifacts:
+                    file.seek(0)
+                    _put(ledger, wanted, file, restored)
+            file.seek(0)
+            if wanted.leaf is not None and (line := _find_line(file, wanted)) is not None:
+                write_over(ledger, wanted.seq, line)
+                restored.line, wanted.leaf = wanted.seq, None
+    except OSError as error:
+        if path == Path(error.filename or ""):
+            return  # a stranger's file that cannot be read is none that is looked for
+        raise
+
+
+def _put(ledger: Ledger, wanted: _Wanted, file: BinaryIO, restored: Restored) -> None:
+    digest, _ = ledger.artifacts.put(file)
+    wanted.artifacts.discard(digest)
+    restored.artifacts.append(digest)
+
+
+def _find_line(file: BinaryIO, wanted: _Wanted) -> bytes | None:
+    with io.BufferedReader(io.FileIO(os.dup(file.fileno()))) as lines:
+        while line := lines.readline(LARGEST_ENTRY + 2):
+            data = line.removesuffix(b"\n")
+            if len(data) == wanted.length and leaf_hash(data).hex() == wanted.leaf:
+                return data
+    return None

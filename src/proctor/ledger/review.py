@@ -1,0 +1,202 @@
+"""What is said of a sealed trial afterwards: reviews, supersessions, rescores, notes and plans.
+
+Each is an entry of its own that names the digest of the record it speaks of. Nothing that was
+sealed is changed, and what was said before stays: the latest counts.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+import msgspec
+
+from proctor.errors import LedgerError
+from proctor.ledger.entry import (
+    AnyEntry,
+    Cause,
+    NoteEntry,
+    PlanEntry,
+    RescoreEntry,
+    ReviewEntry,
+    Subject,
+    SupersedeEntry,
+    TrialScore,
+    Verdict,
+    Withheld,
+)
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import TrialRow
+from proctor.record.ids import check_id
+
+LONGEST_TEXT = 100_000
+"""Characters of a note or a reason."""
+LONGEST_NAME = 200
+_VERDICTS = get_args(Verdict.__value__)
+_CAUSES = get_args(Cause.__value__)
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What was said of a trial, or what is left of it."""
+
+    seq: int
+    entry: AnyEntry | Withheld
+
+
+def subject_of(row: TrialRow) -> Subject:
+    """The trial as entries speak of it."""
+    return Subject(experiment_id=row.experiment_id, trial_id=row.trial_id, record=row.record)
+
+
+def find_remarks(ledger: Ledger, record: str) -> list[Remark]:
+    """All that was said of the trial with this record, in the order it was said."""
+    query = "SELECT DISTINCT seq FROM remarks WHERE record = ? ORDER BY seq"
+    return [Remark(seq, ledger.entry(seq)) for (seq,) in ledger.index.select(query, (record,))]
+
+
+def check_words(text: str, what: str, *, longest: int = LONGEST_TEXT) -> None:
+    """Refuse a text that says nothing, or too much.
+
+    Raises:
+        LedgerError: it is blank, too long, or no text at all.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise LedgerError(f"{what} is no text: {error.reason}") from error
+    if not text.strip():
+        raise LedgerError(f"{what} is empty; expected a few words")
+    if len(text) > longest:
+        raise LedgerError(f"{what} has {len(text):,} characters; expected at most {longest:,}")
+
+
+def append_review(
+    ledger: Ledger, row: TrialRow, verdict: str, *, reviewer: str, note: str = ""
+) -> int:
+    """Append what a person says of a trial; the entry's place.
+
+    Raises:
+        LedgerError: a text is missing, or the ledger cannot be written.
+    """
+    if verdict not in _VERDICTS:
+        raise LedgerError(f"verdict is {verdict!r}; expected one of {', '.join(_VERDICTS)}")
+    check_words(reviewer, "the reviewer", longest=LONGEST_NAME)
+    if note:
+        check_words(note, "the note")
+    entry = ReviewEntry(
+        at="",
+        seq=0,
+        subject=subject_of(row),
+        verdict=cast(Verdict, verdict),
+        reviewer=reviewer,
+        note=note,
+    )
+    return _append(ledger, entry, [row])
+
+
+def append_supersession(
+    ledger: Ledger, row: TrialRow, by: TrialRow, cause: str, *, reason: str, author: str
+) -> int:
+    """Append that a trial stands in for another; the entry's place.
+
+    Raises:
+        LedgerError: it would stand in for itself, a text is missing, or it cannot be written.
+    """
+    if cause not in _CAUSES:
+        raise LedgerError(f"cause is {cause!r}; expected one of {', '.join(_CAUSES)}")
+    if row.record == by.record:
+        raise LedgerError(f"{row.experiment_id}/{row.trial_id} cannot stand in for itself")
+    _check_reason(reason, author)
+    entry = SupersedeEntry(
+        at="",
+        seq=0,
+        subject=subject_of(row),
+        by=subject_of(by),
+        cause=cast(Cause, cause),
+        reason=reason,
+        author=author,
+    )
+    return _append(ledger, entry, [row, by])
+
+
+def append_rescore(
+    ledger: Ledger, row: TrialRow, score: TrialScore, *, reason: str, author: str
+) -> int:
+    """Append how the same evidence is marked by other rules; the entry's place.
+
+    Raises:
+        LedgerError: a text is missing, a number is none, or the ledger cannot be written.
+    """
+    _check_reason(reason, author)
+    check_words(score.profile, "the profile", longest=LONGEST_NAME)
+    _check_numbers(score.certificate, "the certificate")
+    entry = RescoreEntry(
+        at="", seq=0, subject=subject_of(row), score=score, reason=reason, author=author
+    )
+    return _append(ledger, entry, [row])
+
+
+def append_note(ledger: Ledger, text: str, *, author: str, about: Sequence[str] = ()) -> int:
+    """Append a remark; `about` are digests of records that are sealed here.
+
+    Raises:
+        LedgerError: a text is missing, a digest is not sealed here, or it cannot be written.
+    """
+    check_words(text, "the note")
+    check_words(author, "the author", longest=LONGEST_NAME)
+    entry = NoteEntry(at="", seq=0, text=text, author=author, about=tuple(about))
+    with ledger.writing():
+        ledger.refresh()
+        for digest in about:
+            _check_sealed(ledger, digest)
+        return ledger.append([entry])[0]
+
+
+def append_plan(ledger: Ledger, experiment_id: str, plan: bytes, *, author: str) -> int:
+    """Append what is to be run, before it is; `plan` is JSON, kept byte for byte but for blanks.
+
+    Raises:
+        LedgerError: it is no JSON, a text is missing, or the ledger cannot be written.
+        RecordError: the experiment's name breaks the rule.
+    """
+    check_id(experiment_id, "experiment_id")
+    check_words(author, "the author", longest=LONGEST_NAME)
+    try:
+        msgspec.json.decode(plan)
+        line = msgspec.json.format(plan, indent=-1)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise LedgerError(f"the plan is no JSON: {error}") from error
+    entry = PlanEntry(
+        at="", seq=0, experiment_id=experiment_id, plan=msgspec.Raw(line), author=author
+    )
+    with ledger.writing():
+        return ledger.append([entry])[0]
+
+
+def _check_reason(reason: str, author: str) -> None:
+    check_words(reason, "the reason")
+    check_words(author, "the author", longest=LONGEST_NAME)
+
+
+def _check_numbers(value: object, what: str) -> None:
+    """Refuse nan and infinities, which JSON has no number for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise LedgerError(f"{what} holds {value}; expected numbers as float.hex writes them")
+    inner: Any = value.values() if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping | list | tuple):
+        for each in inner:
+            _check_numbers(each, what)
+
+
+def _append(ledger: Ledger, entry: AnyEntry, rows: Sequence[TrialRow]) -> int:
+    with ledger.writing():
+        ledger.refresh()
+        for row in rows:
+            _check_sealed(ledger, row.record)
+        return ledger.append([entry])[0]
+
+
+def _check_sealed(ledger: Ledger, digest: str) -> None:
+    if not ledger.index.select("SELECT 1 FROM trials WHERE record = ?", (digest,)):
+        raise LedgerError(f"{ledger.directory}: no record {digest[:80]!r} is sealed there")

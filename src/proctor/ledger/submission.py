@@ -1,0 +1,235 @@
+"""A directory that a trial left, as something to be sealed: record, evidence, findings, score.
+
+Every plain file of the trial is evidence. An attempt that is kept in `attempts/N` is a trial of its
+own. What cannot be evidence (a link, a device, a name that is no plain text) stays out, and a
+finding says so: whoever ran in the trial must not be able to keep it from being sealed.
+
+Nothing here makes a record, and nothing is sealed yet.
+"""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from proctor.audit.certificate import certify_trial
+from proctor.errors import JobError, NotSealedError
+from proctor.files import read_small
+from proctor.harbor.trial import FoundTrial, load_trial
+from proctor.ledger.entry import Slot, Source, TrialScore
+from proctor.ledger.sealing import Submission, check_evidence_path
+from proctor.outcome.reasons import ReasonCode, reason_for_exception
+from proctor.record.ids import check_id
+from proctor.reward.profile import DEFAULT_PROFILE
+from proctor.trial.finding import FindingCode
+
+ATTEMPTS = "attempts"
+_IDS = {
+    key: re.compile(rb'("%s":\s*)"(?:[^"\\]|\\.)*"' % key.encode())
+    for key in ("trial_id", "experiment_id")
+}
+_MOST_NAMED = 100
+
+
+class _Evaluation(msgspec.Struct, frozen=True):
+    reward: float | None = None
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """As much of a record as decides what goes beside it."""
+
+    trial_id: str
+    experiment_id: str
+    evaluation: _Evaluation
+
+
+_RECORD = msgspec.json.Decoder(_Record)
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+_FINDINGS = msgspec.json.Decoder(list[dict[str, Any]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What is known of a trial that its directory does not say."""
+
+    slot: Slot | None = None
+    source: Source | None = None
+    cost_basis: str | None = None
+
+
+def find_attempts(trial: Path) -> list[Path]:
+    """The attempts that are kept in a trial, in their order."""
+    kept = trial / ATTEMPTS
+    names = [path.name for path in kept.iterdir()] if kept.is_dir() else []
+    numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    return [kept / str(number) for number in numbers]
+
+
+def has_record(trial: Path) -> bool:
+    """Whether proctor ran the trial, and left its own record."""
+    return (trial / "record.json").is_file()
+
+
+def submit_trial(
+    trial: Path, *, experiment: str | None = None, beside: Beside | None = None
+) -> Submission:
+    """The trial in a directory with a record.json; `experiment` seals it under another one.
+
+    Raises:
+        NotSealedError: the record or a file cannot be read.
+        RecordError: the experiment's name breaks the rule.
+    """
+    path = trial / "record.json"
+    try:
+        data = read_small(str(path))
+    except OSError as error:
+        raise NotSealedError(f"{path}: cannot be read: {error.strerror}") from error
+    if experiment is not None:
+        data = _move_to(experiment, data, path)
+    return submit_record(data, trial, beside)
+
+
+def submit_record(record: bytes, trial: Path, beside: Beside | None = None) -> Submission:
+    """A record and the directory of the trial that it is of.
+
+    Raises:
+        NotSealedError: the record or a file cannot be read.
+    """
+    beside = beside or Beside()
+    files, refused = _list_files(trial)
+    head = _read_head(record, trial)
+    score, reason = _find_score(trial, head)
+    return Submission(
+        record=record,
+        where=str(trial),
+        root=trial,
+        evidence=tuple(files),
+        findings=(*_load_findings(trial), *_find_refused(refused)),
+        score=score,
+        cost_basis=beside.cost_basis,
+        reason_code=None if reason is None else str(reason),
+        slot=beside.slot,
+        source=beside.source,
+    )
+
+
+def rename_trial(submission: Submission, trial_id: str) -> Submission:
+    """The same trial under another name; its own file stays among the evidence as it is.
+
+    Raises:
+        NotSealedError: the record cannot be given that name.
+    """
+    record = _replace(submission.record, "trial_id", trial_id, submission.where)
+    return submission if record is submission.record else replace(submission, record=record)
+
+
+def _move_to(experiment: str, data: bytes, path: Path) -> bytes:
+    """The record under another experiment; its own file stays among the evidence as it is."""
+    check_id(experiment, "experiment")
+    return _replace(data, "experiment_id", experiment, str(path))
+
+
+def _replace(data: bytes, key: str, value: str, where: str) -> bytes:
+    """The record with another id; every other byte stays as it was written."""
+    try:
+        record = _OBJECT.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotSealedError(f"{where}: its record is no TrialRecord: {error}") from error
+    if record.get(key) == value:
+        return data
+    written = json.dumps(value).encode()
+    changed = _IDS[key].sub(lambda found: found[1] + written, data, count=1)
+    if _OBJECT.decode(changed) != {**record, key: value}:
+        raise NotSealedError(f"{where}: its record cannot be given the {key} {value!r}")
+    return changed
+
+
+def _read_head(record: bytes, trial: Path) -> _Record:
+    try:
+        return _RECORD.decode(record)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotSealedError(f"{trial}: its record is no TrialRecord: {error}") from error
+
+
+def _list_files(trial: Path) -> tuple[list[str], list[str]]:
+    """The files that are evidence, and those that cannot be, relative and with slashes."""
+    files: list[str] = []
+    refused: list[str] = []
+    root = str(trial)
+    for path in _walk(root):
+        name = path.removeprefix(f"{root}/")
+        try:
+            check_evidence_path(name, root)
+            is_evidence = stat.S_ISREG(os.lstat(path).st_mode)
+        except NotSealedError:
+            is_evidence = False
+        except OSError as error:
+            raise NotSealedError(f"{path}: cannot be read: {error.strerror}") from error
+        (files if is_evidence else refused).append(name)
+    return files, refused
+
+
+def _walk(trial: str) -> Iterator[str]:
+    for folder, folders, names in os.walk(trial, onerror=_refuse):
+        if folder == trial and ATTEMPTS in folders:
+            folders.remove(ATTEMPTS)
+        folders.sort()
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        yield from (f"{folder}/{name}" for name in sorted([*names, *links]))
+
+
+def _refuse(error: OSError) -> None:
+    raise NotSealedError(f"{error.filename}: cannot be read: {error.strerror}") from error
+
+
+def _load_findings(trial: Path) -> tuple[dict[str, Any], ...]:
+    path = trial / "findings.json"
+    try:
+        return tuple(_FINDINGS.decode(read_small(str(path))))
+    except FileNotFoundError:
+        return ()
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotSealedError(f"{path}: no list of findings: {error}") from error
+
+
+def _find_refused(names: list[str]) -> list[dict[str, Any]]:
+    if not names:
+        return []
+    shown = [os.fsencode(name).decode(errors="backslashreplace") for name in names[:_MOST_NAMED]]
+    return [
+        {
+            "code": str(FindingCode.FILES_REFUSED),
+            "phase": "seal",
+            "message": f"{len(names)} of the trial's files are not evidence: links, devices, "
+            "or names that are no plain text",
+            "detail": {"files": shown},
+        }
+    ]
+
+
+def _find_score(trial: Path, head: _Record) -> tuple[TrialScore | None, ReasonCode | None]:
+    """How it was marked, and where it was not, why."""
+    if not (trial / "result.json").exists():
+        scored = head.evaluation.reward is not None
+        return None, None if scored else ReasonCode.HARBOR_TRIAL_RESULT_MISSING
+    try:
+        found = load_trial(str(trial), DEFAULT_PROFILE)
+    except JobError:
+        return None, ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED
+    score = TrialScore(profile=DEFAULT_PROFILE.name, certificate=_certify(found, head.trial_id))
+    verdict = found.trial.verdict
+    if verdict is not None and verdict.rewards:
+        return score, None
+    return score, reason_for_exception(found.trial.exception) or ReasonCode.HARBOR_REWARD_MISSING
+
+
+def _certify(found: FoundTrial, trial_id: str) -> dict[str, Any]:
+    """The trial as an operand, under the name it is sealed with, and the group it counts in."""
+    operand: dict[str, Any] = msgspec.to_builtins(certify_trial(0, found))
+    return {**operand, "trial": trial_id, "group": found.trial.evals_key}

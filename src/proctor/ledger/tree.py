@@ -1,0 +1,196 @@
+"""The Merkle tree of RFC 6962: leaves to a root, and the two proofs.
+
+    leaf_hash(line)                    SHA-256(0x00 ‖ line without its newline)
+    Frontier                           the tree while it grows: its root at any moment, in log space
+    prove_inclusion, check_inclusion   this leaf is the n-th of that tree
+    prove_consistency, check_consistency   that tree is this one, grown
+
+Pure: nothing here knows files, entries or signatures.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from proctor.digest import sha256_digest
+from proctor.errors import ProofError
+
+HASH_SIZE = 32
+EMPTY_ROOT = sha256_digest(b"")
+"""Root of a tree without leaves."""
+
+
+def leaf_hash(line: bytes) -> bytes:
+    """Hash of an entry as it is stored, its newline left off."""
+    return sha256_digest(b"\x00" + line)
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """Hash of two neighbouring subtrees."""
+    return sha256_digest(b"\x01" + left + right)
+
+
+@dataclass(slots=True)
+class Frontier:
+    """A growing tree: the roots of its perfect subtrees, the largest first."""
+
+    size: int = 0
+    peaks: list[bytes] = field(default_factory=list)
+
+    def append(self, leaf: bytes) -> None:
+        """Take one more leaf."""
+        peaks, size = self.peaks, self.size
+        while size & 1:
+            leaf = node_hash(peaks.pop(), leaf)
+            size >>= 1
+        peaks.append(leaf)
+        self.size += 1
+
+    def extend(self, leaves: Iterable[bytes]) -> None:
+        """Take more leaves."""
+        for leaf in leaves:
+            self.append(leaf)
+
+    def root(self) -> bytes:
+        """Root of the tree as it stands."""
+        if not self.peaks:
+            return EMPTY_ROOT
+        *smaller, root = self.peaks
+        for peak in reversed(smaller):
+            root = node_hash(peak, root)
+        return root
+
+    def copy(self) -> "Frontier":
+        """One that grows by itself."""
+        return Frontier(self.size, list(self.peaks))
+
+
+def root_of(leaves: Iterable[bytes]) -> bytes:
+    """Root of the tree over these leaves."""
+    frontier = Frontier()
+    frontier.extend(leaves)
+    return frontier.root()
+
+
+def prove_inclusion(leaves: Sequence[bytes], index: int) -> list[bytes]:
+    """The hashes that lead from a leaf to the root, the nearest first."""
+    if not 0 <= index < len(leaves):
+        raise ProofError(f"there is no entry {index} in a tree of {len(leaves)}")
+    return _path(leaves, index, 0, len(leaves))
+
+
+def _path(leaves: Sequence[bytes], index: int, low: int, high: int) -> list[bytes]:
+    if high - low == 1:
+        return []
+    middle = low + _split(high - low)
+    if index < middle:
+        return [*_path(leaves, index, low, middle), _subtree(leaves, middle, high)]
+    return [*_path(leaves, index, middle, high), _subtree(leaves, low, middle)]
+
+
+def _split(size: int) -> int:
+    """The largest power of two below the size."""
+    return 1 << ((size - 1).bit_length() - 1)
+
+
+def _subtree(leaves: Sequence[bytes], low: int, high: int) -> bytes:
+    return root_of(leaves[place] for place in range(low, high))
+
+
+def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> None:
+    """Refuse a path that does not lead from the leaf to the root.
+
+    Raises:
+        ProofError: it has another length, or leads elsewhere.
+    """
+    if not 0 <= index < size:
+        raise ProofError(f"there is no entry {index} in a tree of {size}")
+    node, last, at = leaf, size - 1, index
+    for step in path:
+        if last == 0:
+            raise ProofError(f"the path of entry {index} is longer than a tree of {size} is high")
+        if at & 1 or at == last:
+            node = node_hash(step, node)
+            while not at & 1 and at:
+                at, last = at >> 1, last >> 1
+        else:
+            node = node_hash(node, step)
+        at, last = at >> 1, last >> 1
+    if last:
+        raise ProofError(f"the path of entry {index} is shorter than a tree of {size} is high")
+    if node != root:
+        raise ProofError(f"entry {index} is not in the tree of {size} with root {root.hex()}")
+
+
+def prove_consistency(leaves: Sequence[bytes], older: int) -> list[bytes]:
+    """The hashes that show the first `older` leaves to be the beginning of all of them."""
+    size = len(leaves)
+    if not 0 <= older <= size:
+        raise ProofError(f"a tree of {size} cannot have grown from one of {older}")
+    if older in (0, size):
+        return []
+    return _consistency(leaves, older, (0, size), is_whole=True)
+
+
+def _consistency(
+    leaves: Sequence[bytes], older: int, span: tuple[int, int], *, is_whole: bool
+) -> list[bytes]:
+    low, high = span
+    if older == high:
+        return [] if is_whole else [_subtree(leaves, low, high)]
+    middle = low + _split(high - low)
+    if older <= middle:
+        left = _consistency(leaves, older, (low, middle), is_whole=is_whole)
+        return [*left, _subtree(leaves, middle, high)]
+    right = _consistency(leaves, older, (middle, high), is_whole=False)
+    return [*right, _subtree(leaves, low, middle)]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A tree as a checkpoint states it."""
+
+    size: int
+    root: bytes
+
+
+def check_consistency(older: Tree, newer: Tree, path: Sequence[bytes]) -> None:
+    """Refuse a path that does not show the older tree to be the beginning of the newer one.
+
+    Raises:
+        ProofError: it has another length, or one of the roots is another.
+    """
+    if older.size > newer.size:
+        raise ProofError(f"a tree of {newer.size} cannot have grown from one of {older.size}")
+    if older.size in (0, newer.size):
+        is_same = older.size == 0 or older.root == newer.root
+        if path or not is_same or (older.size == 0 and older.root != EMPTY_ROOT):
+            raise ProofError(f"two trees of {newer.size} and {older.size} that do not fit together")
+        return
+    is_power = older.size & (older.size - 1) == 0
+    steps = [older.root, *path] if is_power else list(path)
+    if not steps:
+        raise ProofError("the path between two trees is empty")
+    _follow(older, newer, steps)
+
+
+def _follow(older: Tree, newer: Tree, steps: Sequence[bytes]) -> None:
+    # The older tree's last perfect subtree: the two trees share it.
+    height = ((older.size - 1) ^ older.size).bit_length() - 1
+    at, last = (older.size - 1) >> height, (newer.size - 1) >> height
+    old = new = steps[0]
+    for step in steps[1:]:
+        if last == 0:
+            raise ProofError(f"the path is longer than a tree of {newer.size} is high")
+        if at & 1 or at == last:
+            old, new = node_hash(step, old), node_hash(step, new)
+            while not at & 1 and at:
+                at, last = at >> 1, last >> 1
+        else:
+            new = node_hash(new, step)
+        at, last = at >> 1, last >> 1
+    if last:
+        raise ProofError(f"the path is shorter than a tree of {newer.size} is high")
+    if old != older.root:
+        raise ProofError(f"the tree of {older.size} has another root: the log was rewritten")
+    if new != newer.root:
+        raise ProofError(f"the tree of {newer.size} has another root than the path gives")

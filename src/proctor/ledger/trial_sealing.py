@@ -1,0 +1,127 @@
+"""Trials of a job, sealed from their directories: each once, whatever became of it before.
+
+    a kept attempt                         TRIAL.attempt-N
+    a trial                                TRIAL
+    a trial that was sealed as TRIAL and
+    was run again by a later resume        TRIAL.rerun-N, which stands in for the one before
+
+An attempt that was sealed while it was still the trial itself is not sealed a second time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from proctor.digest import sha256_hex
+from proctor.ledger.entry import Subject, SupersedeEntry, TrialEntry
+from proctor.ledger.head import read_head_of
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.sealing import Sealed, Secrets, Submission, seal
+from proctor.ledger.submission import find_attempts, has_record, rename_trial, submit_trial
+
+AUTHOR = "proctor resume"
+REASON = "the trial was run again under the same name"
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """What a record is sealed as."""
+
+    experiment_id: str
+    trial_id: str
+
+
+def seal_trials(ledger: Ledger, trials: Sequence[Path], secrets: Secrets) -> list[Sealed]:
+    """Seal trials and the attempts that are kept in them; what is sealed already is left out.
+
+    Raises:
+        InputError: one of them may not be sealed; none of them is then.
+    """
+    ledger.keep_up()
+    submissions = [each for trial in trials for each in _find_unsealed(ledger, trial)]
+    if not submissions:
+        return []
+    # Before the trial itself: after a kill in between, no two of them are counted.
+    standing_in = [
+        _supersede(ledger, former, *_identify(submission))
+        for submission, former in submissions
+        if former is not None
+    ]
+    if standing_in:
+        with ledger.writing():
+            ledger.append(standing_in)
+    return seal(ledger, [submission for submission, _ in submissions], secrets)
+
+
+def _find_unsealed(ledger: Ledger, trial: Path) -> Iterator[tuple[Submission, str | None]]:
+    """What is to be sealed of a trial, and the id of the sealed one that it stands in for."""
+    for attempt in find_attempts(trial):
+        if has_record(attempt):
+            submission = submit_trial(attempt)
+            if not _is_sealed(ledger, submission, trial.name):
+                yield submission, None
+    if has_record(trial):
+        yield from _find_new(ledger, submit_trial(trial))
+
+
+def _is_sealed(ledger: Ledger, submission: Submission, trial: str) -> bool:
+    """Whether an attempt is sealed, under its own name or under one that it had as the trial."""
+    name, _ = _identify(submission)
+    if ledger.find_sealed(name.experiment_id, name.trial_id) is not None:
+        return True
+    for known in _names(trial):
+        found = ledger.find_sealed(name.experiment_id, known)
+        if found is None:
+            return False
+        if found.record == _identify(rename_trial(submission, known))[1]:
+            return True
+    return False
+
+
+def _find_new(ledger: Ledger, submission: Submission) -> Iterator[tuple[Submission, str | None]]:
+    """The trial under the first name that is free, unless one of them is the very same."""
+    name, _ = _identify(submission)
+    former = None
+    for known in _names(name.trial_id):
+        renamed = rename_trial(submission, known)
+        found = ledger.find_sealed(name.experiment_id, known)
+        if found is None:
+            yield renamed, former
+            return
+        if found.record == _identify(renamed)[1]:
+            return
+        former = known
+
+
+def _names(trial: str) -> Iterator[str]:
+    yield trial
+    for number in count(1):
+        yield f"{trial}.rerun-{number}"
+
+
+def _identify(submission: Submission) -> tuple[_Name, str]:
+    """What a record would be sealed as, and its digest."""
+    record = msgspec.json.format(submission.record, indent=-1)
+    entry = TrialEntry(at="", seq=0, record=msgspec.Raw(record))
+    head = read_head_of(entry)
+    return _Name(head.experiment_id, head.trial_id), sha256_hex(record)
+
+
+def _supersede(ledger: Ledger, former: str, new: _Name, record: str) -> SupersedeEntry:
+    found = ledger.find_sealed(new.experiment_id, former)
+    return SupersedeEntry(
+        at="",
+        seq=0,
+        subject=Subject(
+            experiment_id=new.experiment_id,
+            trial_id=former,
+            record="" if found is None else found.record,
+        ),
+        by=Subject(experiment_id=new.experiment_id, trial_id=new.trial_id, record=record),
+        cause="other",
+        reason=REASON,
+        author=AUTHOR,
+    )

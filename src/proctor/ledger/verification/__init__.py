@@ -1,0 +1,21 @@
+"""All of a ledger recomputed, and its damage named.
+
+    whole        a whole ledger by itself
+    verify       all of a ledger recomputed, its damage named
+    steps        the steps of that
+    artifact_check   … and the one that reads the evidence
+    damage       the kinds of damage
+    scan         what a piece of a segment holds
+    found        the log as it was found
+    leaves       the leaf hashes of a whole log
+    compare      signed entries against found lines
+    judge        what happened to a log that is not what was signed
+    keychain     the keys that a log names
+    evidence     the artifacts that entries name, each checked once
+    excuses      what may be missing, because an entry says so
+    instep       the index against the log
+    columns      … row by row
+    workers      one question to many processes
+
+Nothing here writes, but for an index that is put right.
+"""

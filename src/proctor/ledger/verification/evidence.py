@@ -1,0 +1,106 @@
+"""Evidence: the artifacts that entries name, each checked once, however many name it.
+
+They are noted in a database of their own that goes to the disk when it grows, so that memory stays
+flat. Nothing here says which entries are to be believed.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from proctor.errors import AlteredArtifactError, DamageError, MissingArtifactError
+from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.verification.damage import DamageKind
+
+_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactBatch:
+    """Some artifacts of a ledger that are to be looked at."""
+
+    directory: str
+    artifacts: tuple[tuple[int, str, int], ...]
+    """Line that names it first, SHA-256, size."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactDamage:
+    """An artifact that is not what was sealed."""
+
+    line: int
+    sha256: str
+    kind: DamageKind
+    message: str
+
+
+class NamedEvidence:
+    """Artifacts by the lines that name them. Whoever makes it closes it."""
+
+    def __init__(self) -> None:
+        # A database without a name is the process's own and goes with it.
+        self._notes = sqlite3.connect("", isolation_level=None)
+        self._notes.execute("PRAGMA journal_mode = OFF")
+        self._notes.execute("PRAGMA cache_size = -16000")
+        self._notes.execute("CREATE TABLE named (line INTEGER, sha256 BLOB, size INTEGER)")
+        self._notes.execute("CREATE TABLE strange (line INTEGER PRIMARY KEY)")
+        self._notes.execute("BEGIN")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._notes.close()
+
+    def add(self, named: Iterable[tuple[int, bytes, int]]) -> None:
+        """Take in line, SHA-256 and size of artifacts."""
+        self._notes.executemany("INSERT INTO named VALUES (?, ?, ?)", named)
+
+    def batches(self, directory: Path, size: int, strange: set[int]) -> Iterator[ArtifactBatch]:
+        """All that the first `size` lines name, but for lines that are not to be believed."""
+        self._notes.executemany("INSERT INTO strange VALUES (?)", ((line,) for line in strange))
+        rows = self._notes.execute(
+            "SELECT min(line), sha256, size FROM named WHERE line < ? AND line NOT IN strange "
+            "GROUP BY sha256, size",
+            (size,),
+        )
+        while some := rows.fetchmany(_BATCH):
+            artifacts = tuple((line, sha256.hex(), length) for line, sha256, length in some)
+            yield ArtifactBatch(str(directory), artifacts)
+
+    def naming(self, digests: set[str]) -> Iterator[tuple[int, str]]:
+        """Every line that names one of some artifacts, with which."""
+        if not digests:
+            return
+        self._notes.execute("CREATE TABLE wanted (sha256 BLOB PRIMARY KEY) WITHOUT ROWID")
+        wanted = ((bytes.fromhex(sha256),) for sha256 in digests)
+        self._notes.executemany("INSERT INTO wanted VALUES (?)", wanted)
+        rows = self._notes.execute(
+            "SELECT line, sha256 FROM named WHERE sha256 IN wanted ORDER BY line"
+        )
+        for line, sha256 in rows:
+            yield line, sha256.hex()
+
+    def count(self, size: int) -> int:
+        """How many artifacts the first lines name."""
+        counted = self._notes.execute(
+            "SELECT count(*) FROM (SELECT 1 FROM named WHERE line < ? GROUP BY sha256, size)",
+            (size,),
+        )
+        return int(counted.fetchone()[0])
+
+
+def check_batch(batch: ArtifactBatch) -> tuple[int, list[ArtifactDamage]]:
+    """Look at artifacts: how many, and what is wrong with them."""
+    artifacts = Artifacts(Path(batch.directory))
+    found = []
+    for line, sha256, size in batch.artifacts:
+        try:
+            artifacts.check(sha256, size)
+        except MissingArtifactError as error:
+            found.append(ArtifactDamage(line, sha256, DamageKind.MISSING_ARTIFACT, str(error)))
+        except (AlteredArtifactError, DamageError) as error:
+            found.append(ArtifactDamage(line, sha256, DamageKind.ALTERED_ARTIFACT, str(error)))
+    return len(batch.artifacts), found

@@ -1,0 +1,124 @@
+"""Whether the index is in step with the log, and what it remembers of the log as it was.
+
+The index is derived: where it is out of step it is made anew, and that is no damage. But its leaf
+hashes, if they give a root that was signed, say what every entry was before somebody touched it.
+"""
+
+import sqlite3
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from proctor.errors import DamageError, LedgerError
+from proctor.ledger.index import VERSION, Index, Position
+from proctor.ledger.tree import Tree
+from proctor.ledger.upkeep import catch_up
+from proctor.ledger.verification.columns import open_read_only
+from proctor.ledger.verification.compare import Log
+from proctor.ledger.verification.found import FoundLog
+from proctor.ledger.verification.leaves import Leaves
+
+_BATCH = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """An index that can be read."""
+
+    index: Index
+    position: Position
+
+    @classmethod
+    def open(cls, path: Path) -> Self | None:
+        """The index in a file, read and never written; None where it is none.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        if not path.exists():
+            raise FileNotFoundError(path)
+        connection = open_read_only(path)
+        if connection is None:
+            return None
+        try:
+            (version,) = connection.execute("SELECT version FROM position").fetchone()
+            if version == VERSION:
+                index = Index(connection)
+                return cls(index, index.position())
+        except (sqlite3.Error, TypeError, ValueError):
+            pass
+        connection.close()
+        return None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.index.close()
+
+    def log(self, found: FoundLog, tree: Tree) -> Log[bytes] | None:
+        """The log that gives a signed tree, as far as the index remembers one; None else."""
+        leaves, lengths = self._leaves(tree.size)
+        known = len(leaves)
+        if known == tree.size:
+            return Log(leaves, lengths) if leaves.gives(tree.size, tree.root) else None
+        # It was not brought up to the last entries. They may be as they were.
+        rest = tree.size - known
+        for begin in {known, len(found) - rest}:
+            if begin < 0 or begin + rest > len(found):
+                continue
+            whole = Leaves(leaves.packed(0, known))
+            whole.extend(found.leaves.packed(begin, begin + rest))
+            if whole.gives(tree.size, tree.root):
+                return Log(whole, [*lengths, *found.lengths[begin : begin + rest]])
+        return None
+
+    def first_leaf(self, tree: Tree) -> bytes | None:
+        """The leaf of the first entry, if it remembers all of a tree."""
+        leaves, _ = self._leaves(tree.size)
+        return leaves[0] if tree.size and leaves.gives(tree.size, tree.root) else None
+
+    def _leaves(self, size: int) -> tuple[Leaves, array[int]]:
+        leaves, lengths = Leaves(), array("Q")
+        try:
+            rows = self.index.connection.execute(
+                "SELECT leaf, length FROM entries WHERE seq < ? ORDER BY seq", (size,)
+            )
+            while some := rows.fetchmany(_BATCH):
+                leaves.extend(b"".join(leaf for leaf, _ in some))
+                lengths.extend(length for _, length in some)
+        except (sqlite3.Error, TypeError, ValueError, OverflowError):
+            return Leaves(), array("Q")
+        return leaves, lengths
+
+    def is_ahead(self, found: FoundLog, size: int) -> bool:
+        """Whether it remembers more entries than are signed, and they are all there."""
+        frontier = self.position.frontier
+        return frontier.size > size and found.leaves.gives(frontier.size, frontier.root())
+
+    def find_problem(self, found: FoundLog, size: int) -> str | None:
+        """Why it is not in step with a log that has this size; None where it seems to be."""
+        frontier = self.position.frontier
+        if frontier.size > size:
+            return f"it goes on to {frontier.size} entries, the log to {size}"
+        if not found.leaves.gives(frontier.size, frontier.root()):
+            return "it was made from another log"
+        try:
+            ((last,),) = self.index.select("SELECT max(seq) FROM entries")
+        except (sqlite3.Error, ValueError):
+            return "it is torn"
+        has_all = (-1 if last is None else last) == frontier.size - 1
+        return None if has_all else "it has not the entries that it has read"
+
+
+def repair_index(directory: Path, tree: Tree) -> str | None:
+    """Make the index anew from a log that is sound; a sentence where that cannot be done."""
+    try:
+        index = Index.open(directory / "index.sqlite")
+        try:
+            index.forget()
+            catch_up(index, directory / "entries", tree)
+        finally:
+            index.close()
+    except (sqlite3.Error, LedgerError, DamageError, OSError) as error:
+        return str(error)
+    return None

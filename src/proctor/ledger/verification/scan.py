@@ -1,0 +1,292 @@
+"""Scan: what a piece of a segment holds. Pieces are looked at one by one, in any process.
+
+A piece owns the lines that begin in it. Nothing is judged here: a line is hashed, told apart and,
+if it is asked for, decoded; what that means for the ledger is for `verify` to say.
+"""
+
+import os
+import re
+from array import array
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise, repeat
+from pathlib import Path
+
+import msgspec
+
+from proctor.digest import sha256_digest, sha256_slices
+from proctor.errors import DamageError
+from proctor.files import open_plain
+from proctor.ledger.entry import (
+    LARGEST_ENTRY,
+    AnyEntry,
+    KeyEntry,
+    TrialEntry,
+    Withheld,
+    WithholdEntry,
+    decode_line,
+    encode_entry,
+)
+from proctor.ledger.head import read_head_of
+from proctor.ledger.segments import segment_path
+from proctor.ledger.tree import HASH_SIZE
+from proctor.ledger.verification.columns import EntryColumns, TrialColumns, columns_of, has_columns
+
+PIECE = 8 << 20
+"""Bytes that are looked at in one go."""
+NO_SEQ = -1
+"""In place of the number that a line gives itself, where it gives none."""
+
+_TRIAL = b'"kind":"trial"'
+_KIND_AT = len('\n{"at":"2000-01-01T00:00:00.000Z",')
+_WITHHELD = b'{"withheld":'
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_CHUNK = 1 << 19
+"""Bytes that are read at a time: what is hashed next is still in the processor's cache."""
+_DECODER = msgspec.json.Decoder(TrialEntry)
+_LONGEST = (1 << 32) - 1
+_NO_LEAF = bytes(HASH_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some bytes of a segment."""
+
+    entries: str
+    """The directory of the segments."""
+    segment: int
+    begin: int
+    end: int
+    is_decoded: bool
+    """Whether trials are decoded; the other kinds always are."""
+    index: str | None = None
+    """The index to hold the trials against, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """A segment's last bytes, where they do not end in a newline."""
+
+    leaf: bytes
+    """As if the newline were only missing."""
+    leaf_but_last: bytes
+    """As if another byte stood where the newline should."""
+    length: int
+
+
+@dataclass(slots=True)
+class Scanned:
+    """What a piece holds. Lines are numbered from 0 within it."""
+
+    segment: int
+    leaves: bytes = b""
+    """The leaf hashes, one after the other; a withheld line's as it names it."""
+    lengths: array[int] = field(default_factory=lambda: array("I"))
+    """Bytes of the lines, newlines left off."""
+    seqs: array[int] = field(default_factory=lambda: array("q"))
+    """The numbers that the lines give themselves; none where trials were not decoded."""
+    entries: list[tuple[int, KeyEntry | WithholdEntry]] = field(default_factory=list)
+    withheld: list[tuple[int, str]] = field(default_factory=list)
+    """Lines that were taken out, with what stands in their place if it is not as it should."""
+    malformed: list[tuple[int, str]] = field(default_factory=list)
+    evidence: list[tuple[int, bytes, int]] = field(default_factory=list)
+    """Line, SHA-256 and size of every file that a trial names."""
+    torn: Torn | None = None
+    unreadable: str | None = None
+    """Why not all of it could be read."""
+    trials: list[TrialColumns] = field(default_factory=list)
+    """The trials as the index should have them; they do not travel."""
+    is_indexed: bool = True
+    """Whether the index says the same of these lines, where it was asked."""
+
+
+def plan_pieces(
+    entries: Path, segment: int, *, is_decoded: bool, index: str | None = None
+) -> list[Piece]:
+    """The pieces of a segment.
+
+    Raises:
+        OSError: it is no plain file, or cannot be opened.
+    """
+    with open_plain(segment_path(entries, segment)) as file:
+        size = os.fstat(file.fileno()).st_size
+    return [
+        Piece(str(entries), segment, begin, min(begin + PIECE, size), is_decoded, index)
+        for begin in range(0, size, PIECE)
+    ]
+
+
+def scan_piece(piece: Piece) -> Scanned:
+    """Look at the lines that begin in a piece."""
+    scanned, start = Scanned(piece.segment), piece.begin
+    try:
+        with open_plain(segment_path(Path(piece.entries), piece.segment)) as file:
+            start = _find_first(file.fileno(), piece)
+            _scan(file.fileno(), piece, start, scanned)
+    except OSError as error:
+        scanned.unreadable = error.strerror or str(error)
+    if piece.index is not None:
+        entries = _entry_columns(scanned, start)
+        scanned.is_indexed = has_columns(piece.index, entries, scanned.trials)
+    scanned.trials.clear()
+    return scanned
+
+
+def _entry_columns(scanned: Scanned, start: int) -> list[EntryColumns]:
+    """The lines as the index should have them, the first of them beginning at `start`."""
+    offsets = accumulate((length + 1 for length in scanned.lengths), initial=start)
+    leaves = (
+        scanned.leaves[at : at + HASH_SIZE] for at in range(0, len(scanned.leaves), HASH_SIZE)
+    )
+    segments = repeat(scanned.segment)
+    return list(zip(scanned.seqs, segments, offsets, scanned.lengths, leaves, strict=False))
+
+
+def _scan(fd: int, piece: Piece, start: int, scanned: Scanned) -> None:
+    buffer = bytearray(_CHUNK)
+    while start < piece.end:
+        # What is left of a line at the end of the buffer is read again: that is less work than to
+        # keep it. The buffer's first byte stands for the one before the line.
+        with memoryview(buffer) as view:
+            read = os.preadv(fd, [view[1:]], start)
+        owned = (read, piece.end - start)
+        whole = _scan_lines(buffer, owned, scanned, is_decoded=piece.is_decoded)
+        if whole == 0 and read == len(buffer) - 1 and read <= LARGEST_ENTRY:
+            buffer = bytearray(2 * len(buffer))
+        elif whole == 0:
+            _take_last(buffer, read, scanned)
+            break  # no line ends behind it
+        start += whole
+
+
+def _find_first(fd: int, piece: Piece) -> int:
+    """Where the first line begins that begins in the piece; its end if there is none."""
+    if piece.begin == 0:
+        return 0
+    for at in range(piece.begin - 1, piece.end - 1, _CHUNK):
+        chunk = os.pread(fd, min(_CHUNK, piece.end - 1 - at), at)
+        if (found := chunk.find(b"\n")) >= 0:
+            return at + found + 1
+    return piece.end
+
+
+def _scan_lines(
+    buffer: bytearray, owned: tuple[int, int], scanned: Scanned, *, is_decoded: bool
+) -> int:
+    """Take in the whole lines among the bytes that were read, if they begin before a limit.
+
+    How many bytes they are is returned.
+    """
+    cuts = _cut(buffer, *owned)
+    first, seqs = len(scanned.lengths), [NO_SEQ] * len(cuts)
+    with memoryview(buffer) as view:
+        leaves = sha256_slices(view, cuts)
+        for number, (before, end) in enumerate(cuts):
+            if not buffer.startswith(_TRIAL, before + _KIND_AT):
+                line = bytes(view[before + 1 : end])
+                leaves[number], seqs[number] = _take_other(
+                    line, leaves[number], first + number, scanned
+                )
+            elif is_decoded:
+                seqs[number] = _take_trial(view[before + 1 : end], first + number, scanned)
+    scanned.leaves += b"".join(leaves)
+    scanned.lengths.extend([end - before - 1 for before, end in cuts])
+    scanned.seqs.extend(seqs)
+    return cuts[-1][1] if cuts else 0
+
+
+def _cut(buffer: bytearray, filled: int, limit: int) -> list[tuple[int, int]]:
+    """Where lines begin and end, each with the byte before it.
+
+    That byte, the newline of the line before, becomes the 0x00 that leaves are hashed with: no
+    line is copied.
+    """
+    ends = [0]
+    end, stop, find = 0, filled + 1, buffer.find
+    while end < limit and (end := find(b"\n", end + 1, stop)) >= 0:
+        ends.append(end)
+    for end in ends:
+        buffer[end] = 0
+    return list(pairwise(ends))
+
+
+def _take_last(buffer: bytearray, length: int, scanned: Scanned) -> None:
+    """Take in a line that does not end."""
+    if length == 0:
+        return  # somebody cut the segment just now
+    if length <= LARGEST_ENTRY:
+        line = b"\x00" + buffer[1 : length + 1]
+        scanned.torn = Torn(sha256_digest(line), sha256_digest(line[:-1]), length)
+        return
+    # Longer than any that is written: never held whole, nor hashed.
+    scanned.malformed.append((len(scanned.lengths), f"a line of more than {LARGEST_ENTRY:,} bytes"))
+    scanned.leaves += _NO_LEAF
+    scanned.lengths.append(_LONGEST)
+    scanned.seqs.append(NO_SEQ)
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text is a SHA-256 as entries have it; anything else must not become a path."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
+    try:
+        entry = _DECODER.decode(line)
+        _check_written(line, entry)
+        scanned.trials.append(columns_of(entry.seq, read_head_of(entry)))
+    except (msgspec.MsgspecError, DamageError, RecursionError, UnicodeDecodeError) as error:
+        scanned.malformed.append((number, str(error)))
+        return NO_SEQ
+    for file in entry.evidence:
+        if not is_digest(file.sha256) or not 0 <= file.size < 1 << 63:
+            scanned.malformed.append((number, f"evidence {file.sha256[:80]!r} is no SHA-256"))
+        else:
+            scanned.evidence.append((number, bytes.fromhex(file.sha256), file.size))
+    return entry.seq
+
+
+def _check_written(line: memoryview | bytes, entry: AnyEntry) -> None:
+    """Refuse a line that two readers could read differently: with a key twice, or a strange one."""
+    try:
+        is_same = encode_entry(entry) == line
+    except OverflowError:
+        is_same = False  # a number that proctor does not write
+    if not is_same:
+        raise DamageError("not as proctor writes it: a key stands twice in it, or is a strange one")
+
+
+def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tuple[bytes, int]:
+    """The leaf and the number of a line that is no trial, or does not look like one."""
+    if len(line) > LARGEST_ENTRY:
+        scanned.malformed.append((number, f"a line of {len(line):,} bytes"))
+        return leaf, NO_SEQ
+    if line.startswith(_WITHHELD):
+        return _take_withheld(line, leaf, number, scanned)
+    try:
+        entry = decode_line(line, "the line")
+        if not isinstance(entry, TrialEntry | Withheld):
+            _check_written(line, entry)
+    except DamageError as error:
+        scanned.malformed.append((number, str(error)))
+        return leaf, NO_SEQ
+    if isinstance(entry, KeyEntry | WithholdEntry):
+        scanned.entries.append((number, entry))
+    if isinstance(entry, TrialEntry | Withheld):
+        # Only a line that is not as it was written comes here: nothing is kept of it.
+        scanned.malformed.append((number, "an entry that is not as proctor writes it"))
+    return leaf, entry.seq
+
+
+def _take_withheld(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tuple[bytes, int]:
+    try:
+        found = decode_line(line, "the line")
+    except DamageError as error:
+        scanned.malformed.append((number, str(error)))
+        return leaf, NO_SEQ
+    if not isinstance(found, Withheld) or not is_digest(found.withheld):
+        scanned.malformed.append((number, "no withheld line as it is written"))
+        return leaf, NO_SEQ
+    # The tree does not see these bytes: they have to be exactly what they must be.
+    wrong = "" if line.rstrip(b" ") == encode_entry(found) else "not as it is written"
+    scanned.withheld.append((number, wrong))
+    return bytes.fromhex(found.withheld), found.seq

@@ -1,0 +1,298 @@
+"""Taking bytes out of a ledger and bringing them back. Withheld is not absent: the digests stay.
+
+1. An entry says what is withheld, why and by whom: the leaf hash of the line, the digests of the
+   evidence. It is signed and on the disk before anything is taken out.
+2. The line is written over by what is left of it, as long as it was, so that nothing else moves.
+3. Evidence goes that no other trial names; what another one names stays until that is withheld too.
+4. The index is made anew, so that nothing of it is left there either.
+
+A crash after (1) leaves the bytes; withholding again, for the same reason, goes on with (2).
+Bringing back takes any file or directory, and keeps what has the very hashes.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import msgspec
+
+from proctor.errors import LedgerError
+from proctor.files import open_plain, write_atomic
+from proctor.ledger.entry import (
+    EvidenceFile,
+    KeyEntry,
+    Subject,
+    TrialEntry,
+    Withheld,
+    WithholdEntry,
+    decode_line,
+    encode_entry,
+    record_digest,
+)
+from proctor.ledger.head import read_head_of
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import TrialRow
+from proctor.ledger.review import LONGEST_NAME, check_words, subject_of
+from proctor.ledger.segments import read_lines, segment_path
+from proctor.ledger.tree import leaf_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why bytes are taken out, and who does it."""
+
+    reason: str
+    author: str
+
+    def check(self) -> None:
+        """Refuse to take something out without a word.
+
+        Raises:
+            LedgerError: the reason or the author is missing.
+        """
+        check_words(self.reason, "the reason")
+        check_words(self.author, "the author", longest=LONGEST_NAME)
+
+
+@dataclass(slots=True)
+class Withholding:
+    """What was taken out."""
+
+    seq: int
+    """The entry that says so."""
+    is_new: bool
+    """False where it was said before, and only the rest was left to do."""
+    line: int | None = None
+    """Place of the entry whose line was taken out; None when only evidence was."""
+    removed: list[str] = field(default_factory=list)
+    """Digests of the evidence that is gone."""
+    kept: dict[str, list[str]] = field(default_factory=dict)
+    """Digests of what stays, and the trials that name it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What is to go."""
+
+    subject: Subject | None
+    entry: int | None
+    leaf: str | None
+    artifacts: tuple[str, ...]
+
+
+def withhold_trial(ledger: Ledger, row: TrialRow, why: Why) -> Withholding:
+    """Take out a trial's record and its evidence.
+
+    Raises:
+        LedgerError: it is withheld already, or the ledger cannot be written.
+    """
+    return _withhold(ledger, why, lambda: _aim_at_trial(ledger, row))
+
+
+def withhold_evidence(
+    ledger: Ledger, row: TrialRow, why: Why, paths: Sequence[str] = ()
+) -> Withholding:
+    """Take out a trial's evidence, all of it or the files of these paths; its record stays.
+
+    Raises:
+        LedgerError: there is no such evidence, or the ledger cannot be written.
+    """
+    return _withhold(ledger, why, lambda: _aim_at_evidence(ledger, row, paths))
+
+
+def withhold_entry(ledger: Ledger, seq: int, why: Why) -> Withholding:
+    """Take out an entry that is no trial: a note, a review, a plan.
+
+    Raises:
+        LedgerError: it may not be taken out, or the ledger cannot be written.
+    """
+    return _withhold(ledger, why, lambda: _aim_at_entry(ledger, seq))
+
+
+def find_withholdings(ledger: Ledger) -> list[WithholdEntry]:
+    """Every entry that says something was taken out; call `refresh` before."""
+    query = "SELECT seq FROM entries WHERE kind = 'withhold' ORDER BY seq"
+    entries = [ledger.entry(seq) for (seq,) in ledger.index.select(query)]
+    return [entry for entry in entries if isinstance(entry, WithholdEntry)]
+
+
+def write_over(ledger: Ledger, seq: int, line: bytes) -> None:
+    """Put another line where an entry's is; the file has the old one or the new one, whole.
+
+    Raises:
+        LedgerError: it is longer or shorter, or there is no such entry.
+        OSError: it cannot be written.
+    """
+    found = ledger.index.find_line(seq)
+    if found is None or found[1] != len(line):
+        raise LedgerError(f"{ledger.directory}: entry {seq} has no line of {len(line)} bytes")
+    place, length = found
+    path = segment_path(ledger.entries, place.segment)
+    # What a crash left of an earlier try; under the lock nobody else writes here.
+    for left in ledger.entries.glob(".*.tmp"):
+        left.unlink()
+    with open_plain(path) as file:
+        data = file.read()
+    write_atomic(path, data[: place.offset] + line + data[place.offset + length :])
+
+
+def _withhold(ledger: Ledger, why: Why, aim: Callable[[], _Target]) -> Withholding:
+    why.check()
+    with ledger.writing():
+        ledger.refresh()
+        target = aim()
+        seq = _find_said(ledger, target, why)
+        done = Withholding(-1 if seq is None else seq, is_new=seq is None)
+        if seq is None:
+            entry = WithholdEntry(
+                at="",
+                seq=0,
+                subject=target.subject,
+                entry=target.entry,
+                leaf=target.leaf,
+                artifacts=target.artifacts,
+                reason=why.reason,
+                author=why.author,
+            )
+            (done.seq,) = ledger.append([entry])  # (1)
+            ledger.refresh()
+        _carry_out(ledger, target, done)
+    return done
+
+
+def _aim_at_trial(ledger: Ledger, row: TrialRow) -> _Target:
+    line = ledger.line(row.seq)
+    entry = decode_line(line, f"{ledger.directory}: entry {row.seq}")
+    if isinstance(entry, Withheld):
+        return _aim_again(ledger, row.seq)
+    files = entry.evidence if isinstance(entry, TrialEntry) else ()
+    digests = tuple(sorted({file.sha256 for file in files}))
+    _check_room(row.seq, line)
+    return _Target(subject_of(row), row.seq, leaf_hash(line).hex(), digests)
+
+
+def _aim_at_entry(ledger: Ledger, seq: int) -> _Target:
+    line = ledger.line(seq)
+    entry = decode_line(line, f"{ledger.directory}: entry {seq}")
+    if isinstance(entry, Withheld):
+        return _aim_again(ledger, seq)
+    if isinstance(entry, KeyEntry | WithholdEntry):
+        raise LedgerError(
+            f"{ledger.directory}: entry {seq} is of kind {entry.kind!r}, which others rest on; "
+            "it cannot be withheld"
+        )
+    _check_room(seq, line)
+    return _Target(None, seq, leaf_hash(line).hex(), ())
+
+
+def _aim_again(ledger: Ledger, seq: int) -> _Target:
+    """What was said of a line that is gone: its evidence may still be there."""
+    said = [entry for entry in find_withholdings(ledger) if entry.entry == seq]
+    if not said:
+        raise LedgerError(
+            f"{ledger.directory}: entry {seq} is gone, and no entry says why; "
+            "`proctor ledger verify` tells more"
+        )
+    return _Target(said[-1].subject, seq, said[-1].leaf, said[-1].artifacts)
+
+
+def _aim_at_evidence(ledger: Ledger, row: TrialRow, paths: Sequence[str]) -> _Target:
+    entry = ledger.entry(row.seq)
+    name = f"{row.experiment_id}/{row.trial_id}"
+    if not isinstance(entry, TrialEntry):
+        raise LedgerError(f"{ledger.directory}: {name} is withheld already, with its evidence")
+    files: dict[str, EvidenceFile] = {file.path: file for file in entry.evidence}
+    for path in paths:
+        if path not in files:
+            raise LedgerError(
+                f"{ledger.directory}: {name} has no evidence {path[:200]!r}; "
+                "`proctor show` lists what it has"
+            )
+    if not files:
+        raise LedgerError(f"{ledger.directory}: {name} has no evidence")
+    digests = {files[path].sha256 for path in paths or files}
+    return _Target(subject_of(row), None, None, tuple(sorted(digests)))
+
+
+def _check_room(seq: int, line: bytes) -> None:
+    if len(_left_of(seq, line)) != len(line):
+        raise LedgerError(f"entry {seq} is shorter than what would be left of it")
+
+
+def _left_of(seq: int, line: bytes) -> bytes:
+    """What stands in a line's place, as long as it was."""
+    return encode_entry(Withheld(withheld=leaf_hash(line).hex(), seq=seq)).ljust(len(line))
+
+
+def _find_said(ledger: Ledger, target: _Target, why: Why) -> int | None:
+    """The entry that says this already: a crash came between it and the deed."""
+    is_gone = target.entry is not None and isinstance(ledger.entry(target.entry), Withheld)
+    for entry in reversed(find_withholdings(ledger)):
+        is_same = (entry.entry, entry.leaf) == (target.entry, target.leaf)
+        if not is_same or entry.subject != target.subject or entry.artifacts != target.artifacts:
+            continue
+        if is_gone or (entry.reason, entry.author) == (why.reason, why.author):
+            return entry.seq
+    return None
+
+
+def _carry_out(ledger: Ledger, target: _Target, done: Withholding) -> None:
+    if target.entry is not None:
+        done.line = target.entry
+        line = ledger.line(target.entry)
+        if leaf_hash(line).hex() == target.leaf:
+            write_over(ledger, target.entry, _left_of(target.entry, line))  # (2)
+    others = _find_others(ledger, target)
+    for digest in target.artifacts:
+        if digest in others:
+            done.kept[digest] = others[digest]
+        else:
+            ledger.artifacts.remove(digest)  # (3)
+            done.removed.append(digest)
+    ledger.index.erase()  # (4)
+    ledger.refresh()
+
+
+class _Named(msgspec.Struct, frozen=True):
+    sha256: str
+
+
+class _Naming(msgspec.Struct, frozen=True):
+    """As much of a line as says which evidence it names."""
+
+    seq: int
+    evidence: tuple[_Named, ...] = ()
+
+
+_NAMING = msgspec.json.Decoder(_Naming)
+
+
+def _find_others(ledger: Ledger, target: _Target) -> dict[str, list[str]]:
+    """The evidence that other trials name too, with those trials."""
+    wanted = set(target.artifacts)
+    if not wanted:
+        return {}
+    gone = {
+        (entry.subject.record, digest)
+        for entry in find_withholdings(ledger)
+        if entry.subject is not None and entry.entry is None
+        for digest in entry.artifacts
+    }
+    others: dict[str, list[str]] = {}
+    for entry in _find_naming(ledger, wanted):
+        record, head = record_digest(entry), read_head_of(entry)
+        if target.subject is not None and record == target.subject.record:
+            continue
+        for digest in {file.sha256 for file in entry.evidence} & wanted:
+            if (record, digest) not in gone:
+                others.setdefault(digest, []).append(f"{head.experiment_id}/{head.trial_id}")
+    return others
+
+
+def _find_naming(ledger: Ledger, wanted: set[str]) -> Iterator[TrialEntry]:
+    size = ledger.checkpoint().tree.size
+    for line in islice(read_lines(ledger.entries), size):
+        if any(named.sha256 in wanted for named in _NAMING.decode(line.data).evidence):
+            entry = decode_line(line.data, f"{ledger.directory}: an entry")
+            if isinstance(entry, TrialEntry):
+                yield entry

@@ -1,0 +1,56 @@
+"""A program that seals trials one step after the other, and says on its output when each is sealed.
+
+    python -m tests.ledger.sealer LEDGER KEY EVIDENCE STEP…
+
+A step is a comma-separated list of trials that are sealed together. Its segments are short, so
+that some steps begin a new one.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from proctor.errors import LedgerError
+from proctor.ledger.keys import load_key
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.sealing import Submission, seal
+from tests.ledger.ledgers import record_bytes
+
+STEPS = ("a", "b,c", "d", "e,f,g")
+"""What the tests of crashes seal."""
+_SHORT = 4000
+
+
+def submission_of(trial: str, evidence: Path) -> Submission:
+    """A trial with two files of evidence: one that others have too, one of its own."""
+    return Submission(
+        record=record_bytes(trial),
+        where=trial,
+        root=evidence,
+        evidence=("shared.txt", f"{trial}.txt"),
+    )
+
+
+def say(text: str) -> None:
+    """By another system call than files are written with, so that a test can break those alone."""
+    os.writev(1, [f"{text}\n".encode()])
+
+
+def main() -> None:
+    """Seal, and say so."""
+    directory, key, evidence, *steps = sys.argv[1:]
+    with Ledger.open(directory, key=load_key(Path(key))) as ledger:
+        ledger.segment_size = _SHORT
+        say("open")
+        for step in steps:
+            names = step.split(",")
+            try:
+                seal(ledger, [submission_of(name, Path(evidence)) for name in names])
+            except LedgerError as error:
+                say(f"refused {step}: {error}")
+            else:
+                say(f"sealed {step}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Trees of aec-bench's records: of any generation in, and out again byte for byte."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proctor.errors import InputError, LedgerError, RecordError
+from proctor.importers.aec_bench import find_records, submit_record
+from proctor.ledger.exchange.aec_tree import write_tree
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.sealing import seal
+from proctor.ledger.verification.verify import verify_ledger
+from tests.ledger.ledgers import make_ledger
+from tests.record.samples import DATA, read_data, spelled
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with make_ledger(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """One record of every generation, evidence beside the first."""
+    root = tmp_path / "tree"
+    for name in ("g1-partial.json", "g1x.json"):
+        record = json.loads(read_data(name))
+        # Paths of a container, which a complete record may not rest on.
+        record["outputs"] |= {"trajectory_path": None, "conversation_path": None}
+        path = root / record["experiment_id"] / f"{record['trial_id']}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(spelled(record))
+        artifacts = path.parent / "_artifacts" / record["trial_id"]
+        (artifacts / "agent").mkdir(parents=True)
+        (artifacts / "agent" / "trajectory.jsonl").write_text("{}\n")
+        (artifacts / "link").symlink_to("/etc/hostname")
+    shutil.copytree(DATA / "g2" / "experiment-001", root / "experiment-001", dirs_exist_ok=True)
+    return root
+
+
+def seal_tree(ledger: Ledger, tree: Path) -> list[int]:
+    return [one.seq for one in seal(ledger, [submit_record(path) for path in find_records(tree)])]
+
+
+def plain_files(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def test_a_tree_of_every_generation_goes_in_and_comes_out_byte_for_byte(
+    ledger: Ledger, tree: Path, tmp_path: Path
+) -> None:
+    places = seal_tree(ledger, tree)
+    assert len(places) == 3
+    ledger.refresh()
+    written = write_tree(ledger, places, tmp_path / "out")
+    assert (written.written, written.refused) == (3, [])
+    assert plain_files(tmp_path / "out") == plain_files(tree)
+    assert verify_ledger(ledger.directory).damage == []
+
+
+def test_a_second_import_and_a_second_export_change_nothing(
+    ledger: Ledger, tree: Path, tmp_path: Path
+) -> None:
+    places = seal_tree(ledger, tree)
+    size = ledger.checkpoint().tree.size
+    assert seal_tree(ledger, tree) == places
+    assert ledger.checkpoint().tree.size == size
+    ledger.refresh()
+    for _ in range(2):
+        assert write_tree(ledger, places, tmp_path / "out").written == 3
+
+
+def test_what_aec_bench_could_not_read_is_left_out_and_told(
+    ledger: Ledger, tree: Path, tmp_path: Path
+) -> None:
+    path = next(iter(sorted(tree.glob("*/*.json"))))
+    document = json.loads(path.read_bytes())
+    document["evaluation"]["reward"] = None
+    path.write_text(json.dumps(document))
+    places = seal_tree(ledger, tree)
+    ledger.refresh()
+    written = write_tree(ledger, places, tmp_path / "out")
+    assert written.written == 2
+    assert "evaluation.reward is null" in written.refused[0]
+
+
+def test_an_export_replaces_nothing(ledger: Ledger, tree: Path, tmp_path: Path) -> None:
+    places = seal_tree(ledger, tree)
+    ledger.refresh()
+    write_tree(ledger, places, tmp_path / "out")
+    changed = next((tmp_path / "out").glob("*/*.json"))
+    changed.write_text("mine")
+    with pytest.raises(LedgerError, match="an export replaces nothing"):
+        write_tree(ledger, places, tmp_path / "out")
+    assert changed.read_text() == "mine"
+
+
+def test_a_record_that_is_not_where_its_ids_say_is_refused(tree: Path) -> None:
+    path = next(iter(sorted(tree.glob("*/*.json"))))
+    moved = path.with_name("other.json")
+    path.rename(moved)
+    with pytest.raises(RecordError, match="its place says otherwise"):
+        submit_record(moved)
+
+
+def test_a_directory_without_records_is_no_tree(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no records"):
+        find_records(tmp_path)
+    with pytest.raises(InputError, match="cannot be read"):
+        find_records(tmp_path / "nowhere")

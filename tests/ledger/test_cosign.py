@@ -1,0 +1,188 @@
+"""Checkpoints, and other people's signatures under them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proctor.errors import DamageError, LedgerError, NoteError, SignatureError
+from proctor.ledger.claims.cosigning import check_growth, cosign_copy, load_copy
+from proctor.ledger.keys import make_key
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.note import parse_checkpoint, parse_verifier_key
+from proctor.ledger.sealing import Submission, seal
+from proctor.ledger.signature import check_signature
+from tests.cli.programs import Proctor
+from tests.ledger.ledgers import find_key, make_ledger, record_bytes
+
+TIME = 1_700_000_000
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """A ledger of four entries."""
+    return make_ledger(tmp_path, ["a", "b", "c"])
+
+
+@pytest.fixture
+def copy(ledger: Ledger, tmp_path: Path) -> Path:
+    """A copy of its checkpoint."""
+    path = tmp_path / "copy"
+    path.write_bytes(ledger.refresh().render())
+    return path
+
+
+def grow(ledger: Ledger, trial: str) -> None:
+    seal(ledger, [Submission(record=record_bytes(trial), where=trial)])
+
+
+def test_a_cosignature_stands_under_the_logs_own_and_says_when(copy: Path, tmp_path: Path) -> None:
+    key = make_key(tmp_path / "witness", "example.org/witness")
+    cosign_copy(copy, load_copy(copy, None), key, TIME)
+    found = parse_checkpoint(copy.read_bytes(), "copy")
+    assert check_signature(found, key.cosigner, "copy") == TIME
+    assert check_signature(found, find_key(tmp_path).verifier, "copy") is None
+
+
+def test_cosigning_twice_changes_nothing(copy: Path, tmp_path: Path) -> None:
+    key = make_key(tmp_path / "witness", "example.org/witness")
+    cosign_copy(copy, load_copy(copy, None), key, TIME)
+    before = copy.read_bytes()
+    again = cosign_copy(copy, load_copy(copy, None), key, TIME + 1)
+    assert (again.is_new, again.time) == (False, TIME)
+    assert copy.read_bytes() == before
+
+
+def test_several_people_cosign_one_checkpoint(copy: Path, tmp_path: Path) -> None:
+    keys = [make_key(tmp_path / f"w{number}", f"example.org/w{number}") for number in range(3)]
+    for key in keys:
+        cosign_copy(copy, load_copy(copy, None), key, TIME)
+    found = parse_checkpoint(copy.read_bytes(), "copy")
+    assert [check_signature(found, key.cosigner, "copy") for key in keys] == [TIME] * 3
+
+
+def test_the_ledgers_own_checkpoint_is_not_cosigned(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match="the next append replaces; save a copy"):
+        load_copy(ledger.directory / "checkpoint", None)
+
+
+def test_a_link_to_the_ledgers_own_checkpoint_is_not_cosigned(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(ledger.directory / "checkpoint")
+    with pytest.raises(LedgerError, match="the next append replaces"):
+        load_copy(link, None)
+
+
+def test_what_the_log_did_not_sign_is_not_cosigned(copy: Path, tmp_path: Path) -> None:
+    stranger = make_key(tmp_path / "stranger", "example.org/stranger")
+    with pytest.raises(SignatureError, match=r"no signature by example.org/stranger"):
+        load_copy(copy, stranger.verifier)
+    unsigned = copy.read_bytes().split(b"\n\n")[0] + b"\n\n"
+    copy.write_bytes(unsigned)
+    with pytest.raises(NoteError, match="nobody signed it"):
+        load_copy(copy, None)
+
+
+def test_a_log_that_grew_is_cosigned(ledger: Ledger, copy: Path) -> None:
+    older = parse_checkpoint(copy.read_bytes(), "copy")
+    grow(ledger, "later")
+    check_growth(ledger.refresh(), older, ledger.directory)
+
+
+def test_a_log_that_was_rewritten_is_not_cosigned(
+    ledger: Ledger, copy: Path, tmp_path: Path
+) -> None:
+    older = parse_checkpoint(copy.read_bytes(), "copy")
+    other = make_ledger(tmp_path / "other", ["a", "x", "c", "d"])
+    with pytest.raises(DamageError, match="rewritten"):
+        check_growth(other.refresh(), older, other.directory)
+    with pytest.raises(DamageError, match="not those that the checkpoint speaks of"):
+        check_growth(other.refresh(), older, make_ledger(tmp_path / "x", "abcdef").directory)
+
+
+def test_a_log_that_is_shorter_than_its_checkpoint_is_not_cosigned(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    path = ledger.entries / "000000.jsonl"
+    checkpoint = ledger.refresh()
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    with pytest.raises(DamageError, match="has 3 entries; the checkpoint speaks of 4"):
+        check_growth(checkpoint, None, ledger.directory)
+
+
+def test_an_index_that_lies_deceives_no_cosigner(ledger: Ledger, copy: Path) -> None:
+    checkpoint = parse_checkpoint(copy.read_bytes(), "copy")
+    path = ledger.entries / "000000.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"b"', b'"x"'))
+    with pytest.raises(DamageError, match="not those that the checkpoint speaks of"):
+        check_growth(checkpoint, None, ledger.directory)
+
+
+def test_a_checkpoint_of_another_ledger_is_no_older_one(ledger: Ledger, tmp_path: Path) -> None:
+    other = Ledger.create(tmp_path / "other", find_key(tmp_path), "example.org/other")
+    with pytest.raises(LedgerError, match=r"of 'example.org/other'; expected one of"):
+        check_growth(ledger.refresh(), other.refresh(), ledger.directory)
+
+
+def test_the_command_makes_a_key_once_and_prints_the_public_one(
+    ledger: Ledger, copy: Path, tmp_path: Path, proctor: Proctor
+) -> None:
+    key = tmp_path / "keys" / "witness"
+    arguments = ("ledger", "cosign", copy, "--key", key, "--ledger", ledger.directory)
+    refused = proctor(*arguments)
+    assert refused.code == 2
+    assert "the signing key cannot be read" in refused.err
+    made = proctor(*arguments, "--name", "example.org/witness", "--json")
+    facts = json.loads(made.out)
+    assert (made.code, facts["key_made"], facts["is_new"]) == (0, True, True)
+    assert key.stat().st_mode & 0o777 == 0o600
+    again = proctor(*arguments)
+    assert (again.code, facts["public_key"] in again.out) == (0, True)
+    assert "was cosigned already" in again.out
+    public = parse_verifier_key(facts["public_key"])
+    checkpoint = parse_checkpoint(copy.read_bytes(), "copy")
+    assert check_signature(checkpoint, public, "copy") == facts["time"]
+    assert proctor("check", copy, "--key", facts["public_key"]).code == 0
+
+
+def test_the_command_leaves_no_key_behind_where_nothing_was_cosigned(
+    ledger: Ledger, tmp_path: Path, proctor: Proctor
+) -> None:
+    key = tmp_path / "witness"
+    own = ledger.directory / "checkpoint"
+    ran = proctor("ledger", "cosign", own, "--key", key, "--name", "example.org/witness")
+    assert (ran.code, key.exists()) == (2, False)
+    assert "save a copy" in ran.err
+
+
+def test_the_command_looks_at_the_older_checkpoint_first(
+    ledger: Ledger, copy: Path, tmp_path: Path, proctor: Proctor
+) -> None:
+    kept = tmp_path / "kept"
+    kept.write_bytes(make_ledger(tmp_path / "other", ["z"]).refresh().render())
+    before = copy.read_bytes()
+    make_key(tmp_path / "witness", "example.org/witness")
+    arguments = ("ledger", "cosign", copy, "--key", tmp_path / "witness", "--since", kept)
+    assert proctor(*arguments).code == 2
+    ran = proctor(*arguments, "--ledger", ledger.directory)
+    assert (ran.code, copy.read_bytes() == before) == (1, True)
+    assert "the log was rewritten" in ran.err
+
+
+def test_a_claim_under_a_cosigned_copy_carries_the_cosignature(
+    ledger: Ledger, copy: Path, tmp_path: Path, proctor: Proctor
+) -> None:
+    key = make_key(tmp_path / "witness", "example.org/witness")
+    cosign_copy(copy, load_copy(copy, None), key, TIME)
+    grow(ledger, "later")
+    claim = tmp_path / "claim.json"
+    where = ("--ledger", ledger.directory, "--checkpoint", copy)
+    made = proctor("ledger", "claim", "--experiment", "experiment-001", *where, "-o", claim)
+    assert made.code == 0, made.err
+    keys = ("--key", find_key(tmp_path).verifier, "--key", key.cosigner)
+    ran = proctor("check", claim, *keys)
+    assert ran.code == 0
+    assert "cosigned by example.org/witness" in ran.out
+    assert "2023-11-14T22:13:20Z" in ran.out

@@ -1,0 +1,277 @@
+"""Withheld is not absent: bytes go, digests stay, and a preimage is taken back."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proctor.errors import LedgerError
+from proctor.ledger.api import Ledger
+from proctor.ledger.entry import Withheld, WithholdEntry
+from proctor.ledger.verification.verify import verify_ledger
+from tests.cli.programs import environment
+from tests.ledger.ledgers import find_key, record_bytes
+from tests.ledger.trials import all_bytes, open_ledger, seal_files
+
+KEY = b"sk-leaked-0123456789"
+WHY = {"reason": "a key leaked", "author": "ana"}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    """Three trials; `leaky` has a key in its record and in its trace, and shares a file."""
+    with open_ledger(tmp_path, "first") as ledger:
+        files = {"trace.jsonl": KEY * 100, "shared.txt": b"shared", "own.txt": b"own"}
+        seal_files(ledger, "leaky", files, **{"inputs.instruction": KEY.decode()})
+        seal_files(ledger, "other", {"copy.txt": b"shared"})
+        yield ledger
+
+
+def holds(ledger: Ledger, trial: str, path: str) -> bool:
+    entry = ledger.entry(ledger.find(trial).seq)
+    files = {file.path: file.sha256 for file in getattr(entry, "evidence", ())}
+    return ledger.artifacts.holds(files[path])
+
+
+def withholdings(ledger: Ledger) -> list[WithholdEntry]:
+    ledger.refresh()
+    entries = [ledger.entry(seq) for seq in range(ledger.checkpoint().tree.size)]
+    return [entry for entry in entries if isinstance(entry, WithholdEntry)]
+
+
+def test_nothing_of_a_withheld_trial_is_left_but_its_digests(ledger: Ledger) -> None:
+    trial = ledger.find("leaky")
+    leaves = ledger.index.leaves(4)
+    done = ledger.withhold(trial, **WHY)
+    assert (done.is_new, done.line, len(done.removed)) == (True, trial.seq, 2)
+    assert KEY not in all_bytes(ledger.directory)
+    left = ledger.entry(trial.seq)
+    assert isinstance(left, Withheld)
+    assert bytes.fromhex(left.withheld) == leaves[trial.seq]
+    assert ledger.index.leaves(4) == leaves
+    (said,) = withholdings(ledger)
+    assert (said.reason, said.author) == ("a key leaked", "ana")
+    assert said.subject is not None
+    assert said.subject.record == trial.record
+    row = ledger.find("leaky")
+    assert (row.status, row.record, row.model, row.reward) == (
+        "withheld", trial.record, None, None,
+    )  # fmt: skip
+
+
+def test_other_trials_stay_as_they_are(ledger: Ledger) -> None:
+    before = [(row, ledger.record(row)) for row in ledger.trials() if row.trial_id != "leaky"]
+    ledger.withhold(ledger.find("leaky"), **WHY)
+    assert [(row, ledger.record(row)) for row in ledger.trials() if row.trial_id != "leaky"] == (
+        before
+    )
+
+
+def test_what_another_trial_names_stays_until_that_is_withheld_too(ledger: Ledger) -> None:
+    done = ledger.withhold(ledger.find("leaky"), **WHY)
+    assert list(done.kept.values()) == [["experiment-001/other"]]
+    assert holds(ledger, "other", "copy.txt")
+    done = ledger.withhold(ledger.find("other"), **WHY)
+    assert len(done.removed) == 1
+    assert list(ledger.directory.rglob("*.zst")) == []
+
+
+def test_evidence_can_go_alone(ledger: Ledger) -> None:
+    trial = ledger.find("leaky")
+    done = ledger.withhold(trial, **WHY, evidence=["own.txt", "shared.txt"])
+    assert (done.line, len(done.removed), len(done.kept)) == (None, 1, 1)
+    assert ledger.find("leaky") == trial
+    assert not holds(ledger, "leaky", "own.txt")
+    assert holds(ledger, "leaky", "trace.jsonl")
+    ledger.withhold(trial, **WHY, evidence=[])
+    assert not holds(ledger, "leaky", "trace.jsonl")
+    # It was withheld of one and is named by the other alone now.
+    assert len(ledger.withhold(ledger.find("other"), **WHY, evidence=[]).removed) == 1
+
+
+def test_withholding_twice_says_it_once(ledger: Ledger) -> None:
+    trial = ledger.find("leaky")
+    first = ledger.withhold(trial, **WHY)
+    again = ledger.withhold(ledger.find("leaky"), reason="another word", author="ben")
+    assert (again.seq, again.is_new) == (first.seq, False)
+    assert len(withholdings(ledger)) == 1
+
+
+def test_another_word_about_evidence_is_another_entry(ledger: Ledger) -> None:
+    trial = ledger.find("leaky")
+    first = ledger.withhold(trial, **WHY, evidence=["own.txt"])
+    assert ledger.withhold(trial, **WHY, evidence=["own.txt"]).seq == first.seq
+    assert ledger.withhold(trial, reason="more", author="ana", evidence=["own.txt"]).is_new
+
+
+def test_an_entry_that_is_no_trial_can_go(ledger: Ledger) -> None:
+    seq = ledger.note(f"the key is {KEY.decode()}, do not tell", author="ana")
+    ledger.withhold_entry(seq, **WHY)
+    assert KEY not in b"".join(path.read_bytes() for path in ledger.directory.glob("index*"))
+    assert isinstance(ledger.entry(seq), Withheld)
+
+
+def test_a_withheld_review_is_not_listed_any_more(ledger: Ledger) -> None:
+    seq = ledger.review(ledger.find("first"), "fail", reviewer="ana", note=KEY.decode())
+    ledger.withhold_entry(seq, **WHY)
+    assert ledger.find("first").review is None
+
+
+def test_what_others_rest_on_cannot_go(ledger: Ledger) -> None:
+    seq = ledger.withhold(ledger.find("leaky"), **WHY).seq
+    for number in (0, seq):
+        with pytest.raises(LedgerError, match="which others rest on; it cannot be withheld"):
+            ledger.withhold_entry(number, **WHY)
+
+
+@pytest.mark.parametrize(
+    ("reason", "author", "evidence", "sentence"),
+    [
+        ("", "ana", None, "the reason is empty"),
+        ("r", " ", None, "the author is empty"),
+        ("r", "ana", ["nix"], "has no evidence 'nix'"),
+        ("r", "ana", ["../key"], "has no evidence '../key'"),
+    ],
+)
+def test_bad_wishes_are_refused_and_nothing_is_written(
+    ledger: Ledger, reason: str, author: str, evidence: list[str] | None, sentence: str
+) -> None:
+    before = ledger.checkpoint()
+    with pytest.raises(LedgerError, match=sentence):
+        ledger.withhold(ledger.find("leaky"), reason=reason, author=author, evidence=evidence)
+    assert ledger.checkpoint() == before
+
+
+def test_a_sealed_trial_without_evidence_has_none_to_withhold(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match="first has no evidence"):
+        ledger.withhold(ledger.find("first"), **WHY, evidence=[])
+
+
+def test_sealing_a_withheld_trial_again_brings_nothing_back(ledger: Ledger) -> None:
+    files = {"trace.jsonl": KEY * 100, "shared.txt": b"shared", "own.txt": b"own"}
+    ledger.withhold(ledger.find("leaky"), **WHY)
+    sealed = seal_files(ledger, "leaky", files, **{"inputs.instruction": KEY.decode()})
+    assert (sealed.is_new, sealed.status) == (False, "withheld")
+    assert KEY not in all_bytes(ledger.directory)
+
+
+def test_sealing_again_brings_withheld_evidence_not_back(ledger: Ledger) -> None:
+    files = {"trace.jsonl": KEY * 100, "shared.txt": b"shared", "own.txt": b"own"}
+    ledger.withhold(ledger.find("leaky"), **WHY, evidence=["trace.jsonl"])
+    sealed = seal_files(ledger, "leaky", files, **{"inputs.instruction": KEY.decode()})
+    assert not sealed.is_new
+    assert not holds(ledger, "leaky", "trace.jsonl")
+
+
+# Back
+
+
+def test_a_copy_of_the_ledger_brings_everything_back(ledger: Ledger, tmp_path: Path) -> None:
+    before, trial = all_bytes(ledger.entries), ledger.find("leaky")
+    shutil.copytree(ledger.directory, tmp_path / "copy")
+    ledger.withhold(trial, **WHY)
+    restored = ledger.restore(ledger.find("leaky"), tmp_path / "copy")
+    assert (restored.line, len(restored.artifacts), restored.missing) == (trial.seq, 2, [])
+    assert all_bytes(ledger.entries).startswith(before)
+    assert ledger.find("leaky") == trial
+    assert holds(ledger, "leaky", "trace.jsonl")
+    assert len(withholdings(ledger)) == 1
+
+
+def test_the_trials_own_files_bring_its_evidence_back(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.withhold(ledger.find("leaky"), **WHY, evidence=["trace.jsonl"])
+    ledger.restore(ledger.find("leaky"), tmp_path / "trials" / "leaky")
+    assert holds(ledger, "leaky", "trace.jsonl")
+
+
+def test_a_line_in_a_file_is_enough(ledger: Ledger, tmp_path: Path) -> None:
+    trial = ledger.find("leaky")
+    (tmp_path / "kept.jsonl").write_bytes(b"{}\n" + ledger.line(trial.seq) + b"\nrest")
+    ledger.withhold(trial, **WHY)
+    restored = ledger.restore(ledger.find("leaky"), tmp_path / "kept.jsonl")
+    assert restored.line == trial.seq
+    assert len(restored.missing) == 2
+
+
+def test_other_bytes_are_not_taken(ledger: Ledger, tmp_path: Path) -> None:
+    trial = ledger.find("leaky")
+    line = ledger.line(trial.seq).replace(KEY, KEY[::-1])
+    ledger.withhold(trial, **WHY)
+    before = all_bytes(ledger.entries)
+    (tmp_path / "forged.jsonl").write_bytes(line + b"\n")
+    os.mkfifo(tmp_path / "forged.fifo")
+    for source in ("forged.jsonl", "forged.fifo"):
+        with pytest.raises(LedgerError, match="holds none of the bytes"):
+            ledger.restore(ledger.find("leaky"), tmp_path / source)
+    with pytest.raises(LedgerError, match="there is nothing there"):
+        ledger.restore(ledger.find("leaky"), tmp_path / "nix")
+    with pytest.raises(LedgerError, match="nothing of entry 1 is withheld"):
+        ledger.restore(ledger.find("first"), tmp_path)
+    assert all_bytes(ledger.entries) == before
+
+
+def test_what_was_brought_back_can_be_withheld_again(ledger: Ledger, tmp_path: Path) -> None:
+    shutil.copytree(ledger.directory, tmp_path / "copy")
+    ledger.withhold(ledger.find("leaky"), **WHY)
+    ledger.restore(ledger.find("leaky"), tmp_path / "copy")
+    again = ledger.withhold(ledger.find("leaky"), reason="once more", author="ben")
+    assert again.is_new
+    assert KEY not in all_bytes(ledger.directory)
+
+
+# Kills
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from proctor.ledger.api import Ledger
+from tests.ledger.ledgers import find_key
+
+def look(event, arguments):
+    if event == sys.argv[2] and str(arguments[-2 if event == "os.remove" else 1]).endswith(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+root = Path(sys.argv[1])
+ledger = Ledger.open(root / "ledger", key=find_key(root))
+trial = ledger.find("leaky")
+sys.addaudithook(look)
+ledger.withhold(trial, reason="a key leaked", author="ana")
+"""  # noqa: E501 - a program
+
+
+@pytest.mark.parametrize(
+    ("event", "name", "is_said"),
+    [
+        ("os.rename", "checkpoint", False),
+        ("os.rename", "000000.jsonl", True),
+        ("os.remove", ".zst", True),
+    ],
+)
+def test_a_kill_is_mended_by_withholding_again(
+    ledger: Ledger, tmp_path: Path, event: str, name: str, is_said: bool
+) -> None:
+    ledger.close()
+    child = [sys.executable, "-c", KILLED, str(tmp_path), event, name]
+    done = subprocess.run(child, env=environment(), check=False, cwd=Path.cwd())
+    assert done.returncode == -signal.SIGKILL
+    with Ledger.open(tmp_path / "ledger", key=find_key(tmp_path)) as after:
+        assert len(withholdings(after)) == is_said
+        verified = verify_ledger(after.directory)
+        assert verified.damage == []
+        is_half = name == "000000.jsonl"
+        assert any("finishes it" in note for note in verified.notes) is is_half
+        again = after.withhold(after.find("leaky"), **WHY)
+        assert again.is_new is not is_said
+        assert len(withholdings(after)) == 1
+        assert after.find("leaky").status == "withheld"
+        assert KEY not in all_bytes(after.entries) + all_bytes(after.directory / "artifacts")
+        assert not any(b"leaked-0123" in path.read_bytes() for path in after.directory.glob("i*"))
+        after.seal(record_bytes("next"))
+        assert list(after.entries.glob(".*")) == []
+        verified = verify_ledger(after.directory)
+        assert (verified.damage, verified.notes, verified.withheld) == ([], [], 1)
