@@ -1,5 +1,6 @@
 """Fixtures that every test may use. What only one unit's tests need lives beside them."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -24,6 +25,18 @@ ROOT = Path(__file__).resolve().parent.parent
 def root() -> Path:
     """The root of the repository."""
     return ROOT
+
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def own_ledger(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A ledger of its own for each test that seals something, and a key that is nobody's."""
+    place = tmp_path_factory.getbasetemp() / "sealed"
+    monkeypatch.setenv("PROCTOR_LEDGER", str(place / f"ledger-{next(_NUMBERS)}"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place / "config"))
+    monkeypatch.delenv("PROCTOR_KEY", raising=False)
 
 
 @pytest.fixture

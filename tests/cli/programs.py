@@ -7,12 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from proctor.cli.main import main
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOBODY = 65534
 
 _AS_NOBODY = f"""
 import os, shutil
 from proctor.cli import audit, check, main, outcome, record, score, show, task, trace
+from proctor.cli import show_file, show_sealed
 from proctor.audit.checks import records, scores, tasks, traces
 # Only now: this Python may lie where nobody can read it.
 os.setgroups([])
@@ -33,6 +38,21 @@ class Ran:
 
 type Proctor = Callable[..., Ran]
 """Runs a command in this process: `proctor("score", path)`."""
+
+
+def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Proctor:
+    """The program in this process, arguments to exit code; for fixtures."""
+
+    def run(*arguments: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["proctor", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        code = left.value.code
+        assert isinstance(code, int)
+        out, err = capsys.readouterr()
+        return Ran(code, out, err)
+
+    return run
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -348,7 +348,10 @@ def test_without_user_namespaces_it_is_said_once_and_nothing_is_made(run: Run, h
 def test_without_a_home_what_sandboxes_write_is_kept_in_memory_or_where_the_system_says(
     run: Run, home: Path, value: str | None
 ) -> None:
-    ran = run("run", "-p", TASKS, "-a", "oracle", HOME=value)
+    refused = run("run", "-p", TASKS, "-a", "oracle", HOME=value)
+    assert refused.code == 2
+    assert "--key or PROCTOR_KEY names another place, --no-ledger seals nothing" in refused.err
+    ran = run("run", "-p", TASKS, "-a", "oracle", "--no-ledger", HOME=value)
     assert (ran.code, rewards(home)) == (0, [1, 1]), ran.err + ran.out
     assert run("clean", HOME=value).out.startswith("nothing to clean")
 

@@ -4,10 +4,13 @@
     run, resume                    commands that run trials; running/ holds what they are made of
     clean, image                   commands about what the sandbox leaves and needs
     score, check, audit, outcome   commands about numbers, and about any thing by itself
+    export                         sealed trials taken out
     show, trace, record, task      commands about traces, records and tasks
+    show_file, show_sealed         a file, and what is in a ledger, for `show`
     trace_convert                  one kind of trace to another
     trace_tail                     the end of a file that is being written
     trace_text, record_text        traces and records as lines for people
+    commands                       groups whose commands are loaded when they are used
     options                        options that go only together
     redaction                      secrets named on the command line
     output                         lines, JSON, progress, and files that were asked for
@@ -16,5 +19,6 @@
     stdout                         standard output, and what is done when it cannot be written
     printable                      text with its control characters spelled out
 
-Nothing here works out a number.
+The commands of `proctor ledger` lie in ledger/, those of `proctor import` in import_/, a file for
+each. Nothing here works out a number.
 """

@@ -1,6 +1,7 @@
 """`proctor check`: any thing by itself, as far as it can be judged alone."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -17,16 +18,32 @@ from proctor.sentence import count_of
 from proctor.trajectory.parallel import map_paths
 
 _CHECKS = {
-    Thing.TRAJECTORY: "traces.check_trajectory_file",
-    Thing.CONVERSATION: "traces.check_conversation_file",
-    Thing.ATIF: "traces.check_atif_file",
-    Thing.RECORD: "records.check_record_file",
-    Thing.CERTIFICATE: "scores.check_certificate_file",
-    Thing.SCORE_RECORD: "scores.check_score_record_file",
-    Thing.TASK: "tasks.check_task_directory",
-    Thing.DATASET: "tasks.check_dataset_directory",
+    Thing.TRAJECTORY: "audit.checks.traces.check_trajectory_file",
+    Thing.CONVERSATION: "audit.checks.traces.check_conversation_file",
+    Thing.ATIF: "audit.checks.traces.check_atif_file",
+    Thing.RECORD: "audit.checks.records.check_record_file",
+    Thing.CERTIFICATE: "audit.checks.scores.check_certificate_file",
+    Thing.SCORE_RECORD: "audit.checks.scores.check_score_record_file",
+    Thing.LEDGER: "ledger.verification.whole.check_ledger_directory",
+    Thing.CHECKPOINT: "ledger.claims.checks.check_checkpoint_file",
+    Thing.PROOF: "ledger.claims.checks.check_proof_file",
+    Thing.CLAIM: "ledger.claims.checks.check_claim_file",
+    Thing.BUNDLE: "ledger.exchange.checked.check_bundle_file",
+    Thing.TASK: "audit.checks.tasks.check_task_directory",
+    Thing.DATASET: "audit.checks.tasks.check_dataset_directory",
 }
-"""Module and function of proctor.audit.checks; loaded on use, as some are slow to load."""
+"""Module and function of proctor; loaded on use, as some are slow to load."""
+_SIGNED = frozenset({Thing.LEDGER, Thing.CHECKPOINT, Thing.PROOF, Thing.CLAIM, Thing.BUNDLE})
+
+
+@dataclass(frozen=True, slots=True)
+class _Aids:
+    """What was given along with the things."""
+
+    policy: str | None
+    evidence: tuple[str, ...]
+    keys: tuple[str, ...]
+    """Public keys, as they were given."""
 
 
 @click.command("check")
@@ -38,27 +55,42 @@ _CHECKS = {
     type=PATH,
     help="Directory with the files a record names; may be given several times.",
 )
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="PUB",
+    help="Public key that must have signed a ledger, checkpoint, proof or claim: a file, or its "
+    "text; may be given several times.",
+)
 @json_option
 def command(
-    things: tuple[str, ...], policy: str | None, evidence: tuple[str, ...], as_json: bool
+    things: tuple[str, ...],
+    policy: str | None,
+    evidence: tuple[str, ...],
+    keys: tuple[str, ...],
+    as_json: bool,
 ) -> int:
-    """Check a trace, record, task, dataset or certificate by itself.
+    """Check a trace, record, task, ledger, proof or claim by itself.
 
     What a THING is, is told by what is in it. A trace is read to its last line and every problem
     is named with its line; a record is held to its format and to what `complete` promises; of a
     dataset, every task that harbor would pass over in silence is named; a certificate and a score
-    record are added up again from their operands. A job is for `proctor audit`.
+    record are added up again from their operands. A proof and a claim are followed to the root of
+    the checkpoint in them, without the ledger; --key says whose signature is trusted, and without
+    one nobody's is. A job is for `proctor audit`.
 
     Exit code 1: a problem was found. 2: something could not be checked; the rest was.
 
     Example: proctor check trial/agent/trajectory.json record.json
     """
-    ask = partial(check_thing, policy=policy, evidence=evidence)
+    aids = _Aids(policy, evidence, keys)
+    ask = partial(check_thing, aids=aids)
     answers = list(map_paths(ask, things))
     checked = [found for found in answers if isinstance(found, Checked)]
     refused = [found for found in answers if isinstance(found, str)]
     if not refused:
-        _check_used({found.thing for found in checked}, policy, evidence)
+        _check_used({found.thing for found in checked}, aids)
     is_sound = all(found.is_sound for found in checked) and not refused
     if as_json and checked:
         documents = [_document(found) for found in checked]
@@ -71,26 +103,27 @@ def command(
     return 0 if is_sound else 1
 
 
-def check_thing(path: str, policy: str | None, evidence: tuple[str, ...]) -> Checked | str:
+def check_thing(path: str, aids: _Aids) -> Checked | str:
     """What can be said of one thing; a sentence if it cannot be checked at all."""
     try:
-        return _check(path, policy, evidence)
+        return _check(path, aids)
     except InputError as error:
         return str(error)
 
 
-def _check(path: str, policy: str | None, evidence: tuple[str, ...]) -> Checked:
+def _check(path: str, aids: _Aids) -> Checked:
     thing = find_thing(path)
     if thing not in _CHECKS:
         raise InputError(f"{path}: a {thing}; {_find_other_way(path)}")
-    module, function = _CHECKS[thing].split(".")
-    check: Callable[..., Checked]
-    check = getattr(import_module(f"proctor.audit.checks.{module}"), function)
+    module, _, function = _CHECKS[thing].rpartition(".")
+    check: Callable[..., Checked] = getattr(import_module(f"proctor.{module}"), function)
+    if thing in _SIGNED:
+        return check(path, aids.keys)
     match thing:
         case Thing.SCORE_RECORD:
-            return check(path, policy)
+            return check(path, aids.policy)
         case Thing.RECORD:
-            return check(path, evidence)
+            return check(path, aids.evidence)
     return check(path)
 
 
@@ -103,11 +136,15 @@ def _find_other_way(path: str) -> str:
     return f"{audit}, `proctor check {record} --evidence {path}` the trial's record"
 
 
-def _check_used(kinds: set[Thing], policy: str | None, evidence: tuple[str, ...]) -> None:
-    if policy is not None and Thing.SCORE_RECORD not in kinds:
+def _check_used(kinds: set[Thing], aids: _Aids) -> None:
+    if aids.policy is not None and Thing.SCORE_RECORD not in kinds:
         raise click.UsageError("--policy goes with a score record; none was given")
-    if evidence and Thing.RECORD not in kinds:
+    if aids.evidence and Thing.RECORD not in kinds:
         raise click.UsageError("--evidence goes with a trial record; none was given")
+    if aids.keys and not kinds & _SIGNED:
+        raise click.UsageError(
+            "--key goes with a ledger, a checkpoint, a proof or a claim; none was given"
+        )
 
 
 def _print(found: Checked) -> None:

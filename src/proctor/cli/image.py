@@ -9,7 +9,7 @@ import click
 
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line
-from proctor.environments.sandbox.images import Image, ImageStore, Known
+from proctor.environments.sandbox.roots.images import Image, ImageStore, Known
 from proctor.sentence import count_of
 
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)

@@ -9,14 +9,13 @@
 A command's module is loaded when the command is used, so that `--help` stays fast.
 """
 
-import gc
-import importlib
 import sys
 import traceback
 
 import click
 
 from proctor import __version__
+from proctor.cli.commands import CommandTable
 from proctor.cli.printable import printable
 from proctor.cli.stdout import (
     discard_stdout,
@@ -25,18 +24,21 @@ from proctor.cli.stdout import (
     render_failure,
     tell,
 )
-from proctor.errors import ProctorError
+from proctor.errors import DamageError, ProctorError
 
 COMMANDS = {
     "run": "Run an agent at tasks, many trials as one job.",
     "resume": "Go on with a job that was stopped.",
     "clean": "Remove what killed runs left behind.",
     "score": "Recompute a job's numbers from its evidence.",
-    "check": "Check a trace, record, task, dataset or certificate by itself.",
+    "check": "Check a trace, record, task, ledger, proof or claim by itself.",
     "audit": "See whether published numbers follow from the evidence.",
     "outcome": "The result line, what its reader makes of it, and reason codes.",
-    "show": "Show a trace or a record, readable.",
+    "show": "Show a trace, a record or a sealed trial, readable.",
     "trace": "What an agent did: follow, convert, and the writer a harness needs.",
+    "ledger": "The sealed log: append-only, checkable by anyone.",
+    "import": "Bring runs into the ledger: aec-bench's records, bundles.",
+    "export": "Take sealed trials out: a bundle, aec-bench's tree, Parquet.",
     "record": "What is kept of one trial: make a record, and its schema.",
     "task": "Task directories: the digests that pin them.",
     "image": "Root file systems for the sandbox: import, list, remove.",
@@ -44,34 +46,15 @@ COMMANDS = {
 """Every command and the first line of its help; proctor.cli.NAME holds it."""
 
 
-class CommandTable(click.Group):
-    """A group whose commands are loaded when they are used."""
+class Commands(CommandTable):
+    """All commands of the program."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, if there is one."""
-        if cmd_name not in COMMANDS:
-            return None
-        # What modules define stays: to look for garbage among it takes a tenth of the loading.
-        gc.disable()
-        try:
-            command: click.Command = importlib.import_module(f"proctor.cli.{cmd_name}").command
-        finally:
-            gc.freeze()
-            gc.enable()
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without loading any."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+    package = "proctor.cli"
+    commands_by_name = COMMANDS
 
 
 @click.group(
-    cls=CommandTable,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Example: proctor score jobs/2026-11-15__10-00-00",
 )
@@ -88,6 +71,9 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
+    except DamageError as error:
+        _say(str(error))
+        code = 1
     except ProctorError as error:
         _say(str(error))
         code = 2

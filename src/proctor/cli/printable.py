@@ -3,6 +3,8 @@
 
 def printable(text: str) -> str:
     """Text with its control characters spelled out."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else _spelled(char) for char in text)
 
 

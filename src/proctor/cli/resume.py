@@ -37,6 +37,9 @@ from proctor.job.wish import ResumeWish
     help="Trials at once, if not as before.",
 )
 @click.option("--ae", "secrets", multiple=True, metavar="K=V", help="Value of a redacted variable.")
+@click.option("--ledger", type=PATH, help="Ledger to seal into, if not the one as before.")
+@click.option("--no-ledger", is_flag=True, help="Seal nothing.")
+@click.option("--key", type=PATH, help="Signing key.  [default: PROCTOR_KEY, your own]")
 @click.option("--dry-run", is_flag=True, help="Say what would be run, kept or redone, and why.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @click.option("--result-line", is_flag=True, help="Print the outcome line last; harbor's codes.")
@@ -46,6 +49,9 @@ def command(
     also: tuple[str, ...],
     n_concurrent: int | str | None,
     secrets: tuple[str, ...],
+    ledger: str | None,
+    no_ledger: bool,
+    key: str | None,
     dry_run: bool,
     quiet: bool,
     result_line: bool,
@@ -56,13 +62,14 @@ def command(
     It may have been killed, or begun by harbor. What has a result is kept, what has none is run.
     A trial that is run again keeps what its earlier attempt left in attempts/N. A task, agent or
     image that has changed since makes a new trial beside the old one. A secret that the job's
-    files have only redacted is asked for.
+    files have only redacted is asked for. What a kill kept from being sealed is sealed.
 
     Exit codes are those of `proctor run`.
 
     Example: proctor resume jobs/nightly --also EnvironmentStartTimeoutError
     """
     check_apart("as_json", "result_line")
+    check_apart("ledger", "no_ledger")
     wish = ResumeWish(
         also=frozenset({CANCELLED, *also}),
         n_concurrent=n_concurrent if isinstance(n_concurrent, int) else None,
@@ -73,6 +80,9 @@ def command(
         stop_at_once=leave_at_once,
         # Whoever began the job was asked; what is missing is still said.
         approve=Consent(os.environ, frozenset(), yes=True, remedy="export what is missing"),
+        ledger=Path(ledger).absolute() if ledger else None,
+        key_file=Path(key).absolute() if key else None,
+        is_sealed=not no_ledger,
     )
     directory = Path(job)
     printing = Printing(quiet=quiet, as_json=as_json, result_line=result_line)

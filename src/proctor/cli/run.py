@@ -13,6 +13,7 @@ from proctor.cli.running.display import leave_at_once, say
 from proctor.cli.running.files import load_env_file
 from proctor.cli.running.flags import EnvironmentFlags, make_flags
 from proctor.cli.running.host import Consent
+from proctor.cli.running.ledger import wish_for_ledger
 from proctor.cli.running.options import (
     agent_options,
     environment_options,
@@ -45,7 +46,7 @@ def command(**given: Any) -> int:
     Flags, job directory and scores are harbor's. The default environment is a sandbox on this
     machine: no daemon, no images to fetch. Every attempt is kept, and a job that was stopped is
     gone on with by `proctor resume`. Ctrl-C once ends the trials and keeps their records, twice
-    stops at once.
+    stops at once. Each trial is sealed into the ledger when it ends.
 
     Exit code 0: done. 2: wrong use or bad input; nothing was run. 3: done, but some trials have no
     score or some tasks were refused. 130: interrupted. With --result-line: 0 unless the job itself
@@ -72,6 +73,12 @@ def command(**given: Any) -> int:
         environment_why=_environment_why(flags.environment, from_file=flags.job.config is not None),
         stop_at_once=leave_at_once,
         approve=Consent(os.environ, frozenset(variables), yes=yes),
+        ledger=wish_for_ledger(
+            flags.record.ledger,
+            flags.record.key,
+            is_sealed=not flags.record.no_ledger,
+            host=os.environ,
+        ),
     )
     printing = Printing(
         quiet=wished.config.quiet,

@@ -1,0 +1,77 @@
+"""`proctor import bundle`: the trials of another ledger, checked before they are taken."""
+
+from pathlib import Path
+
+import click
+
+from proctor.cli.import_.target import open_target
+from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.options import PATH
+from proctor.cli.output import print_json, print_line
+from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.exchange.take_in import TakenIn, import_bundle
+from proctor.ledger.exchange.unbundle import check_bundle
+
+
+@click.command("bundle")
+@click.argument("bundle", type=PATH)
+@click.option(
+    "--signed-by", metavar="PUB", help="The other ledger's public key, or a file that holds it."
+)
+@ledger_option
+@key_option
+@json_option
+def command(
+    bundle: str,
+    signed_by: str | None,
+    directory: str | None,
+    key_file: str | None,
+    as_json: bool,
+) -> int:
+    """Seal the trials of a bundle into this ledger, with their evidence.
+
+    Everything in it is checked first: the leaves give the signed root, the evidence has its
+    digests. Without --signed-by the key that the bundle itself names is taken, which shows that it
+    is whole and not whose it is. What is sealed here already is left as it is.
+
+    Example: proctor import bundle nightly.tar.zst --signed-by owner.pub
+    """
+    path = Path(bundle)
+    key = find_verifier_key(signed_by) if signed_by else None
+    # Before a ledger is made: a bad bundle must not leave an empty one.
+    check_bundle(path, key)
+    with open_target(directory, key_file) as ledger:
+        taken = import_bundle(ledger, path, key)
+    if as_json:
+        print_json(_document(taken))
+    else:
+        _print(taken, is_trusted=key is not None)
+    return 0
+
+
+def _document(taken: TakenIn) -> dict[str, object]:
+    return {
+        "origin": taken.bundle.checkpoint.origin,
+        "signer": str(taken.bundle.signer),
+        "size": taken.bundle.checkpoint.tree.size,
+        "sealed": taken.new,
+        "sealed_before": taken.known,
+        "left_out": taken.bundle.left_out,
+        "withheld": len(taken.bundle.withheld),
+        "remarks": taken.remarks,
+        "evidence_missing": taken.without,
+    }
+
+
+def _print(taken: TakenIn, *, is_trusted: bool) -> None:
+    bundle = taken.bundle
+    print_line(f"from        {bundle.checkpoint.origin}, {bundle.checkpoint.tree.size} entries")
+    trust = "as you said" if is_trusted else "the key that it names itself"
+    print_line(f"signed by   {bundle.signer} ({trust})")
+    print_line(f"trials      {taken.new} sealed, {taken.known} sealed before")
+    if bundle.left_out or bundle.withheld:
+        print_line(f"not in it   {bundle.left_out} left out, {len(bundle.withheld)} withheld")
+    if taken.remarks:
+        print_line(f"remarks     {taken.remarks}")
+    if taken.without:
+        print_line(f"evidence    {taken.without} files are not in the bundle; put down as withheld")

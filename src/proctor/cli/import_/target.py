@@ -1,0 +1,25 @@
+"""The ledger that things are brought into."""
+
+import os
+from pathlib import Path
+
+import click
+
+from proctor.cli.ledger.options import find_directory
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.place import find_key, open_or_create
+
+
+def open_target(directory: str | None, key_file: str | None) -> Ledger:
+    """The ledger for writing; one that is made now is named on stderr.
+
+    Raises:
+        LedgerError: it can neither be opened nor made.
+        KeyFileError: the key cannot be read or made.
+    """
+    key = find_key(Path(key_file) if key_file else None, os.environ)
+    place = find_directory(directory)
+    ledger, is_made = open_or_create(place, key)
+    if is_made:
+        click.echo(f"proctor: {place}: a new ledger, {ledger.checkpoint().origin}", err=True)
+    return ledger

@@ -1,0 +1,57 @@
+"""`proctor ledger`: the sealed log, a module for every command.
+
+    init         make a ledger
+    seal         records and trials into it
+    list         what is in it
+    verify       whether all of it is what was sealed
+    prove        proofs that are checked without it
+    claim        a score with its proofs, in one file
+    checkpoint   what it is at this moment, signed
+    cosign       the same, signed by somebody else
+    review       what a person says of a trial
+    withhold     bytes out of it, and back
+    stats        counts and bytes
+    options      options that all of them have
+    filters      options that say which trials are meant
+    columns      what a list shows of a trial
+    progress     a bar, where something takes long
+    plain_table  rows under headings, drawn fast
+
+Nothing here hashes or signs.
+"""
+
+import click
+
+from proctor.cli.commands import CommandTable
+
+COMMANDS = {
+    "init": "Make a ledger, signed by your key; a key that is not there yet is made.",
+    "seal": "Seal records or trials, with their evidence; a missing ledger is made.",
+    "list": "List sealed trials, in the order they were sealed.",
+    "verify": "Recompute everything, and name what is damaged; exit 1 then.",
+    "prove": "Prove that an entry is in the ledger, or that the ledger only grew.",
+    "claim": "Pack a score, the entries it rests on, their proof and the checkpoint into one file.",
+    "checkpoint": "Print or save the ledger's checkpoint: origin, size, root and signature.",
+    "cosign": "Put your own signature, with the time, under a copy of somebody's CHECKPOINT.",
+    "review": "Say what you think of a trial; nothing is changed by it.",
+    "withhold": "Take bytes out and keep their digests, or bring them back.",
+    "stats": "Show counts and bytes per experiment.",
+}
+"""Every command and the first line of its help; proctor.cli.ledger.NAME holds it."""
+
+
+class LedgerCommands(CommandTable):
+    """The commands of the ledger."""
+
+    package = "proctor.cli.ledger"
+    commands_by_name = COMMANDS
+
+
+@click.group("ledger", cls=LedgerCommands)
+def command() -> None:
+    """The sealed log: append-only, checkable by anyone.
+
+    It is the directory that --ledger names, else PROCTOR_LEDGER, else ./ledger.
+
+    Example: proctor ledger seal jobs/nightly/fix-bug__a1B2c3D --experiment nightly
+    """

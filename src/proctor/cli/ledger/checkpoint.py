@@ -1,0 +1,50 @@
+"""`proctor ledger checkpoint`: what a ledger is at this moment, signed; and its public key."""
+
+from pathlib import Path
+
+import click
+
+from proctor.cli.ledger.options import ledger_option, open_ledger
+from proctor.cli.options import PATH
+from proctor.cli.output import json_option, print_json, print_line, write_new_file
+from proctor.cli.stdout import send_bytes
+from proctor.ledger.note import parse_verifier_key
+from proctor.ledger.signature import check_signature
+
+
+@click.command("checkpoint")
+@click.option("--public-key", is_flag=True, help="The key that its signature is checked with.")
+@click.option("-o", "--output", type=PATH, help="Save it to this file; not over another.")
+@ledger_option
+@json_option
+def command(public_key: bool, output: str | None, directory: str | None, as_json: bool) -> int:
+    """Print or save the ledger's checkpoint: origin, size, root and signature.
+
+    Whoever keeps one can show later that the ledger was changed or cut: `proctor ledger verify
+    --since`. The log is held against it before it is printed.
+
+    Example: proctor ledger checkpoint -o checkpoint-2026-11-15
+    """
+    with open_ledger(directory) as ledger:
+        checkpoint = ledger.refresh()
+        key = parse_verifier_key(ledger.index.position().key)
+        check_signature(checkpoint, key, str(ledger.directory / "checkpoint"))
+        data = f"{key}\n".encode() if public_key else checkpoint.render()
+        if output is not None:
+            write_new_file(Path(output), data, [str(ledger.directory)])
+    if as_json:
+        print_json(
+            {
+                "origin": checkpoint.origin,
+                "size": checkpoint.tree.size,
+                "root": checkpoint.tree.root.hex(),
+                "checkpoint": checkpoint.render().decode(),
+                "public_key": str(key),
+                "path": output,
+            }
+        )
+    elif output is not None:
+        print_line(f"{output}: {'the public key' if public_key else 'the checkpoint'} is saved")
+    else:
+        send_bytes(data)
+    return 0

@@ -1,0 +1,85 @@
+"""Options that say which sealed trials are meant, the same for every command that asks."""
+
+import functools
+import math
+from collections.abc import Callable
+
+import click
+
+from proctor.ledger.query import STATUSES, TrialFilter
+
+_OPTIONS = (
+    click.option("--experiment", metavar="ID", help="Only trials of this experiment."),
+    click.option("--trial", metavar="ID", help="Only trials of this id."),
+    click.option("--dataset", metavar="ID", help="Only trials at tasks of this dataset."),
+    click.option("--task", metavar="PREFIX", help="Only tasks whose id begins so."),
+    click.option("--harness", help="Only trials by this agent."),
+    click.option("--model", help="Only trials with this model."),
+    click.option(
+        "--reward", metavar="RANGE", help="Only rewards in 0.5..1, 0.5.. or ..1, or just 1."
+    ),
+    click.option("--status", type=click.Choice(STATUSES), help="Only trials of this status."),
+    click.option("--since", metavar="TIME", help="Only trials that ran at that time or later."),
+    click.option("-l", "--limit", type=click.IntRange(min=1), help="At most so many, the latest."),
+)
+
+
+def filter_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options of a filter, and the filter that they make as `wanted`."""
+
+    @functools.wraps(command)
+    def with_filter(
+        *,
+        experiment: str | None,
+        trial: str | None,
+        dataset: str | None,
+        task: str | None,
+        harness: str | None,
+        model: str | None,
+        reward: str | None,
+        status: str | None,
+        since: str | None,
+        limit: int | None,
+        **rest: object,
+    ) -> int:
+        lowest, highest = parse_range(reward)
+        wanted = TrialFilter(
+            experiment=experiment,
+            trial=trial,
+            dataset=dataset,
+            task=task,
+            harness=harness,
+            model=model,
+            lowest=lowest,
+            highest=highest,
+            status=status,
+            since=since,
+            limit=limit,
+        )
+        return command(wanted=wanted, **rest)
+
+    decorated: Callable[..., int] = with_filter
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def parse_range(text: str | None) -> tuple[float | None, float | None]:
+    """The bounds of `0.5..1`, `0.5..`, `..1` or `1`.
+
+    Raises:
+        click.UsageError: it is none of those.
+    """
+    if text is None:
+        return None, None
+    low, dots, high = text.partition("..")
+    wrong = click.UsageError(f"--reward {text!r}; expected 0.5..1, 0.5.., ..1 or a number")
+    try:
+        lowest = float(low) if low else None
+        highest = (float(high) if high else None) if dots else lowest
+    except ValueError as error:
+        raise wrong from error
+    bounds = [bound for bound in (lowest, highest) if bound is not None]
+    if not bounds or any(map(math.isnan, bounds)):
+        raise wrong
+    return lowest, highest

@@ -1,0 +1,117 @@
+"""`proctor ledger list`: sealed trials, by filters, as a table, CSV or JSON."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+
+import click
+import msgspec
+
+from proctor.cli.ledger.columns import (
+    NAMES,
+    NUMBERS,
+    SHOWN,
+    cells_of,
+    heading_of,
+    parse_columns,
+)
+from proctor.cli.ledger.filters import filter_options
+from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.plain_table import print_rows
+from proctor.cli.options import check_apart
+from proctor.cli.printable import printable
+from proctor.cli.stdout import send, send_bytes
+from proctor.ledger.query import TrialFilter, TrialRow, find_trials
+
+
+@click.command("list")
+@ledger_option
+@filter_options
+@click.option("--columns", metavar="A,B,…", help=f"Which of {', '.join(NAMES)}.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+@click.option("--jsonl", "as_jsonl", is_flag=True, help="Print one JSON object a line.")
+@json_option
+def command(
+    directory: str | None,
+    columns: str | None,
+    as_csv: bool,
+    as_jsonl: bool,
+    as_json: bool,
+    wanted: TrialFilter,
+) -> int:
+    """List sealed trials, in the order they were sealed.
+
+    A reward that is missing is `not scored`, or null, which is not 0; a range leaves it out. A
+    partial record is `diagnostic`. A trial whose bytes were withheld has its ids and its digest
+    left. `review` is the latest verdict; `proctor show TRIAL` has all of them.
+
+    Example: proctor ledger list --experiment nightly --reward 0.5.. --json
+    """
+    for first, second in (("as_csv", "as_json"), ("as_csv", "as_jsonl"), ("as_json", "as_jsonl")):
+        check_apart(first, second)
+    chosen = parse_columns(columns)
+    with open_ledger(directory) as ledger:
+        rows = find_trials(ledger, wanted)
+    if as_json or as_jsonl:
+        _print_documents(rows, chosen, is_lines=as_jsonl)
+    elif as_csv:
+        _print_csv(rows, chosen or NAMES)
+    else:
+        _print_table(rows, chosen or _find_shown(rows, wanted), wanted)
+    return 0
+
+
+def _find_shown(rows: Sequence[TrialRow], wanted: TrialFilter) -> list[str]:
+    """The usual columns without those that would say the same of all."""
+    empty = {"experiment_id"} if wanted.experiment is not None else set()
+    if all(row.review is None for row in rows):
+        empty.add("review")
+    return [name for name in SHOWN if name not in empty]
+
+
+def _print_documents(
+    rows: Sequence[TrialRow], columns: Sequence[str] | None, *, is_lines: bool
+) -> None:
+    documents: Sequence[object] = rows
+    if columns is not None:
+        documents = [{name: getattr(row, name) for name in columns} for row in rows]
+    encoder = msgspec.json.Encoder()
+    lines = [_spell(encoder.encode(document).decode()) for document in documents]
+    if is_lines:
+        send_bytes("".join(f"{line}\n" for line in lines).encode())
+    else:
+        # One trial a line: a list of any length can be read by people too.
+        send("[\n  " + ",\n  ".join(lines) + "\n]" if lines else "[]")
+
+
+def _spell(line: str) -> str:
+    """JSON without what a terminal would obey."""
+    if line.isprintable():
+        return line
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in line)
+
+
+def _print_csv(rows: Sequence[TrialRow], columns: Sequence[str]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    values_of = attrgetter(*columns) if len(columns) > 1 else _alone(columns[0])
+    writer.writerows(map(values_of, rows))
+    printed = text.getvalue().removesuffix("\n")
+    send("\n".join(map(printable, printed.split("\n"))))
+
+
+def _alone(column: str) -> Callable[[TrialRow], tuple[object]]:
+    return lambda row: (getattr(row, column),)
+
+
+def _print_table(rows: Sequence[TrialRow], columns: Sequence[str], wanted: TrialFilter) -> None:
+    if not rows:
+        send("no trial is sealed yet" if wanted == TrialFilter() else "no trial fits")
+        return
+    right = [heading_of(name) for name in NUMBERS]
+    headings = [heading_of(name) for name in columns]
+    cells = [cells_of(row, columns) for row in rows]
+    print_rows(headings, cells, right=right, dear=[heading_of("trial_id"), *right])

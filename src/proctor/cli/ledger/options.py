@@ -1,0 +1,31 @@
+"""Options that the ledger's commands have in common, and what they lead to."""
+
+import os
+from pathlib import Path
+
+import click
+
+from proctor.cli.options import PATH
+from proctor.ledger.ledger import Ledger
+
+ledger_option = click.option(
+    "--ledger", "directory", type=PATH, help="The ledger.  [default: PROCTOR_LEDGER, ./ledger]"
+)
+key_option = click.option(
+    "--key", "key_file", type=PATH, help="Signing key.  [default: PROCTOR_KEY, your own]"
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+
+def find_directory(given: str | None) -> Path:
+    """Where the ledger is, or would be."""
+    return Path(given or os.environ.get("PROCTOR_LEDGER") or "ledger")
+
+
+def open_ledger(given: str | None) -> Ledger:
+    """The ledger for reading.
+
+    Raises:
+        LedgerError: there is none.
+    """
+    return Ledger.open(find_directory(given))

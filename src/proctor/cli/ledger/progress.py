@@ -1,0 +1,29 @@
+"""A bar on stderr once something takes longer than a second; silent where nobody looks."""
+
+import sys
+import time
+from collections.abc import Callable
+
+import click
+
+from proctor.cli.printable import printable
+
+_SHOW_AFTER_SECONDS = 1.0
+_BAR = 30
+
+
+def make_progress() -> Callable[[str, int, int], None]:
+    """What draws the bar: told what is done, how much of it, and of how much."""
+    if not sys.stderr.isatty():
+        return lambda _what, _done, _total: None
+    began = time.monotonic()
+
+    def show(what: str, done: int, total: int) -> None:
+        if time.monotonic() - began < _SHOW_AFTER_SECONDS:
+            return
+        filled = _BAR * done // total if total else _BAR
+        bar = "█" * filled + "░" * (_BAR - filled)
+        text = "\r\x1b[K" if done >= total else f"\r{bar} {printable(what)} {done:,} of {total:,}"
+        click.echo(text, nl=False, err=True)
+
+    return show

@@ -1,0 +1,67 @@
+"""`proctor ledger review`: what a person says of a trial."""
+
+import os
+from pathlib import Path
+
+import click
+
+from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
+from proctor.cli.output import print_json, print_line
+from proctor.ledger.entry import ReviewEntry
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.place import find_key
+from proctor.ledger.query import find_trial
+from proctor.ledger.review import append_review, find_remarks
+from proctor.sentence import count_of
+
+
+@click.command("review")
+@click.argument("trial")
+@click.option(
+    "--verdict", required=True, type=click.Choice(("pass", "fail", "defer")), help="What you say."
+)
+@click.option("--reviewer", required=True, metavar="NAME", help="Who says it.")
+@click.option("--note", default="", metavar="TEXT", help="Why.")
+@ledger_option
+@key_option
+@json_option
+def command(
+    trial: str,
+    verdict: str,
+    reviewer: str,
+    note: str,
+    directory: str | None,
+    key_file: str | None,
+    as_json: bool,
+) -> int:
+    """Say what you think of a trial; nothing is changed by it.
+
+    The review is an entry of its own that names the digest of the record it is about. Further
+    reviews are appended: lists show the latest, `proctor show TRIAL` shows all.
+
+    Example: proctor ledger review fix-bug__a1B2c3D --verdict pass --reviewer ana --note "read it"
+    """
+    key = find_key(Path(key_file) if key_file else None, os.environ)
+    with Ledger.open(find_directory(directory), key=key) as ledger:
+        row = find_trial(ledger, trial)
+        seq = append_review(ledger, row, verdict, reviewer=reviewer, note=note)
+        ledger.refresh()
+        remarks = find_remarks(ledger, row.record)
+    n = sum(isinstance(remark.entry, ReviewEntry) for remark in remarks)
+    if as_json:
+        print_json(
+            {
+                "seq": seq,
+                "experiment_id": row.experiment_id,
+                "trial_id": row.trial_id,
+                "record": row.record,
+                "verdict": verdict,
+                "reviewer": reviewer,
+                "note": note,
+                "reviews": n,
+            }
+        )
+    else:
+        name = f"{row.experiment_id}/{row.trial_id}"
+        print_line(f"{name}: {verdict} by {reviewer}, entry {seq}, {count_of(n, 'review')} in all")
+    return 0

@@ -1,0 +1,208 @@
+"""`proctor ledger seal`: records and trials, with their evidence, into the log."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
+from proctor.cli.ledger.progress import make_progress
+from proctor.cli.options import PATH
+from proctor.cli.output import print_json, print_line
+from proctor.cli.printable import printable
+from proctor.cli.redaction import secret_option
+from proctor.errors import ConflictError, InputError, KeyFileError
+from proctor.importers.submission import Asked, find_submissions
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.place import find_key, open_or_create
+from proctor.ledger.sealing import (
+    SHORTEST_SECRET,
+    Sealed,
+    Secrets,
+    Submission,
+    check_submission,
+    seal,
+)
+
+_TOGETHER = 100
+"""Trials that share a signature."""
+_SOME_REFUSED = 3
+_SHOWN = 16
+"""Characters of a digest that people see; --json has all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """A thing that was not sealed, and why."""
+
+    where: str
+    message: str
+    is_conflict: bool
+
+
+@click.command("seal")
+@click.argument("things", nargs=-1, required=True, type=PATH, metavar="THING…")
+@click.option("--experiment", metavar="ID", help="Experiment that trials are sealed under.")
+@click.option("--task", type=PATH, help="Directory of the task that a harbor trial sat.")
+@click.option("--dataset-id", help="name@version of the dataset that the task is from.")
+@secret_option
+@ledger_option
+@key_option
+@json_option
+def command(
+    things: tuple[str, ...],
+    experiment: str | None,
+    task: str | None,
+    dataset_id: str | None,
+    secret_names: tuple[str, ...],
+    directory: str | None,
+    key_file: str | None,
+    as_json: bool,
+) -> int:
+    """Seal records or trials, with their evidence; a missing ledger is made.
+
+    THING is a record's file, whose evidence is what it names and lies beside it, or a trial's
+    directory, all of whose files are evidence. A trial that proctor ran has its record; of any
+    other harbor trial one is made under --experiment, complete only with --task. Kept attempts are
+    sealed with their trial.
+
+    A complete record is `sealed`, a partial one `diagnostic`. What is sealed already is left as it
+    is; with other bytes it is refused, as is whatever holds the value of a --secret-env. What is
+    refused does not stop the others: exit 3 then, and 2 where nothing was sealed.
+
+    Example: proctor ledger seal jobs/nightly/fix-bug__a1B2c3D --experiment nightly
+    """
+    secrets = Secrets(_find_secrets(secret_names))
+    asked = Asked(experiment=experiment, task=task, dataset_id=dataset_id)
+    refused: list[_Refused] = []
+    # Before a ledger is made: a slip of the pen must not leave an empty one.
+    submissions: list[Submission] = []
+    progress = make_progress()
+    for number, thing in enumerate(things):
+        progress("read", number, len(things))
+        submissions += _find(thing, asked, refused)
+    progress("read", len(things), len(things))
+    sealed: list[Sealed] = []
+    if submissions:
+        sealed = _seal(directory, key_file, submissions, secrets, refused)
+    if as_json:
+        print_json(_document(sealed, refused))
+    else:
+        _print(sealed, refused)
+    if not refused:
+        return 0
+    return _SOME_REFUSED if sealed else 2
+
+
+def _find_secrets(names: tuple[str, ...]) -> dict[str, str]:
+    for name in names:
+        if name not in os.environ:
+            raise InputError(f"--secret-env {name}: there is no such environment variable")
+        if len(os.environ[name]) < SHORTEST_SECRET:
+            raise InputError(
+                f"--secret-env {name}: its value has fewer than {SHORTEST_SECRET} characters, "
+                "which occur everywhere"
+            )
+    return {name: os.environ[name] for name in names}
+
+
+def _find(thing: str, asked: Asked, refused: list[_Refused]) -> Iterator[Submission]:
+    try:
+        yield from find_submissions(Path(thing), asked)
+    except InputError as error:
+        refused.append(_Refused(thing, str(error), is_conflict=False))
+
+
+def _seal(
+    directory: str | None,
+    key_file: str | None,
+    submissions: list[Submission],
+    secrets: Secrets,
+    refused: list[_Refused],
+) -> list[Sealed]:
+    place = find_directory(directory)
+    if not os.path.lexists(place / "checkpoint"):
+        submissions = [each for each in submissions if _is_sealable(each, secrets, refused)]
+    if not submissions:
+        return []
+    key = find_key(Path(key_file) if key_file else None, os.environ)
+    ledger, is_made = open_or_create(place, key)
+    with ledger:
+        if is_made:
+            click.echo(f"proctor: {place}: a new ledger, {ledger.checkpoint().origin}", err=True)
+        sealed: list[Sealed] = []
+        progress = make_progress()
+        for begin in range(0, len(submissions), _TOGETHER):
+            progress("sealed", begin, len(submissions))
+            batch = submissions[begin : begin + _TOGETHER]
+            sealed += _seal_batch(ledger, batch, secrets, refused)
+        progress("sealed", len(submissions), len(submissions))
+    return sealed
+
+
+def _is_sealable(submission: Submission, secrets: Secrets, refused: list[_Refused]) -> bool:
+    """Before a ledger is made: one that nothing goes into is not made."""
+    try:
+        check_submission(submission, secrets)
+    except InputError as error:
+        refused.append(_Refused(submission.where, str(error), is_conflict=False))
+        return False
+    return True
+
+
+def _seal_batch(
+    ledger: Ledger, batch: list[Submission], secrets: Secrets, refused: list[_Refused]
+) -> list[Sealed]:
+    """With one signature; where one is refused, one by one."""
+    try:
+        return seal(ledger, batch, secrets)
+    except KeyFileError:
+        raise
+    except InputError as error:
+        if len(batch) == 1:
+            is_conflict = isinstance(error, ConflictError)
+            refused.append(_Refused(batch[0].where, str(error), is_conflict))
+            return []
+    return [each for one in batch for each in _seal_batch(ledger, [one], secrets, refused)]
+
+
+def _document(sealed: list[Sealed], refused: list[_Refused]) -> dict[str, object]:
+    return {
+        "sealed": [
+            {
+                "seq": each.seq,
+                "experiment_id": each.experiment_id,
+                "trial_id": each.trial_id,
+                "record": each.record,
+                "status": each.status,
+                "is_new": each.is_new,
+            }
+            for each in sealed
+        ],
+        "refused": [
+            {"path": each.where, "message": each.message, "is_conflict": each.is_conflict}
+            for each in refused
+        ],
+    }
+
+
+def _print(sealed: list[Sealed], refused: list[_Refused]) -> None:
+    for each in sealed:
+        name = f"{each.experiment_id}/{each.trial_id}"
+        print_line(f"{name}: {_render(each)}, entry {each.seq}, {each.record[:_SHOWN]}…")
+    for wrong in refused:
+        click.echo(f"proctor: {printable(wrong.message)}", err=True)
+    if len(sealed) + len(refused) > 1:
+        new = sum(each.is_new for each in sealed)
+        parts = {"sealed": new, "sealed before": len(sealed) - new, "refused": len(refused)}
+        print_line(", ".join(f"{number:,} {what}" for what, number in parts.items() if number))
+
+
+def _render(sealed: Sealed) -> str:
+    if sealed.is_new:
+        return sealed.status
+    if sealed.status == "withheld":
+        return "sealed already, and withheld since"
+    return "sealed already"

@@ -1,0 +1,73 @@
+"""`proctor ledger stats`: counts and bytes per experiment."""
+
+from functools import partial
+
+import click
+import msgspec
+
+from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.plain_table import print_rows
+from proctor.cli.ledger.progress import make_progress
+from proctor.cli.output import print_json, print_line
+from proctor.ledger.stats import ExperimentStats, measure
+from proctor.sentence import count_of
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+_STEP = 1000
+_COLUMNS = (
+    "experiment", "trials", "sealed", "diagnostic", "superseded", "withheld", "records", "files",
+    "plain", "on disk",
+)  # fmt: skip
+
+
+@click.command("stats")
+@ledger_option
+@json_option
+def command(directory: str | None, as_json: bool) -> int:
+    """Show counts and bytes per experiment.
+
+    `records` are the trials' entries, `plain` is their evidence as it was, `on disk` what it takes
+    compressed. The same file is kept once: each experiment counts what it names, the last line
+    counts every file once.
+
+    Example: proctor ledger stats
+    """
+    with open_ledger(directory) as ledger:
+        stats = measure(ledger, partial(make_progress(), "entries"))
+    if as_json:
+        print_json(msgspec.to_builtins(stats))
+        return 0
+    rows = [_row(each) for each in stats.experiments]
+    if rows:
+        rows.append(_row(stats.total))
+        # A status that no trial has needs no column.
+        shown = [at for at in range(len(_COLUMNS)) if at == 0 or rows[-1][at] != "0"]
+        headings = [_COLUMNS[at] for at in shown]
+        cells = [[row[at] for at in shown] for row in rows]
+        print_rows(headings, cells, right=headings[1:], dear=headings[1:])
+        print_line()
+    kinds = ", ".join(f"{kind} {number:,}" for kind, number in stats.kinds.items())
+    print_line(f"{stats.origin}: {count_of(stats.entries, 'entry', 'entries')} ({kinds})")
+    print_line(f"log {render_size(stats.log_bytes)}, index {render_size(stats.index_bytes)}")
+    return 0
+
+
+def _row(stats: ExperimentStats) -> tuple[str, ...]:
+    counts = (stats.trials, stats.sealed, stats.diagnostic, stats.superseded, stats.withheld)
+    return (
+        stats.experiment_id or "all",
+        *(f"{number:,}" for number in counts),
+        render_size(stats.entry_bytes),
+        f"{stats.evidence_files:,}",
+        render_size(stats.evidence_bytes),
+        render_size(stats.compressed_bytes),
+    )
+
+
+def render_size(size: float) -> str:
+    """Bytes as people say them."""
+    unit = 0
+    while size >= _STEP and unit < len(_UNITS) - 1:
+        size /= _STEP
+        unit += 1
+    return f"{size:.1f} {_UNITS[unit]}" if unit else f"{size:.0f} {_UNITS[0]}"

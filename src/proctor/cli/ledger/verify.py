@@ -1,0 +1,119 @@
+"""`proctor ledger verify`: is everything what was sealed?"""
+
+import click
+import msgspec
+
+from proctor.cli.ledger.options import find_directory, json_option, ledger_option
+from proctor.cli.ledger.progress import make_progress
+from proctor.cli.options import PATH
+from proctor.cli.output import print_json, print_line
+from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.verification.verify import Verification, verify_ledger
+from proctor.sentence import count_of
+
+_MOST_SHOWN = 50
+
+
+@click.command("verify")
+@ledger_option
+@click.option(
+    "--since",
+    multiple=True,
+    type=PATH,
+    metavar="CHECKPOINT",
+    help="An older checkpoint that it must have grown from; may be given again.",
+)
+@click.option("--key", metavar="KEY", help="The public key to trust, or a file with it.")
+@click.option("--fast", is_flag=True, help="The chain and the signatures only, no evidence.")
+@click.option(
+    "--processes", type=click.IntRange(1, 64), help="How many work at it.  [default: by its size]"
+)
+@json_option
+def command(
+    directory: str | None,
+    since: tuple[str, ...],
+    key: str | None,
+    fast: bool,
+    processes: int | None,
+    as_json: bool,
+) -> int:
+    """Recompute everything, and name what is damaged; exit 1 then.
+
+    Every line is hashed and decoded, the tree made anew, the signatures and key changes checked,
+    every artifact read. Without --key the ledger's own first entry says whose it is: that shows
+    that it hangs together, not who made it. Only with --since, a checkpoint that you kept, can an
+    owner who signed everything anew be caught. An index that is out of step is made anew.
+
+    Example: proctor ledger verify --since checkpoint-2026-11-15
+    """
+    found = verify_ledger(
+        find_directory(directory),
+        key=None if key is None else find_verifier_key(key),
+        since=since,
+        fast=fast,
+        processes=processes,
+        progress=make_progress(),
+    )
+    if as_json:
+        print_json(_document(found))
+    else:
+        _print(found)
+    return 0 if found.is_sound else 1
+
+
+def _document(found: Verification) -> dict[str, object]:
+    return {
+        "ledger": str(found.directory),
+        "is_sound": found.is_sound,
+        "origin": found.origin,
+        "size": found.size,
+        "root": found.root,
+        "key": found.key,
+        "is_key_given": found.is_key_given,
+        "is_fast": found.is_fast,
+        "since": list(found.since),
+        "withheld": found.withheld,
+        "withheld_artifacts": found.withheld_artifacts,
+        "artifacts": found.artifacts,
+        "bytes_read": found.bytes_read,
+        "damage": [{**msgspec.to_builtins(each), "kind": str(each.kind)} for each in found.damage],
+        "notes": list(found.notes),
+    }
+
+
+def _print(found: Verification) -> None:
+    verdict = "sound" if found.is_sound else f"DAMAGED in {count_of(len(found.damage), 'place')}"
+    print_line(f"{found.directory}: {verdict}")
+    for label, text in _facts(found):
+        print_line(f"  {label:<9}  {text}")
+    for damage in found.damage[:_MOST_SHOWN]:
+        print_line(f"  {damage.kind}: {damage.where}: {damage.message}")
+    if (more := len(found.damage) - _MOST_SHOWN) > 0:
+        print_line(f"  … {more:,} more; --json lists them")
+    for note in found.notes:
+        print_line(f"  note: {note}")
+
+
+def _facts(found: Verification) -> list[tuple[str, str]]:
+    whose = "given with --key" if found.is_key_given else "by the ledger's own word; --key tells"
+    seen = "not read (--fast)" if found.is_fast else count_of(found.artifacts, "file") + " read"
+    facts = [
+        ("origin", found.origin or "unknown"),
+        ("entries", f"{found.size:,}, root {found.root or 'unknown'}"),
+        ("key", found.key or "unknown"),
+        ("trusted", whose),
+        ("evidence", seen),
+        ("withheld", _render_withheld(found)),
+    ]
+    if found.since:
+        facts.append(("since", ", ".join(found.since)))
+    else:
+        facts.append(("since", "no older checkpoint was given"))
+    return facts
+
+
+def _render_withheld(found: Verification) -> str:
+    if not found.withheld and not found.withheld_artifacts:
+        return "0 withheld"
+    artifacts = count_of(found.withheld_artifacts, "artifact")
+    return f"{found.withheld:,} withheld, and {artifacts} of other entries"

@@ -1,0 +1,149 @@
+"""`proctor ledger withhold`: bytes out of the log, and back into it."""
+
+import getpass
+import os
+from pathlib import Path
+
+import click
+
+from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
+from proctor.cli.options import PATH, check_apart
+from proctor.cli.output import print_json, print_line
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.place import find_key
+from proctor.ledger.query import TrialRow, find_one
+from proctor.ledger.restore import Restored, restore
+from proctor.ledger.withhold import (
+    Why,
+    Withholding,
+    withhold_entry,
+    withhold_evidence,
+    withhold_trial,
+)
+from proctor.sentence import count_of
+
+_MOST_NAMED = 3
+_SHOWN = 16
+
+
+@click.command("withhold")
+@click.argument("trial")
+@click.option("--reason", metavar="TEXT", help="Why; it is sealed.")
+@click.option("--author", metavar="NAME", help="Who does it.  [default: your user name]")
+@click.option("--evidence-only", is_flag=True, help="Take out all evidence; the record stays.")
+@click.option(
+    "--evidence",
+    "paths",
+    multiple=True,
+    metavar="PATH",
+    help="Take out only this file of the evidence; may be given again.",
+)
+@click.option(
+    "--restore", "source", type=PATH, help="Bring the bytes back from this file or directory."
+)
+@ledger_option
+@key_option
+@json_option
+def command(
+    trial: str,
+    reason: str | None,
+    author: str | None,
+    evidence_only: bool,
+    paths: tuple[str, ...],
+    source: str | None,
+    directory: str | None,
+    key_file: str | None,
+    as_json: bool,
+) -> int:
+    """Take bytes out and keep their digests, or bring them back.
+
+    For a key that leaked, or 300 GB that nobody needs. First an entry is sealed that says what is
+    taken out, why and by whom; then the bytes go. All proofs stay as they were, and `verify` counts
+    what is withheld. Evidence that another trial names too stays until that is withheld as well.
+    After a crash, run the same again. An entry that is no trial is named by its number.
+
+    With --restore a file, a directory or another copy of the ledger is looked through, and what has
+    the very hashes is taken back.
+
+    Example: proctor ledger withhold fix-bug__a1B2c3D --reason "an API key in the trace"
+    """
+    _check_options(reason, source)
+    why = Why(reason or "", author or getpass.getuser())
+    key = find_key(Path(key_file) if key_file else None, os.environ)
+    with Ledger.open(find_directory(directory), key=key) as ledger:
+        found = find_one(ledger, trial)
+        if source is not None:
+            seq = found if isinstance(found, int) else found.seq
+            _print_restored(_name(found), restore(ledger, seq, Path(source)), as_json=as_json)
+            return 0
+        done = _withhold(ledger, found, why, paths if paths or evidence_only else None)
+    _print_withheld(_name(found), done, as_json=as_json)
+    return 0
+
+
+def _check_options(reason: str | None, source: str | None) -> None:
+    for name in ("reason", "author", "evidence_only", "paths"):
+        check_apart("source", name)
+    check_apart("evidence_only", "paths")
+    if source is None and reason is None:
+        raise click.UsageError("--reason is missing: nothing is taken out without a word")
+
+
+def _withhold(
+    ledger: Ledger, found: TrialRow | int, why: Why, paths: tuple[str, ...] | None
+) -> Withholding:
+    if isinstance(found, int):
+        if paths is not None:
+            raise click.UsageError(f"entry {found} is no trial; it has no evidence")
+        return withhold_entry(ledger, found, why)
+    if paths is not None:
+        return withhold_evidence(ledger, found, why, paths)
+    return withhold_trial(ledger, found, why)
+
+
+def _name(found: TrialRow | int) -> str:
+    if isinstance(found, int):
+        return f"entry {found}"
+    return f"{found.experiment_id}/{found.trial_id}"
+
+
+def _print_withheld(name: str, done: Withholding, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "name": name,
+                "seq": done.seq,
+                "is_new": done.is_new,
+                "line": done.line,
+                "removed": done.removed,
+                "kept": done.kept,
+            }
+        )
+        return
+    said = "" if done.is_new else ", as was said before"
+    what = "its evidence is" if done.line is None else "its bytes are"
+    print_line(f"{name}: {what} withheld, entry {done.seq} says so{said}")
+    if done.removed:
+        print_line(f"  {count_of(len(done.removed), 'artifact')} taken out")
+    for digest, others in done.kept.items():
+        more = ", …" if len(others) > _MOST_NAMED else ""
+        named = ", ".join(others[:_MOST_NAMED])
+        print_line(f"  {digest[:_SHOWN]}… stays, it is also evidence of {named}{more}")
+
+
+def _print_restored(name: str, restored: Restored, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "name": name,
+                "line": restored.line,
+                "artifacts": restored.artifacts,
+                "missing": restored.missing,
+            }
+        )
+        return
+    line = "its entry" if restored.line is not None else ""
+    artifacts = count_of(len(restored.artifacts), "artifact") if restored.artifacts else ""
+    print_line(f"{name}: {' and '.join(filter(None, (line, artifacts)))} brought back")
+    for digest in restored.missing:
+        print_line(f"  still withheld: {digest}")

@@ -1,0 +1,246 @@
+"""A sealed trial, or another entry of a ledger, for `proctor show`.
+
+It was checked when it was sealed, so its record is only read here, not judged: `ledger verify` and
+`check` do that.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import msgspec
+
+from proctor.cli.options import check_apart, check_unused
+from proctor.cli.printable import printable
+from proctor.cli.stdout import send, send_bytes
+from proctor.errors import DamageError, InputError, LedgerError
+from proctor.ledger.entry import (
+    AnyEntry,
+    EvidenceFile,
+    RescoreEntry,
+    ReviewEntry,
+    SupersedeEntry,
+    TrialEntry,
+    Withheld,
+    WithholdEntry,
+    record_digest,
+)
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import TrialRow, find_one
+
+_LONGEST = 400
+_MOST_FILES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What of it is wanted."""
+
+    step: int | None
+    full: bool
+    raw: bool
+    evidence: str | None
+    as_json: bool
+
+
+def show(name: str, directory: str | None, view: View) -> None:
+    """Print a sealed trial or an entry.
+
+    Raises:
+        InputError: there is no such thing, neither a file nor sealed.
+        DamageError: its bytes are not what was sealed.
+    """
+    check_unused("a sealed trial", step=view.step)
+    for first, second in (("raw", "as_json"), ("raw", "evidence_path"), ("as_json", "full")):
+        check_apart(first, second)
+    check_apart("evidence_path", "as_json")
+    place = Path(directory or os.environ.get("PROCTOR_LEDGER") or "ledger")
+    if directory is None and not (place / "checkpoint").exists():
+        raise InputError(
+            f"{name}: there is no such file, and no ledger at {place} that could hold it; "
+            "--ledger or PROCTOR_LEDGER names one"
+        )
+    with Ledger.open(place) as ledger:
+        found = find_one(ledger, name)
+        if isinstance(found, TrialRow):
+            _show_trial(ledger, found, view)
+        else:
+            _show_entry(ledger, found, view)
+
+
+def _show_trial(ledger: Ledger, row: TrialRow, view: View) -> None:
+    entry = ledger.entry(row.seq)
+    if isinstance(entry, TrialEntry):
+        if record_digest(entry) != row.record:
+            raise DamageError(
+                f"{ledger.directory}: entry {row.seq} holds a record with the SHA-256 "
+                f"{record_digest(entry)}; sealed was {row.record}"
+            )
+        if view.raw:
+            send_bytes(bytes(entry.record))
+            return
+        if view.evidence is not None:
+            _send_evidence(ledger, row, entry, view.evidence)
+            return
+    elif view.raw or view.evidence is not None:
+        raise LedgerError(f"{_name(row)}: withheld; `proctor show {row.seq}` says why")
+    remarks = _find_remarks(ledger, row)
+    if view.as_json:
+        send(json.dumps(_describe(row, entry, remarks), indent=2))
+        return
+    for line in _render_trial(ledger, row, entry, remarks, view):
+        send(printable(line))
+
+
+def _find_remarks(ledger: Ledger, row: TrialRow) -> list[AnyEntry | Withheld]:
+    query = "SELECT DISTINCT seq FROM remarks WHERE record = ? ORDER BY seq"
+    return [ledger.entry(seq) for (seq,) in ledger.index.select(query, (row.record,))]
+
+
+def _name(row: TrialRow) -> str:
+    return f"{row.experiment_id}/{row.trial_id}"
+
+
+def _send_evidence(ledger: Ledger, row: TrialRow, entry: TrialEntry, path: str) -> None:
+    """A file's bytes, but only once all of them were seen to be what was sealed."""
+    found = next((file for file in entry.evidence if file.path == path), None)
+    if found is None:
+        raise InputError(
+            f"{_name(row)}: has no evidence {path[:200]!r}; `proctor show {row.seq}` lists it"
+        )
+    ledger.artifacts.check(found.sha256, found.size)
+    sys.stdout.flush()
+    try:
+        ledger.artifacts.copy(found.sha256, cast(Any, sys.stdout.buffer))
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        send_bytes(b"")
+
+
+def _describe(
+    row: TrialRow, entry: AnyEntry | Withheld, remarks: list[AnyEntry | Withheld]
+) -> dict[str, object]:
+    document: dict[str, object] = {"thing": "sealed trial", **msgspec.to_builtins(row)}
+    document["record_sha256"] = document.pop("record")
+    document["entry"] = _builtins(entry)
+    document["remarks"] = [_builtins(remark) for remark in remarks]
+    return document
+
+
+def _builtins(entry: AnyEntry | Withheld) -> object:
+    return msgspec.json.decode(msgspec.json.encode(entry))
+
+
+def _render_trial(
+    ledger: Ledger,
+    row: TrialRow,
+    entry: AnyEntry | Withheld,
+    remarks: list[AnyEntry | Withheld],
+    view: View,
+) -> Iterator[str]:
+    yield f"{row.trial_id}, {row.status}, of experiment {row.experiment_id}"
+    yield f"  entry        {row.seq}"
+    yield f"  sha256       {row.record}"
+    if isinstance(entry, TrialEntry):
+        longest = None if view.full else _LONGEST
+        yield from (f"  {label:<11}  {_cut(text, longest)}" for label, text in _fields(row, entry))
+        yield from _render_evidence(ledger, entry, is_full=view.full)
+        for finding in entry.findings:
+            yield f"  finding  {finding.get('code')}: {_cut(str(finding.get('message')), longest)}"
+    for remark in remarks:
+        yield f"  {_render_remark(remark)}"
+
+
+def _fields(row: TrialRow, entry: TrialEntry) -> Iterator[tuple[str, str]]:
+    record = msgspec.json.decode(entry.record)
+    agent, outputs = record["agent"], record["outputs"]
+    reason = f" ({row.reason_code})" if row.reason_code else ""
+    yield "sealed at", entry.at
+    yield "reward", f"not scored{reason}" if row.reward is None else f"{row.reward}"
+    if rewards := record["evaluation"].get("breakdown"):
+        yield "rewards", ", ".join(f"{key} {value}" for key, value in rewards.items())
+    yield "task", f"{row.task_id} at {record['task']['task_revision']}"
+    yield "dataset", row.dataset_id or "unknown"
+    yield "agent", f"{row.harness} {agent.get('adapter_revision') or '(revision unknown)'}"
+    yield "model", str(row.model)
+    yield "image", record["environment"]["runtime_image"]
+    yield "instruction", record["inputs"]["instruction"]
+    yield "trace", outputs.get("trajectory_path") or outputs.get("conversation_path") or "none"
+    yield "when", str(row.timestamp)
+    yield "seconds", str(record["timing"]["total_seconds"])
+    if cost := (record.get("cost") or {}).get("estimated_cost_usd"):
+        yield "cost", f"{cost} USD{f', {entry.cost_basis}' if entry.cost_basis else ''}"
+    if entry.score is not None:
+        yield "marked by", entry.score.profile
+    if entry.slot is not None:
+        yield "slot", f"attempt {entry.slot.attempt} at {entry.slot.task}"
+    if entry.source is not None:
+        yield "source", f"{entry.source.kind} {entry.source.name}"
+
+
+def _render_evidence(ledger: Ledger, entry: TrialEntry, *, is_full: bool) -> Iterator[str]:
+    shown = entry.evidence if is_full else entry.evidence[:_MOST_FILES]
+    width = max((len(f"{file.size:,}") for file in shown), default=0)
+    for file in shown:
+        gone = "" if ledger.artifacts.holds(file.sha256) else "  (not here)"
+        yield f"  evidence  {_render_file(file, width)}{gone}"
+    if left := len(entry.evidence) - len(shown):
+        yield f"  evidence  … {left:,} more files; --full lists them"
+
+
+def _render_file(file: EvidenceFile, width: int) -> str:
+    return f"{file.sha256[:16]}…  {file.size:>{width},}  {file.path}"
+
+
+def _render_remark(remark: AnyEntry | Withheld) -> str:
+    match remark:
+        case ReviewEntry():
+            said = f": {remark.note}" if remark.note else ""
+            return _dated(remark, f"review  {remark.verdict} by {remark.reviewer}{said}")
+        case SupersedeEntry():
+            other = f"{remark.by.experiment_id}/{remark.by.trial_id}"
+            subject = f"{remark.subject.experiment_id}/{remark.subject.trial_id}"
+            why = f"({remark.cause}) by {remark.author}: {remark.reason}"
+            return _dated(remark, f"superseded  {other} stands in for {subject} {why}")
+        case RescoreEntry():
+            why = f"by {remark.author}: {remark.reason}"
+            return _dated(remark, f"rescored  {remark.score.profile} {why}")
+        case WithholdEntry():
+            what = "its bytes" if remark.entry is not None else "evidence"
+            return _dated(remark, f"withheld  {what} by {remark.author}: {remark.reason}")
+        case _:
+            return f"[entry {remark.seq}]  withheld"
+
+
+def _dated(entry: AnyEntry, text: str) -> str:
+    return f"[entry {entry.seq}, {entry.at[:19]}Z]  {_cut(text, _LONGEST)}"
+
+
+def _show_entry(ledger: Ledger, seq: int, view: View) -> None:
+    line = ledger.line(seq)
+    entry = ledger.entry(seq)
+    if view.evidence is not None:
+        raise click.UsageError("--evidence means nothing for an entry that is no trial")
+    if view.raw:
+        send_bytes(line)
+        return
+    document = _builtins(entry)
+    if view.as_json:
+        send(json.dumps({"thing": "entry", "entry": document}, indent=2))
+        return
+    kind = "withheld" if isinstance(entry, Withheld) else entry.kind
+    send(f"entry {seq}, {kind}")
+    for key, value in cast("dict[str, object]", document).items():
+        if key not in ("seq", "kind"):
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            send(printable(f"  {key:<11}  {_cut(text, None if view.full else _LONGEST)}"))
+
+
+def _cut(text: str, longest: int | None) -> str:
+    line = " ".join(text.split())
+    return line if longest is None or len(line) <= longest else f"{line[:longest]}…"
