@@ -6,12 +6,12 @@
     bench       where and how often to measure; the least of several, in turns
     table       rows as a table and as JSON
     subjects    every subject by name, in the order they are run
-    commands, assemble, load, audit, traces, runner     the subjects
+    commands, assemble, load, audit, traces, runner, ledger     the subjects
     sizes       how sizes are named, and what counts as growing with them
     drawn       trials drawn at random from a seed; the same for both programs
     job_data    job directories of such trials, kept in build/bench-data
     write_job   how such a directory is written, by harbor's own models
-    ours, ours_run      what proctor is asked to do, in a process of its own
+    ours, ours_run, ours_verify     what proctor is asked to do, in a process of its own
     theirs, theirs_viewer, theirs_uploader     the same for harbor
     theirs_environments     environments in which harbor runs here without Docker
     sandbox_start   the start of a sandbox, beside a bare bubblewrap

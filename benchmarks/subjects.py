@@ -6,6 +6,7 @@ from benchmarks.assemble import assemble_rows
 from benchmarks.audit import audit_rows
 from benchmarks.bench import Bench
 from benchmarks.commands import score_rows, start_up_rows
+from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row
 from benchmarks.runner import runner_rows
@@ -21,4 +22,5 @@ SUBJECTS: dict[str, Subject] = {
     "audit": audit_rows,
     "traces": trace_rows,
     "run": runner_rows,
+    "ledger": ledger_rows,
 }

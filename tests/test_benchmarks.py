@@ -16,6 +16,7 @@ from benchmarks.audit import audit_rows
 from benchmarks.bench import Bench, BenchmarkError, check_same
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
+from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row, share_of, times_faster
 from benchmarks.runner import Sizes, runner_rows
@@ -34,6 +35,7 @@ TINY: dict[str, Subject] = {
     "audit": partial(audit_rows, sizes=(60, 120), n_tasks=3),
     "traces": partial(trace_rows, megabytes=1, large=2, small_files=5),
     "run": partial(runner_rows, sizes=Sizes(tasks=2, many=4, long=6, sandboxes=2, starts=1)),
+    "ledger": partial(ledger_rows, verified=20, listed=200),
 }
 
 
@@ -87,8 +89,17 @@ def test_the_agreed_names_are_there_with_their_bars(build: Path) -> None:
         "run-null-6": "<= 2",
         "run-null-6-memory": "<= 2",
         "resume-6": "<= 1",
-        "run-sandbox": ">= 5",
+        "run-sandbox": ">= 1",
         "sandbox-start": "<= 3",
+        "append-durable": ">= 0.7",
+        "append-batch": ">= 0.6",
+        "verify-fast": ">= 0.6",
+        "verify": ">= 0.6",
+        "verify-two": ">= 1.6",
+        "verify-memory": "<= 1.5",
+        "list-200": "<= 1",
+        "find-id": "<= 1",
+        "list-peer": ">= 20",
     }
 
 

@@ -1,0 +1,272 @@
+"""The ledger beside the same work done bare: system calls, hashes and decoding, in one run.
+
+Records have some 10 KB, as real ones do. What is appended is made before the clock starts, for
+both: sealing also reads a record strictly, and that is measured nowhere here.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.bench import (
+    Bench,
+    BenchmarkError,
+    command_seconds,
+    entry_point,
+    figure,
+    run_module,
+)
+from benchmarks.row import Row, share_of, times_faster
+from benchmarks.sizes import name_of_size
+from proctor.ledger.entry import TrialEntry, decode_line, encode_entry
+from proctor.ledger.keys import SigningKey, make_key
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.verification.verify import verify_ledger
+
+_SINGLE = 200
+_BATCHES = 30
+_BATCH = 100
+_VERIFIED = 20_000
+_LISTED = 100_000
+_EXPERIMENT = "experiment-050"
+
+
+def ledger_rows(bench: Bench, *, verified: int = _VERIFIED, listed: int = _LISTED) -> Iterator[Row]:
+    """Appending, verifying, listing."""
+    bench.data.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=bench.data) as scratch:
+        yield from _append_rows(bench, Path(scratch))
+    yield from _verify_rows(bench, verified)
+    yield from _list_rows(bench, listed)
+
+
+def make_entry(number: int, size: int = 10_000) -> TrialEntry:
+    """A trial whose line has about this size."""
+    record = {
+        "trial_id": f"trial-{number:07}",
+        "experiment_id": f"experiment-{number % 100:03}",
+        "dataset_id": "bench@1",
+        "timestamp": "2026-11-15T10:00:00Z",
+        "task": {"task_id": f"task-{number % 89:02}", "task_revision": "0" * 64},
+        "agent": {"adapter": "bench", "model": f"model-{number % 7}"},
+        "inputs": {"instruction": f"{number} " + "x" * (size - 700)},
+        "evaluation": {"reward": float(number % 2)},
+        "completeness": "complete",
+    }
+    return TrialEntry(at="", seq=0, record=msgspec.Raw(json.dumps(record).encode()))
+
+
+# Appending
+
+
+def _append_rows(bench: Bench, scratch: Path) -> Iterator[Row]:
+    key = make_key(scratch / "key", "bench")
+    single = [[make_entry(number)] for number in range(_SINGLE)]
+    figures = bench.least(
+        lambda: _our_seconds(scratch, key, single), lambda: _bare_seconds(scratch, single)
+    )
+    yield times_faster("append-durable", figures, "the same system calls", at_least=0.7)
+    batches = [
+        [make_entry(start + number) for number in range(_BATCH)]
+        for start in range(0, _BATCHES * _BATCH, _BATCH)
+    ]
+    figures = bench.least(
+        lambda: _our_seconds(scratch, key, batches), lambda: _bare_loop_seconds(scratch, batches)
+    )
+    yield times_faster("append-batch", figures, "encode, hash, fdatasync", at_least=0.6)
+
+
+def _our_seconds(scratch: Path, key: SigningKey, batches: Sequence[Sequence[TrialEntry]]) -> float:
+    directory = scratch / "ours"
+    with Ledger.create(directory, key, "bench") as ledger:
+        start = time.perf_counter()
+        for batch in batches:
+            with ledger.writing():
+                ledger.append(batch)
+        seconds = time.perf_counter() - start
+    shutil.rmtree(directory)
+    return seconds
+
+
+def _bare_seconds(scratch: Path, batches: Sequence[Sequence[TrialEntry]]) -> float:
+    """The system calls of an append: lock, look, line, checkpoint."""
+    directory = scratch / "bare"
+    (directory / "entries").mkdir(parents=True)
+    note = b"x" * 180
+    (directory / "checkpoint").write_bytes(note)
+    segment = directory / "entries" / "000000.jsonl"
+    segment.touch()
+    lines = [encode_entry(entry) + b"\n" for batch in batches for entry in batch]
+    start = time.perf_counter()
+    for line in lines:
+        lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (directory / "checkpoint").read_bytes()
+        _write_synced(segment, line, os.O_APPEND, os.fdatasync)
+        temporary = directory / ".checkpoint.tmp"
+        _write_synced(temporary, note, os.O_CREAT | os.O_EXCL, os.fsync)
+        temporary.rename(directory / "checkpoint")
+        _sync_directory(directory)
+        os.close(lock)
+    seconds = time.perf_counter() - start
+    shutil.rmtree(directory)
+    return seconds
+
+
+def _write_synced(path: Path, data: bytes, how: int, sync: Callable[[int], None]) -> None:
+    fd = os.open(path, os.O_WRONLY | how, 0o666)
+    os.write(fd, data)
+    sync(fd)
+    os.close(fd)
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    os.fsync(fd)
+    os.close(fd)
+
+
+def _bare_loop_seconds(scratch: Path, batches: Sequence[Sequence[TrialEntry]]) -> float:
+    """Encode, hash, write and sync, nothing else."""
+    path = scratch / "bare.jsonl"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    start = time.perf_counter()
+    for batch in batches:
+        lines = [encode_entry(entry) for entry in batch]
+        for line in lines:
+            hashlib.sha256(b"\x00" + line).digest()
+        os.write(fd, b"\n".join(lines) + b"\n")
+        os.fdatasync(fd)
+    seconds = time.perf_counter() - start
+    os.close(fd)
+    path.unlink()
+    return seconds
+
+
+# Verifying
+
+
+def _verify_rows(bench: Bench, count: int) -> Iterator[Row]:
+    directory = load_ledger(bench, count, 10_000)
+    files = sorted((directory / "entries").iterdir())
+    # Once unmeasured: the first pass fills the page cache.
+    _hash_seconds(files)
+
+    def ours(*, fast: bool, processes: int) -> float:
+        start = time.perf_counter()
+        found = verify_ledger(directory, fast=fast, processes=processes)
+        if not found.is_sound:
+            raise BenchmarkError(f"{directory}: {found.damage[0]}")
+        return time.perf_counter() - start
+
+    fast = bench.least(lambda: ours(fast=True, processes=1), lambda: _hash_seconds(files))
+    yield times_faster("verify-fast", fast, "one SHA-256 over the same bytes", at_least=0.6)
+    one = bench.least(lambda: ours(fast=False, processes=1), lambda: _decode_seconds(files))
+    yield times_faster("verify", one, "decode and hash every line", at_least=0.6)
+    two = bench.least(lambda: ours(fast=False, processes=2), lambda: ours(fast=False, processes=1))
+    yield times_faster("verify-two", two, "one process", at_least=1.6)
+    small = load_ledger(bench, max(count // 10, 1), 10_000)
+    peaks = _peak(directory), _peak(small)
+    yield share_of("verify-memory", peaks, "a tenth of the entries", at_most=1.5, unit="MB")
+
+
+def _peak(directory: Path) -> float:
+    return figure(run_module("ours_verify", str(directory)), "megabytes")
+
+
+def _hash_seconds(files: Sequence[Path]) -> float:
+    start = time.perf_counter()
+    for path in files:
+        hasher = hashlib.sha256()
+        with path.open("rb", buffering=0) as file:
+            while chunk := file.read(1 << 20):
+                hasher.update(chunk)
+    return time.perf_counter() - start
+
+
+def _decode_seconds(files: Sequence[Path]) -> float:
+    start = time.perf_counter()
+    for path in files:
+        with path.open("rb") as file:
+            for line in file:
+                hashlib.sha256(b"\x00" + line[:-1]).digest()
+                decode_line(line, "bench")
+    return time.perf_counter() - start
+
+
+# Listing
+
+
+def _list_rows(bench: Bench, count: int) -> Iterator[Row]:
+    directory = load_ledger(bench, count, 1000)
+    where = ("--ledger", str(directory))
+    words = ("ledger", "list", *where, "--experiment", _EXPERIMENT, "--json")
+    listed, version = _beyond_version(bench, words)
+    yield share_of(f"list-{name_of_size(count)}", (listed, 0.15), "0.15 s", at_most=1)
+    one = f"trial-{count // 2:07}"
+    found, _ = _beyond_version(bench, ("ledger", "list", *where, "--trial", one, "--json"))
+    yield share_of("find-id", (found, 0.1), "0.1 s", at_most=1)
+    peer = min(_peer_seconds(_load_files(bench, count)) for _ in range(2))
+    figures = (listed + version, peer)
+    yield times_faster("list-peer", figures, "a JSON file a record, all parsed", at_least=20)
+
+
+def _beyond_version(bench: Bench, words: Sequence[str]) -> tuple[float, float]:
+    """Seconds of a command beyond what `proctor --version` takes, and what that takes."""
+    command = entry_point("proctor.cli.main", "main", *words)
+    bare = entry_point("proctor.cli.main", "main", "--version")
+    command_seconds(command)
+    ours, version = bench.least(
+        lambda: command_seconds(command), lambda: command_seconds(bare), rounds=5
+    )
+    return max(ours - version, 1e-6), version
+
+
+def _load_files(bench: Bench, count: int) -> Path:
+    """The same records as aec-bench keeps them: a file each."""
+    root = bench.data / f"records-{count}"
+    if (root / "whole").exists():
+        return root
+    shutil.rmtree(root, ignore_errors=True)
+    for number in range(count):
+        record = bytes(make_entry(number, 1000).record)
+        path = root / f"experiment-{number % 100:03}" / f"trial-{number:07}.json"
+        if number < 100:
+            path.parent.mkdir(parents=True)
+        path.write_bytes(record)
+    (root / "whole").touch()
+    return root
+
+
+def _peer_seconds(root: Path) -> float:
+    start = time.perf_counter()
+    records = [json.loads(path.read_text()) for path in sorted(root.glob("*/*.json"))]
+    wanted = [record for record in records if record["experiment_id"] == _EXPERIMENT]
+    json.dumps(wanted)
+    return time.perf_counter() - start
+
+
+def load_ledger(bench: Bench, count: int, size: int) -> Path:
+    """A ledger of so many trials; it is kept from run to run."""
+    directory = bench.data / f"ledger-{count}-{size}"
+    if (directory / "whole").exists():
+        return directory
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    with Ledger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
+        for start in range(0, count, 1000):
+            with ledger.writing():
+                ledger.append(
+                    [make_entry(start + more, size) for more in range(min(1000, count - start))]
+                )
+        ledger.refresh()
+    (directory / "whole").touch()
+    return directory
