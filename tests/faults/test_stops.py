@@ -30,7 +30,12 @@ def place(request: pytest.FixtureRequest, site: Site) -> Iterator[Site]:
     with ordinary_home() as home:
         site.top = home
         site.program = command_line()
-        site.env = {"HOME": str(home), "TMPDIR": str(home)}
+        site.env = {
+            "HOME": str(home),
+            "TMPDIR": str(home),
+            "PROCTOR_LEDGER": str(home / "ledger"),
+            "XDG_CONFIG_HOME": str(home / "config"),
+        }
         yield site
 
 

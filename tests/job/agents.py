@@ -33,6 +33,17 @@ class Flaky(_Agent):
             raise ConnectionError(f"flaky failure {begun}")
 
 
+class Echoing(_Agent):
+    """Writes down what it was told."""
+
+    @staticmethod
+    def name() -> str:
+        return "echoing"
+
+    async def run(self, instruction: str, environment: Any, context: Any) -> None:
+        (self.logs_dir / "words.txt").write_text(instruction, encoding="utf-8")
+
+
 class Waiting(_Agent):
     """Says in a file that it began, then waits until another file is there."""
 

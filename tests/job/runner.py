@@ -11,6 +11,7 @@ from pathlib import Path
 from proctor.harbor.configs import RetryConfig
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
+from proctor.job.wish import LedgerWish
 from tests.job.jobs import NOP, Listener, agent, make_config, resume, run
 
 
@@ -55,7 +56,7 @@ def main() -> int:
     )
     listener = Mortal(os.environ.get("DIE_AT"))
     if verb == "run":
-        outcome = run(config, listener)
+        outcome = run(config, listener, ledger=LedgerWish(Path(place, "ledger").absolute()))
     else:
         outcome = resume(Path(place, "jobs", "job"), listener)
     return 130 if outcome.interrupted else 0

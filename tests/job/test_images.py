@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.images import ImageStore, Known
+from proctor.environments.sandbox.roots.images import ImageStore, Known
 from proctor.harbor.configs import NULL, SANDBOX, EnvironmentConfig
 from proctor.job.images import choose_environment, describe_change, find_task_image
 from proctor.job.preview import preview_run

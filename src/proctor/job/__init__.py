@@ -13,6 +13,7 @@
     retry, kept    when a trial is run again, and where what it left is kept
     progress, result_file, durable    the figures so far, and results that outlast a power cut
     reaping    what killed runs left behind
+    sealing    trials into the ledger, as they end
     signals    Ctrl-C, once and twice
 
 Nothing here runs a command in an environment, and nothing prints.

@@ -7,8 +7,8 @@ Environments of others tell nothing beforehand.
 """
 
 from proctor.environments.kinds import environment_name_for
-from proctor.environments.sandbox.build import HOST, find_image_pin
-from proctor.environments.sandbox.host_base import host_pin
+from proctor.environments.sandbox.roots.build import HOST, find_image_pin
+from proctor.environments.sandbox.roots.host_base import host_pin
 from proctor.errors import ImageError, SandboxError
 from proctor.harbor.configs import SANDBOX, EnvironmentConfig
 from proctor.job.store import ChosenEnvironment

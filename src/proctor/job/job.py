@@ -8,6 +8,7 @@ one goes on from: every file is whole, a trial's name is on record before its di
 """
 
 import asyncio
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from proctor.job.request import Request, opened_job, request_resume, request_run
 from proctor.job.result_file import ResultFile
 from proctor.job.resume import find_idle
 from proctor.job.running import SlotRunner
+from proctor.job.sealing import Sealer, check_ledger, find_sealed_names, sealing
 from proctor.job.signals import Interrupt, heeding
 from proctor.job.store import JobFiles, JobState, held_job
 from proctor.job.watch import Watch
@@ -65,6 +67,7 @@ async def resume_job(directory: Path, wish: ResumeWish, watch: Watch) -> JobOutc
 async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
     """A job's life, on one page."""
     environment = request.prepared.config.environment
+    check_ledger(request.ledger, request.host)
     if not request.is_begun:
         # A job of which no trial could run here leaves no trace.
         check_classes(request.prepared.config)
@@ -79,13 +82,40 @@ async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
         progress = _start_progress(plan)
         watch.job_planned(len(plan.decisions), progress.n_done)
         _say_what_is_odd(plan, request, files, watch)
-        interrupted = False
-        if plan.todo:
-            interrupted = await _run_trials(plan, request, progress, files, watch, reaping)
-        result = await _write_result(plan, progress, files, interrupted=interrupted)
-        if reaping is not None and not interrupted:
-            await reaping.wait()
-        return _make_outcome(plan, progress, result, interrupted=interrupted)
+        with sealing(request.ledger, request.prepared.config, request.host) as sealer:
+            _seal_what_is_done(plan, sealer)
+            interrupted = False
+            if plan.todo:
+                running = Running(files, watch, reaping, sealer)
+                interrupted = await _run_trials(plan, request, progress, running)
+            result = await _write_result(plan, progress, files, interrupted=interrupted)
+            if reaping is not None and not interrupted:
+                await reaping.wait()
+            if sealer is not None:
+                await asyncio.to_thread(sealer.close)
+        return _make_outcome(plan, progress, result, sealer, interrupted=interrupted)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a job's trials are run with."""
+
+    files: JobFiles
+    watch: Watch
+    reaping: Reaping | None
+    sealer: Sealer | None
+
+
+def _seal_what_is_done(plan: JobPlan, sealer: Sealer | None) -> None:
+    """Trials that a kill kept from being sealed, or that ran before there was a ledger."""
+    done = [decision for decision in plan.decisions if decision.row is not None]
+    if sealer is None or not done:
+        return
+    experiment = plan.prepared.settings.experiment or plan.prepared.config.job_name
+    sealed = find_sealed_names(sealer.trials.directory, experiment)
+    for decision in done:
+        if decision.trial not in sealed:
+            sealer.put(plan.directory / decision.trial)
 
 
 def _write_own_files(plan: JobPlan, request: Request, files: JobFiles) -> None:
@@ -100,11 +130,16 @@ def _write_own_files(plan: JobPlan, request: Request, files: JobFiles) -> None:
         environment=plan.prepared.environment,
         slots=plan.named_slots,
         refused=[str(refused.path) for refused in plan.prepared.resolved.refused],
+        ledger=str(request.ledger.directory) if request.ledger is not None else None,
         unplanned=list(plan.unplanned),
     )
     written = earlier.state
     same_slots = written is not None and written.slots == state.slots
-    if written is None or not same_slots or written.unplanned != state.unplanned:
+    is_same = written is not None and (written.unplanned, written.ledger) == (
+        state.unplanned,
+        state.ledger,
+    )
+    if not (same_slots and is_same):
         files.write_state(state)
     if earlier.config is None:
         files.write_config(plan.prepared.config.model_dump_json(indent=4).encode())
@@ -167,11 +202,10 @@ async def _run_trials(
     plan: JobPlan,
     request: Request,
     progress: Progress,
-    files: JobFiles,
-    watch: Watch,
-    reaping: Reaping | None,
+    running: Running,
 ) -> bool:
     """Run what is to be run; whether a signal ended it."""
+    files, watch = running.files, running.watch
     _write(files, _result(plan, progress, updated_at=local_now()))
     queue = Queue(plan.todo)
 
@@ -199,7 +233,8 @@ async def _run_trials(
         progress=progress,
         watch=watch,
         changed=result_file.changed,
-        reaping=reaping,
+        reaping=running.reaping,
+        sealer=running.sealer,
     )
     with heeding(interrupt):
         try:
@@ -251,7 +286,12 @@ def _write(files: JobFiles, result: JobResult) -> None:
 
 
 def _make_outcome(
-    plan: JobPlan, progress: Progress, result: JobResult, *, interrupted: bool
+    plan: JobPlan,
+    progress: Progress,
+    result: JobResult,
+    sealer: Sealer | None,
+    *,
+    interrupted: bool,
 ) -> JobOutcome:
     table = progress.table()
     counts = Counts.of(
@@ -269,5 +309,6 @@ def _make_outcome(
         notes=[*plan.prepared.resolved.notes, *progress.notes],
         interrupted=interrupted,
         is_marked=not plan.prepared.config.verifier.disable,
+        sealed=sealer.trials if sealer is not None else None,
         table=table,
     )

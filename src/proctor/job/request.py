@@ -15,7 +15,7 @@ from proctor.job.sameness import check_same_job, check_same_settings
 from proctor.job.secrets import check_variables, check_wanted, fill_secrets
 from proctor.job.settings import Settings
 from proctor.job.store import CONFIG, LOCK, STATE
-from proctor.job.wish import JobWish, ResumeWish
+from proctor.job.wish import JobWish, LedgerWish, ResumeWish
 from proctor.record.ids import check_id
 
 
@@ -34,6 +34,8 @@ class Request:
     invocation: Sequence[str]
     host: Mapping[str, str]
     stop_at_once: Callable[[], None]
+    ledger: LedgerWish | None
+    """None: the trials are not sealed."""
 
     def plan(self) -> JobPlan:
         """The plan, by what lies in the job's directory now.
@@ -78,6 +80,7 @@ async def request_run(wish: JobWish) -> Request:
         invocation=wish.invocation,
         host=wish.host,
         stop_at_once=wish.stop_at_once,
+        ledger=wish.ledger,
     )
 
 
@@ -166,7 +169,15 @@ async def request_resume(job: OpenJob, wish: ResumeWish) -> Request:
         invocation=wish.invocation,
         host=wish.host,
         stop_at_once=wish.stop_at_once,
+        ledger=_find_ledger(job, wish),
     )
+
+
+def _find_ledger(job: OpenJob, wish: ResumeWish) -> LedgerWish | None:
+    state = job.existing.state
+    before = Path(state.ledger) if state is not None and state.ledger else None
+    directory = wish.ledger or before
+    return LedgerWish(directory, wish.key_file) if directory and wish.is_sealed else None
 
 
 def _check_same(directory: Path, existing: Existing, config: JobConfig, settings: Settings) -> None:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from proctor.errors import JobError
 from proctor.files import read_small, write_atomic
 from proctor.harbor.configs import RetryConfig
+from proctor.harbor.stats import CANCELLED
 from proctor.harbor.trial_result import (
     AgentInfo,
     ExceptionInfo,
@@ -31,6 +32,7 @@ from proctor.job.progress import Progress, local_now
 from proctor.job.reaping import Reaping
 from proctor.job.resume import Decision, Deed
 from proctor.job.retry import is_retried, retry_delay
+from proctor.job.sealing import Sealer
 from proctor.job.store import JobFiles
 from proctor.job.watch import Watch
 from proctor.trial.order import Kinds
@@ -56,6 +58,8 @@ class SlotRunner:
     """The job's own."""
     durable: Durable
     """Brings results to the disk."""
+    sealer: Sealer | None = None
+    """Seals trials as they end; None: they are not sealed."""
     reaping: Reaping | None = None
     """What brings in what killed sandboxes hold; a trial that is run again waits for it."""
 
@@ -168,6 +172,10 @@ class SlotRunner:
         self.progress.end(decision.slot.index, counted(result))
         self.changed()
         self.watch.trial_ended(decision.trial, result, self.progress.stats)
+        error = result.exception_info
+        # One that was stopped is run again by resume: its end is still to come.
+        if self.sealer is not None and (error is None or error.exception_type != CANCELLED):
+            self.sealer.put(self.files.directory / decision.trial)
 
     def _make_errored(self, plan: Plan, error: Exception) -> TrialResult:
         """The result of a trial that could not make its own."""

@@ -75,6 +75,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of the plan."""
     refused: list[str] = []
     """Paths of tasks that could not be run when it was planned."""
+    ledger: str | None = None
+    """The ledger that its trials are sealed into, absolute; None: they are not."""
     unplanned: list[NamedSlot] = []
     """Slots of earlier plans whose task, agent or image has changed since."""
 

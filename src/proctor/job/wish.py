@@ -18,6 +18,16 @@ INTERRUPTED = 130
 """Exit code of a job that was stopped by Ctrl-C."""
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerWish:
+    """The ledger that a job's trials are sealed into."""
+
+    directory: Path
+    """Absolute."""
+    key_file: Path | None = None
+    """The signing key; None: the user's own."""
+
+
 def exit_at_once() -> None:
     """End the process without another word; what it left is for `resume` and `clean`."""
     os._exit(INTERRUPTED)
@@ -48,6 +58,8 @@ class JobWish:
     """What a second Ctrl-C does; it must not return to the job."""
     approve: Callable[[Sequence[Task], JobConfig], None] = approve_all
     """Called with the tasks before anything is created; raises where they are not to be run."""
+    ledger: LedgerWish | None = None
+    """None: the trials are not sealed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +82,27 @@ class ResumeWish:
     """What a second Ctrl-C does; it must not return to the job."""
     approve: Callable[[Sequence[Task], JobConfig], None] = approve_all
     """Called with the tasks before anything is written; raises where they are not to be run."""
+    ledger: Path | None = None
+    """Where to seal, absolute; None: into the ledger that the job was begun with."""
+    key_file: Path | None = None
+    """The signing key; None: the user's own."""
+    is_sealed: bool = True
+    """False: the trials are not sealed, whatever the job was begun with."""
+
+
+@dataclass(slots=True)
+class SealedTrials:
+    """What became of a job's trials in the ledger, in one run."""
+
+    directory: Path
+    """The ledger's."""
+    is_new_ledger: bool = False
+    sealed: int = 0
+    """Complete records."""
+    diagnostic: int = 0
+    """Partial ones."""
+    refused: list[str] = field(default_factory=list)
+    """A sentence for each that was not sealed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,5 +169,7 @@ class JobOutcome:
     """Stopped by a signal; `resume` goes on."""
     is_marked: bool = True
     """Verification was not switched off, so that a trial without a reward is one too few."""
+    sealed: SealedTrials | None = None
+    """None where nothing was to be sealed."""
     table: TrialTable = field(default_factory=TrialTable)
     """The trials that have a result, in the order of the plan."""

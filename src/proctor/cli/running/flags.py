@@ -108,6 +108,9 @@ class RecordFlags:
     dataset_id: str | None
     adaptation: Path | None
     system_prompt: Path | None
+    ledger: Path | None
+    no_ledger: bool
+    key: Path | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,9 @@ record_options: Decorator = section(
     ),
     option("--adaptation", type=FILE, help="JSON file with the tasks' adaptation."),
     option("--system-prompt", type=FILE, help="File with the agent's system prompt."),
+    option("--ledger", type=FILE, help="Ledger to seal into.  [default: PROCTOR_LEDGER, ./ledger]"),
+    option("--no-ledger", is_flag=True, help="Seal nothing."),
+    option("--key", type=FILE, help="Signing key.  [default: PROCTOR_KEY, your own]"),
 )
 
 output_options: Decorator = section(

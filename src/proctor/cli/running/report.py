@@ -15,7 +15,7 @@ from proctor.errors import JobError
 from proctor.harbor.documents import TRIAL
 from proctor.harbor.result import JobResult, render_result
 from proctor.harbor.stats import GroupStats, JobStats, stats_document
-from proctor.job.wish import JobOutcome
+from proctor.job.wish import JobOutcome, SealedTrials
 from proctor.outcome.line import Summary, render_line, summarize_result
 from proctor.sentence import count_of
 
@@ -38,7 +38,8 @@ class Report:
         if self.outcome.interrupted:
             return 130
         unscored = counts.zero_by_missing if self.outcome.is_marked else counts.errored
-        return 3 if unscored or counts.not_run or self.outcome.refused else 0
+        unsealed = self.outcome.sealed.refused if self.outcome.sealed else []
+        return 3 if unscored or counts.not_run or self.outcome.refused or unsealed else 0
 
 
 def make_report(outcome: JobOutcome, seconds: float) -> Report:
@@ -83,6 +84,7 @@ def render_report(report: Report) -> Iterator[str]:
     yield from _render_usage(outcome)
     yield from _render_findings(report.findings)
     yield from _render_refused(outcome)
+    yield from _render_sealed(outcome.sealed)
     yield from (f"note: {note}" for note in outcome.notes)
     if outcome.unplanned:
         trials = count_of(len(outcome.unplanned), "trial")
@@ -177,6 +179,18 @@ def _render_refused(outcome: JobOutcome) -> Iterator[str]:
         yield f"  … and {len(outcome.refused) - _MOST_REFUSED} more; --json lists all"
 
 
+def _render_sealed(sealed: SealedTrials | None) -> Iterator[str]:
+    if sealed is None:
+        return
+    made = " (a new ledger)" if sealed.is_new_ledger else ""
+    told = f"{sealed.sealed} sealed, {sealed.diagnostic} diagnostic"
+    yield f"ledger: {_seen_from_here(sealed.directory)}{made}: {told}"
+    for sentence in sealed.refused[:_MOST_REFUSED]:
+        yield f"  not sealed: {sentence}"
+    if len(sealed.refused) > _MOST_REFUSED:
+        yield f"  … and {len(sealed.refused) - _MOST_REFUSED} more; --json lists all"
+
+
 def _render_next(report: Report) -> Iterator[str]:
     outcome = report.outcome
     directory = _seen_from_here(outcome.directory)
@@ -215,6 +229,17 @@ def _find_errors(stats: JobStats) -> list[str]:
     )
 
 
+def _describe_sealed(sealed: SealedTrials | None) -> dict[str, object] | None:
+    if sealed is None:
+        return None
+    return {
+        "directory": str(sealed.directory),
+        "sealed": sealed.sealed,
+        "diagnostic": sealed.diagnostic,
+        "refused": sealed.refused,
+    }
+
+
 def describe_report(report: Report) -> dict[str, object]:
     """The report as one document."""
     outcome, counts = report.outcome, asdict(report.outcome.counts)
@@ -228,6 +253,7 @@ def describe_report(report: Report) -> dict[str, object]:
         },
         "kept": counts["kept"],
         "retried": counts["retried"],
+        "ledger": _describe_sealed(outcome.sealed),
         "groups": {
             key: {
                 "denominators": count_group(group),

@@ -1,0 +1,141 @@
+"""Seals the trials of a job as they end, several of them with one signature.
+
+One thread does it, beside the event loop: sealing waits for the disk. What ended while it waited is
+sealed together. What cannot be sealed is said and stays where it is; the job goes on, and
+`proctor resume` or `proctor ledger seal` tries again.
+"""
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from proctor.errors import ProctorError
+from proctor.harbor.configs import JobConfig
+from proctor.harbor.env import is_sensitive, resolve_env
+from proctor.job.wish import LedgerWish, SealedTrials
+from proctor.ledger.keys import SigningKey
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.place import find_key, open_or_create
+from proctor.ledger.sealing import Sealed, Secrets
+from proctor.ledger.trial_sealing import seal_trials
+
+_TOGETHER = 100
+"""Trials that share a signature at most."""
+
+
+class Sealer:
+    """Takes trials as they end, from any thread; `close` returns when all of them are sealed."""
+
+    def __init__(self, wish: LedgerWish, key: SigningKey, secrets: Secrets) -> None:
+        self._wish = wish
+        self._key = key
+        self._secrets = secrets
+        self._ended: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="sealer", daemon=True)
+        self.trials = SealedTrials(wish.directory)
+        self._thread.start()
+
+    def put(self, trial: Path) -> None:
+        """Seal this trial, when there is time."""
+        self._ended.put(trial)
+
+    def close(self) -> None:
+        """Wait until everything is sealed that can be."""
+        self._ended.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        # The index belongs to the thread that opened it.
+        with Ledger.open(self._wish.directory, key=self._key) as ledger:
+            is_open = True
+            while is_open:
+                batch, is_open = self._take()
+                if batch:
+                    self._seal(ledger, batch)
+
+    def _take(self) -> tuple[list[Path], bool]:
+        """What has ended by now, at least one; and whether more may come."""
+        batch: list[Path] = []
+        trial = self._ended.get()
+        while trial is not None:
+            batch.append(trial)
+            if len(batch) == _TOGETHER or self._ended.empty():
+                return batch, True
+            trial = self._ended.get()
+        return batch, False
+
+    def _seal(self, ledger: Ledger, batch: list[Path]) -> None:
+        try:
+            self._count(seal_trials(ledger, batch, self._secrets))
+        except ProctorError as error:
+            if len(batch) == 1:
+                self.trials.refused.append(str(error))
+                return
+            # One of them; each by itself shows which.
+            for trial in batch:
+                self._seal(ledger, [trial])
+
+    def _count(self, answers: Sequence[Sealed]) -> None:
+        new = [answer for answer in answers if answer.is_new]
+        self.trials.sealed += sum(answer.status == "sealed" for answer in new)
+        self.trials.diagnostic += sum(answer.status != "sealed" for answer in new)
+
+
+def check_ledger(wish: LedgerWish | None, host: Mapping[str, str]) -> None:
+    """Refuse a ledger that could not be sealed into; it is not made yet, but a missing key is.
+
+    Raises:
+        LedgerError: what is there is none.
+        KeyFileError: there is no key for it.
+        DamageError: it is not what was signed.
+    """
+    if wish is None:
+        return
+    key = find_key(wish.key_file, host)
+    if os.path.lexists(wish.directory / "checkpoint"):
+        with Ledger.open(wish.directory, key=key) as ledger:
+            ledger.refresh()
+            ledger.check_key()
+
+
+@contextlib.contextmanager
+def sealing(
+    wish: LedgerWish | None, config: JobConfig, host: Mapping[str, str]
+) -> Iterator[Sealer | None]:
+    """A sealer while a job runs, or None; at the end everything is sealed that can be.
+
+    Raises:
+        LedgerError: the ledger can neither be opened nor made.
+        KeyFileError: the key cannot be used.
+    """
+    if wish is None:
+        yield None
+        return
+    key = find_key(wish.key_file, host)
+    ledger, is_new = open_or_create(wish.directory, key)
+    ledger.close()
+    sealer = Sealer(wish, key, Secrets(find_secrets(config, host)))
+    sealer.trials.is_new_ledger = is_new
+    try:
+        yield sealer
+    finally:
+        sealer.close()
+
+
+def find_secrets(config: JobConfig, host: Mapping[str, str]) -> dict[str, str]:
+    """The values of a job's variables whose names say that they are secret."""
+    given: dict[str, str] = {}
+    for env in (*(one.env for one in config.agents), config.environment.env, config.verifier.env):
+        given |= {name: value for name, value in env.items() if is_sensitive(name)}
+    return resolve_env(given, host)
+
+
+def find_sealed_names(directory: Path, experiment: str) -> set[str]:
+    """The ids of an experiment's trials that are in a ledger."""
+    with Ledger.open(directory) as ledger:
+        ledger.refresh()
+        query = "SELECT trial_id FROM trials WHERE experiment_id = ?"
+        return {trial for (trial,) in ledger.index.select(query, (experiment,))}
