@@ -136,7 +136,8 @@ def replace_durably(path: str, data: bytes) -> None:
     """
     directory, name = os.path.split(path)
     temporary = f"{directory}/.{name}.tmp"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    # Not to wait for a reader, where somebody put a pipe there.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     fd = os.open(temporary, flags, 0o666)
     try:
         write_all(fd, data)

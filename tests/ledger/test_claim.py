@@ -23,7 +23,7 @@ from proctor.ledger.claims.claim import Claim, find_differences, parse_claim, pr
 from proctor.ledger.claims.claiming import Wishes, make_claim
 from proctor.ledger.claims.document import pack, render_document
 from proctor.ledger.claims.standing import Scope
-from proctor.ledger.entry import RescoreEntry, TrialScore
+from proctor.ledger.entry import RescoreEntry, Subject, SupersedeEntry, TrialScore
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import Submission, seal
 from proctor.reward.profile import DEFAULT_PROFILE
@@ -111,6 +111,27 @@ def test_a_superseded_trial_cannot_be_counted(ledger: Ledger) -> None:
     later = claim_of(ledger)
     lie = msgspec.structs.replace(later, certificate=honest.certificate, counts=honest.counts)
     assert any("operands; the entries give 3" in found for found in differences(lie))
+
+
+def test_a_trial_counts_where_what_should_stand_in_for_it_never_was(ledger: Ledger) -> None:
+    honest = claim_of(ledger)
+    supersede(ledger, "a__2", by="a__1")
+    supersede(ledger, "a__1", by="a__2")
+    with ledger.writing():
+        ledger.append([stands_in(ledger, "b__1", "0" * 64)])
+    claim = claim_of(ledger)
+    assert claim.counts.superseded == 0
+    assert claim.certificate.outcome == honest.certificate.outcome
+
+
+def stands_in(ledger: Ledger, trial: str, record: str) -> SupersedeEntry:
+    found = ledger.find_sealed(EXPERIMENT, trial)
+    assert found is not None
+    former = Subject(experiment_id=EXPERIMENT, trial_id=trial, record=found.record)
+    by = Subject(experiment_id=EXPERIMENT, trial_id="none", record=record)
+    return SupersedeEntry(
+        at="", seq=0, subject=former, by=by, cause="other", reason="to be rid of it", author="me"
+    )
 
 
 def test_an_earlier_attempt_is_told_of_and_not_counted(ledger: Ledger) -> None:

@@ -68,9 +68,9 @@ def sort_out(entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Sc
         DamageError: an entry has no business here, or a line is missing without a word.
     """
     standing = Standing()
-    superseded = {found.subject.record for found in _of(entries, SupersedeEntry)}
     rescored = {found.subject.record for found in _of(entries, RescoreEntry)}
     trials = _name_trials(entries, scope)
+    superseded = _find_superseded(entries, {record_digest(entry) for entry in trials.values()})
     for trial_id, entry in trials.items():
         head, digest = read_head_of(entry), record_digest(entry)
         if digest in superseded:
@@ -102,6 +102,24 @@ def _name_trials(entries: Sequence[AnyEntry], scope: Scope) -> dict[str, TrialEn
             raise DamageError(f"entries {first} and {entry.seq} are both trial {head.trial_id}")
         trials[head.trial_id] = entry
     return trials
+
+
+def _find_superseded(entries: Sequence[AnyEntry], records: set[str]) -> set[str]:
+    """Records that another one stands in for, which is there, or was and is withheld.
+
+    To be rid of a trial it is not enough to name one that never was, or the trial itself.
+    """
+    standing_in = {entry.subject.record: entry.by.record for entry in _of(entries, SupersedeEntry)}
+    withheld = {entry.subject.record for entry in _of(entries, WithholdEntry) if entry.subject}
+    superseded = set()
+    for record in standing_in:
+        seen, last = {record}, standing_in[record]
+        while last in standing_in and last not in seen:
+            seen.add(last)
+            last = standing_in[last]
+        if last not in seen and last in records | withheld:
+            superseded.add(record)
+    return superseded
 
 
 def _of[Kind: AnyEntry](entries: Iterable[AnyEntry], kind: type[Kind]) -> list[Kind]:

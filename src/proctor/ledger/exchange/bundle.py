@@ -10,6 +10,7 @@ nothing can be missing without a place for it. `unbundle` reads what this writes
 """
 
 import io
+import os
 import tarfile
 import tempfile
 from collections.abc import Collection, Iterator
@@ -69,7 +70,7 @@ def write_bundle(ledger: Ledger, path: Path, trials: Collection[int] | None = No
         DamageError: the ledger does not hold what it should.
     """
     checkpoint = ledger.refresh()
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         if path.exists():
             raise LedgerError(f"{path}: there is something already; a bundle replaces nothing")

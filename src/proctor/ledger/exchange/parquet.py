@@ -3,6 +3,7 @@
 Loaded on use: pyarrow comes with the extra `parquet` and is large.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def write_parquet(rows: Sequence[TrialRow], path: Path) -> None:
         pyarrow.array([getattr(row, name) for row in rows], schema.field(name).type)
         for name in names
     ]
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         if path.exists():
             raise LedgerError(f"{path}: there is something already; an export replaces nothing")
