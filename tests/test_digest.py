@@ -1,11 +1,12 @@
 """Digests, with hashlib for a second opinion."""
 
 import hashlib
+import io
 from pathlib import Path
 
 import pytest
 
-from proctor.digest import sha256_file, sha256_hex
+from proctor.digest import Sha256Reader, sha256_file, sha256_hex
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -21,3 +22,9 @@ def test_a_file_and_its_bytes_have_one_digest(tmp_path: Path, size: int) -> None
     (tmp_path / "f").write_bytes(data[:size])
     expected = hashlib.sha256(data[:size]).hexdigest()
     assert sha256_file(tmp_path / "f") == sha256_hex(data[:size]) == expected
+
+
+def test_a_stream_that_is_read_through_has_the_digest_of_what_was_read() -> None:
+    reader = Sha256Reader(io.BytesIO(b"abcdef"))
+    assert (reader.read(2), reader.digest) == (b"ab", sha256_hex(b"ab"))
+    assert (reader.read(), reader.digest) == (b"cdef", sha256_hex(b"abcdef"))

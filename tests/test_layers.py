@@ -46,6 +46,7 @@ LOADED_ON_USE = frozenset(
 EVERYWHERE = frozenset({"msgspec", "pydantic", "pydantic_core"})
 BESIDES = {
     "cli": frozenset({"click", "rich"}),
+    "environments": frozenset({"backports"}),
     "job": frozenset({"yaml"}),
     "ledger": frozenset({"backports", "cryptography", "pyarrow"}),
     "record": frozenset({"genai_prices"}),

@@ -59,3 +59,22 @@ def sha256_copy(source: BinaryIO, target: BinaryIO) -> str:
         hasher.update(chunk)
         target.write(chunk)
     return hasher.hexdigest()
+
+
+class Sha256Reader:
+    """A stream that is read through, and the digest of what was read of it so far."""
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self._hasher = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        """Read as the stream does."""
+        data = self._source.read(size)
+        self._hasher.update(data)
+        return data
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 in hex."""
+        return self._hasher.hexdigest()

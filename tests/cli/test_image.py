@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.programs import Proctor
+from tests.environments.sandbox.saved import Saved, as_tar, docker_files
 from tests.task.trees import write
 
 
@@ -49,6 +50,20 @@ def test_facts_are_printed_as_json(proctor: Proctor, tree: Path) -> None:
     assert image["pin"] == f"mine:latest@{image['digest']}"
     assert json.loads(proctor("image", "list", "--json").out) == {"images": [image]}
     assert json.loads(proctor("image", "remove", "mine", "--json").out) == {"removed": image}
+
+
+def test_an_image_out_of_docker_is_imported_with_its_id(proctor: Proctor, tmp_path: Path) -> None:
+    saved = Saved(run={"User": "ada", "WorkingDir": "/app", "Cmd": ["sh"]}, tags=("tool:1",))
+    source = as_tar(tmp_path / "saved", docker_files(saved))
+    ran = proctor("image", "import", "tool:1", source)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[2:] == [
+        f"  image id {saved.image_id}",
+        '  its Cmd is noted and not run: ["sh"]',
+    ]
+    (image,) = json.loads(proctor("image", "list", "--json").out)["images"]
+    assert (image["image_id"], image["source"]) == (saved.image_id, "docker-save")
+    assert (image["user"], image["workdir"]) == ("ada", "/app")
 
 
 def test_another_image_takes_a_name_only_with_replace(proctor: Proctor, tree: Path) -> None:

@@ -37,24 +37,26 @@ def command() -> None:
     metavar="KEY=VALUE",
     help="A variable of every command; may be given again.",
 )
-@click.option("--workdir", default="/", show_default=True, help="Where commands start.")
-@click.option("--user", default="root", show_default=True, help="Who runs commands.")
+@click.option("--workdir", help="Where commands start; else as the image says, or in /.")
+@click.option("--user", help="Who runs commands; else whom the image names, or root.")
 @json_option
 def import_(
     name: str,
     source: str,
     replace: bool,
     variables: tuple[str, ...],
-    workdir: str,
-    user: str,
+    workdir: str | None,
+    user: str | None,
     as_json: bool,
 ) -> int:
-    """Take in a root file system under a name.
+    """Take in an image or a root file system under a name.
 
-    From a tar archive (plain, or packed by gzip, xz or bzip2) or from a directory. Of a Docker
-    image: `docker export $(docker create debian:12) > debian.tar`. Such an archive does not know
-    the image's variables, working directory and user: name those that matter. A Dockerfile that
-    is FROM this name, a task whose docker_image it is, and --base use it.
+    An image with its layers comes from `docker save debian:12 -o debian.tar` or lies in an OCI
+    image layout (a directory, or a tar of it); its variables, working directory and user come with
+    it, its entrypoint is not run. Of several images NAME chooses by their tags. A root file system
+    comes as a directory or a tar archive, as `docker export` writes it, and knows nothing of
+    these: name those that matter. Archives are plain, or packed by gzip, xz, bzip2 or zstd. A
+    Dockerfile that is FROM this name, a task whose docker_image it is, and --base use it.
 
     Example: proctor image import debian:12 debian.tar
     """
@@ -74,6 +76,8 @@ def import_(
     else:
         print_line(f"{image.name}: nothing to do, the same image has this name already")
     print_line(f"  {image.pin}")
+    if image.image_id:
+        print_line(f"  image id {image.image_id}")
     for note in image.notes:
         print_line(f"  {note}")
     return 0
@@ -128,8 +132,8 @@ def _parse_variables(texts: tuple[str, ...]) -> Mapping[str, str]:
     return variables
 
 
-def _check_workdir(path: str) -> str:
-    if not path.startswith("/"):
+def _check_workdir(path: str | None) -> str | None:
+    if path is not None and not path.startswith("/"):
         raise click.UsageError(f"--workdir {path!r}; expected an absolute path")
     return path
 
@@ -156,6 +160,7 @@ def _document(image: Image) -> dict[str, object]:
         "n_entries": image.n_entries,
         "imported_at": image.imported_at.isoformat(),
         "source": image.source,
+        "image_id": image.image_id,
         "env": image.env,
         "workdir": image.workdir,
         "user": image.user,

@@ -12,7 +12,13 @@
     dockerignore     what a build does not see
     context          the files that COPY takes
     images           imported root file systems
-    image_import     a tar file or a directory to one of them
+    image_import     a tar file, a directory or a saved image to one of them
+    image_name       what images are called
+    image_tar        archives of strangers
+    saved_files      the files of what `docker save` writes, or of an OCI image layout
+    saved_index      which images are in it
+    saved_image      the one that is meant
+    saved_layers     its layers, put on one another
     tree             files as they lie in such a directory
     host_base        the host's own system directories
     etc              its copy of /etc

@@ -1,51 +1,71 @@
-"""A root file system from elsewhere, an archive or a directory, put on disk safely.
+"""A root file system from elsewhere, put on disk safely.
 
-Archives: tar, plain or packed by gzip, xz or bzip2; `docker export` writes one. What lies outside
-is refused, links stay links, devices and sockets are left out with a note. Nothing here gives it a
-name.
+It comes as an archive (tar; `docker export` writes one), as a directory, or as an image with its
+layers (`docker save`, an OCI image layout). Nothing here gives it a name.
 """
 
-import bz2
-import gzip
-import lzma
 import os
 import stat
-import tarfile
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
 
-from proctor.environments.sandbox.roots.tree import Entry, Kind, Tree, entry_of
+from proctor.environments.sandbox.roots.image_tar import (
+    EXPECTED,
+    Budget,
+    Putter,
+    damage_named,
+    inside,
+    members_of,
+    open_tar,
+    opened,
+)
+from proctor.environments.sandbox.roots.saved_files import SavedFiles, saved_files
+from proctor.environments.sandbox.roots.saved_image import SavedImage, choose_image
+from proctor.environments.sandbox.roots.saved_layers import put_layers
+from proctor.environments.sandbox.roots.tree import Kind, Tree, entry_of
 from proctor.errors import ImageError
 from proctor.sentence import count_of, reason_of
 
-_EXPECTED = "expected a tar of a root file system, as `docker export` writes it"
-_BLOCK = 512
-_LATEST = 1 << 33
-"""Seconds; later times are not times."""
-_DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OverflowError)
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """What was put on disk."""
+
+    tree: Tree
+    form: str
+    """tar, directory, docker-save or oci-layout."""
+    notes: tuple[str, ...]
+    """What was left out."""
+    saved: SavedImage | None = None
+    """What the image says of itself; a bare root file system says nothing."""
 
 
-def put_source(source: Path, root: Path) -> tuple[Tree, list[str]]:
-    """Put an archive or a directory below `root`, which is empty; the tree and notes on it.
+def put_source(source: Path, root: Path, name: str) -> Put:
+    """Put a source below `root`, which is empty; `name` chooses where it holds several images.
 
     Raises:
-        ImageError: it is neither, is damaged, or holds no root file system.
+        ImageError: it is nothing of the kind, is damaged, or holds no root file system.
         OSError: it cannot be read or written.
     """
-    tree = Tree(root)
-    left_out: Counter[str] = Counter()
+    tree, budget = Tree(root), Budget(root)
+    with saved_files(source, root.parent, budget) as files:
+        if files is not None:
+            return _put_saved(source, files, tree, budget, name)
     if source.is_dir():
+        left_out: Counter[str] = Counter()
         _put_directory(source, tree, left_out)
     else:
-        _put_archive(source, tree, left_out)
+        left_out = _put_archive(source, tree, budget)
     _check_root(source, tree)
-    return tree, [
+    form = "directory" if source.is_dir() else "tar"
+    return Put(tree, form, _notes_on(left_out))
+
+
+def _notes_on(left_out: dict[str, int]) -> tuple[str, ...]:
+    return tuple(
         f"{what} left out: {count_of(n, 'entry', 'entries')}" for what, n in left_out.items()
-    ]
+    )
 
 
 def _check_root(source: Path, tree: Tree) -> None:
@@ -53,11 +73,6 @@ def _check_root(source: Path, tree: Tree) -> None:
         raise ImageError(f"{source}: is empty; expected a root file system")
     if "bin" in tree or "usr" in tree:
         return
-    if "manifest.json" in tree or "oci-layout" in tree:
-        raise ImageError(
-            f"{source}: an image with its layers, as `docker save` writes it; expected its root "
-            "file system: `docker export $(docker create NAME) > root.tar`"
-        )
     top = tree.top
     shown = ", ".join(top[:5]) + (", …" if len(top) > 5 else "")
     raise ImageError(
@@ -66,129 +81,32 @@ def _check_root(source: Path, tree: Tree) -> None:
     )
 
 
+# Images with their layers
+
+
+def _put_saved(source: Path, files: SavedFiles, tree: Tree, budget: Budget, name: str) -> Put:
+    with damage_named(str(source)):
+        image = choose_image(files, name)
+        left_out = put_layers(files, image.layers, tree, budget)
+    _check_root(source, tree)
+    return Put(tree, image.form, (*_notes_on(left_out), *image.notes), image)
+
+
 # Archives
 
 
-def _put_archive(source: Path, tree: Tree, left_out: Counter[str]) -> None:
-    with _opened(source) as stream, _damage(source):
-        with _archive(source, stream) as archive:
-            for member in archive:
-                _put_member(archive, member, tree, left_out)
+def _put_archive(source: Path, tree: Tree, budget: Budget) -> Counter[str]:
+    putter = Putter(tree, budget)
+    with opened(source, budget) as stream, damage_named(str(source)):
+        with open_tar(str(source), stream) as archive:
+            for member in members_of(archive, stream):
+                putter.count(member)
+                of = inside(member.linkname) if member.islnk() else ""
+                putter.put(archive, member, inside(member.name), of)
         stream.drain()
         if not stream.is_ended:
-            raise ImageError(f"{source}: ends before its end mark: it is cut short; {_EXPECTED}")
-
-
-def _archive(source: Path, stream: "_Stream") -> tarfile.TarFile:
-    try:
-        return tarfile.open(fileobj=cast(BinaryIO, stream), mode="r|", bufsize=1 << 16)
-    except tarfile.ReadError as error:
-        damaged = "damaged, or " if stream.is_packed else ""
-        found = f"{damaged}not a tar archive" if stream.size or stream.is_packed else "is empty"
-        raise ImageError(f"{source}: {found}; {_EXPECTED}") from error
-
-
-@contextmanager
-def _damage(source: Path) -> Iterator[None]:
-    try:
-        yield
-    except ImageError as error:
-        where = "" if str(error).startswith(str(source)) else f"{source}: "
-        raise ImageError(f"{where}{error}") from error
-    except _DAMAGE as error:
-        raise ImageError(f"{source}: cut short or damaged: {error}; {_EXPECTED}") from error
-    except OSError as error:
-        # The system's own errors have a number; those of an unpacker have none.
-        if error.errno is not None:
-            raise
-        raise ImageError(f"{source}: cut short or damaged: {error}; {_EXPECTED}") from error
-
-
-def _put_member(
-    archive: tarfile.TarFile, member: tarfile.TarInfo, tree: Tree, left_out: Counter[str]
-) -> None:
-    path = _inside(member.name)
-    if member.isdir():
-        tree.add_directory(path, _entry_of_member(member, Kind.DIRECTORY))
-    elif not path:
-        raise ImageError(f"{member.name!r}: a file without a name")
-    elif member.issym():
-        tree.add_link(path, _entry_of_member(member, Kind.LINK))
-    elif member.islnk():
-        tree.add_name(path, _inside(member.linkname))
-    elif member.isreg():
-        content = archive.extractfile(member)
-        if content is None:
-            raise ImageError(f"{path}: a file without contents")
-        tree.add_file(path, _entry_of_member(member, Kind.FILE), cast(BinaryIO, content))
-        if content.tell() != member.size:
-            raise tarfile.ReadError(f"{path} has not all of its {member.size:,} bytes")
-    else:
-        left_out["devices and pipes"] += 1
-
-
-def _inside(name: str) -> str:
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    if ".." in parts:
-        raise ImageError(f"{name}: leads out of the root file system by `..`; refused")
-    return "/".join(parts)
-
-
-def _entry_of_member(member: tarfile.TarInfo, kind: Kind) -> Entry:
-    return Entry(
-        kind=kind,
-        mode=member.mode & 0o7777,
-        uid=member.uid,
-        gid=member.gid,
-        mtime_ns=int(min(max(member.mtime, 0), _LATEST) * 1_000_000_000),
-        content=member.linkname if kind is Kind.LINK else "",
-    )
-
-
-class _Stream:
-    """What comes out of the packing, and whether it ended as an archive does: in zeros."""
-
-    def __init__(self, file: BinaryIO, *, is_packed: bool) -> None:
-        self._file = file
-        self.is_packed = is_packed
-        self._tail = b""
-        self.size = 0
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self.size += len(data)
-        self._tail = (self._tail + data[-_BLOCK:])[-_BLOCK:]
-        return data
-
-    def drain(self) -> None:
-        while self.read(1 << 20):
-            pass
-
-    @property
-    def is_ended(self) -> bool:
-        return self._tail == bytes(_BLOCK)
-
-
-type _Unpack = Callable[[Path], object]
-_PACKINGS: tuple[tuple[bytes, _Unpack], ...] = (
-    (b"\x1f\x8b", gzip.open),
-    (b"\xfd7zXZ\x00", lzma.open),
-    (b"BZh", bz2.open),
-)
-
-
-@contextmanager
-def _opened(source: Path) -> Iterator[_Stream]:
-    # A pipe would be waited for, and a device might never end.
-    if not source.is_file():
-        raise ImageError(f"{source}: neither a file nor a directory; {_EXPECTED}")
-    with source.open("rb") as file:
-        head = file.read(8)
-    if head.startswith(b"\x28\xb5\x2f\xfd"):
-        raise ImageError(f"{source}: packed by zstd; unpack it first: `zstd -d {source}`")
-    unpack = next((found for magic, found in _PACKINGS if head.startswith(magic)), None)
-    with cast(BinaryIO, unpack(source) if unpack else source.open("rb")) as opened:
-        yield _Stream(opened, is_packed=unpack is not None)
+            raise ImageError(f"{source}: ends before its end mark: it is cut short; {EXPECTED}")
+    return putter.left_out
 
 
 # Directories

@@ -26,17 +26,12 @@ from proctor.digest import sha256_hex
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.locks import claimed, hold, locked, make_private
 from proctor.environments.sandbox.roots.image_import import put_source, reason_not_put
+from proctor.environments.sandbox.roots.image_name import normalise_name
 from proctor.environments.sandbox.scratch import cache_directory
 from proctor.errors import ImageError
 from proctor.files import read_small, write_atomic
 from proctor.sentence import reason_of
 
-_NAME = re.compile(
-    r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9._-]*[a-zA-Z0-9])?(?::[0-9]+)?/)?"  # registry, organisation
-    r"[a-zA-Z0-9](?:[a-zA-Z0-9._/-]*[a-zA-Z0-9])?"
-    r"(?::[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
-)
-_LONGEST_NAME = 255
 _RESERVED = ("host:latest", "scratch:latest")
 
 
@@ -53,13 +48,15 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     """Files, directories and links."""
     imported_at: datetime
     source: str
-    """tar or directory."""
+    """tar, directory, docker-save or oci-layout."""
+    image_id: str | None = None
+    """Digest of the image's configuration, by which Docker knows it: `sha256:` and hex."""
     env: dict[str, str] = {}
     """Variables of every command; an exported root file system does not know them itself."""
     workdir: str = "/"
     user: str = "root"
     notes: tuple[str, ...] = ()
-    """What was left out."""
+    """What was left out, and what of the image is not used."""
 
     @property
     def pin(self) -> str:
@@ -69,11 +66,11 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of an image beside its files."""
+    """What whoever imports an image says of it; it goes before what the image says itself."""
 
     env: Mapping[str, str]
-    workdir: str = "/"
-    user: str = "root"
+    workdir: str | None = None
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +80,6 @@ class Imported:
     image: Image
     is_new: bool
     """False: the same image had this name already."""
-
-
-def normalise_name(name: str) -> str:
-    """A name as Docker means it: without Docker's own registry, with its tag.
-
-    Raises:
-        ImageError: it is no name of an image.
-    """
-    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name) or "//" in name or ".." in name:
-        raise ImageError(
-            f"{name!r}: not a name of an image; expected one such as debian:12, my-image or "
-            "registry.example.org/org/name:tag"
-        )
-    for prefix in ("docker.io/", "index.docker.io/", "library/"):
-        name = name.removeprefix(prefix)
-    last = name.rpartition("/")[2]
-    return name if ":" in last or "@" in last else f"{name}:latest"
 
 
 class ImageStore:
@@ -164,7 +144,7 @@ class ImageStore:
     def import_image(
         self, name: str, source: Path, known: Known, *, now: datetime, replace: bool = False
     ) -> Imported:
-        """Take in an archive or a directory under a name.
+        """Take in an archive, a directory or a saved image under a name.
 
         Raises:
             ImageError: bad name, unusable source, no space, or the name is taken by another image.
@@ -237,18 +217,20 @@ class ImageStore:
 
     def _put(self, incoming: Path, name: str, source: Path, known: Known, now: datetime) -> Image:
         (incoming / "rootfs").mkdir()
-        tree, notes = put_source(source, incoming / "rootfs")
+        put = put_source(source, incoming / "rootfs", name)
+        saved = put.saved
         return Image(
             name=name,
-            digest=tree.finish(),
-            size=tree.size,
-            n_entries=len(tree),
+            digest=put.tree.finish(),
+            size=put.tree.size,
+            n_entries=len(put.tree),
             imported_at=now,
-            source="directory" if source.is_dir() else "tar",
-            env=dict(known.env),
-            workdir=known.workdir,
-            user=known.user,
-            notes=tuple(notes),
+            source=put.form,
+            image_id=saved.image_id if saved else None,
+            env={**(saved.env if saved else {}), **known.env},
+            workdir=known.workdir or (saved.workdir if saved else "/"),
+            user=known.user or (saved.user if saved else "root"),
+            notes=put.notes,
         )
 
     def _give_name(self, incoming: Path, image: Image, *, replace: bool) -> Imported:
@@ -281,8 +263,8 @@ def _read(path: Path) -> Image:
 
 
 def _is_same(one: Image, other: Image) -> bool:
-    return (one.digest, one.env, one.workdir, one.user) == (
-        *(other.digest, other.env),
+    return (one.digest, one.image_id, one.env, one.workdir, one.user) == (
+        *(other.digest, other.image_id, other.env),
         *(other.workdir, other.user),
     )
 

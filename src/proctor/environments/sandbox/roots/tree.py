@@ -7,6 +7,7 @@ it. Nothing here reads an archive or a directory.
 import os
 import posixpath
 import stat
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +15,9 @@ from typing import BinaryIO
 
 from proctor.digest import sha256_copy, sha256_hex
 from proctor.errors import ImageError
+
+_MOST_LINKS = 40
+"""As many as the kernel follows."""
 
 
 class Kind(StrEnum):
@@ -109,6 +113,61 @@ class Tree:
             self._make_way(path, found.kind)
             os.link(self._root / of, self._root / path, follow_symlinks=False)
             self._entries[path] = found
+
+    def kind_of(self, path: str) -> Kind | None:
+        """What is there, if anything."""
+        found = self._entries.get(path)
+        return None if found is None else found.kind
+
+    def through_links(self, path: str) -> str:
+        """The path with links to directories of this tree followed, the last part excepted.
+
+        As far as a link leads elsewhere, it stays in the path, and nothing can be put below it.
+        """
+        above, _, name = path.rpartition("/")
+        for _ in range(_MOST_LINKS):
+            followed = self._follow_first(above)
+            if followed is None:
+                break
+            above = followed
+        return posixpath.join(above, name)
+
+    def _follow_first(self, path: str) -> str | None:
+        """The path with its first link followed, where that is a directory here."""
+        parts = path.split("/")
+        for n in range(1, len(parts) + 1):
+            found = self._entries.get("/".join(parts[:n]))
+            if found is None or found.kind is not Kind.LINK:
+                continue
+            up = f"/{'/'.join(parts[: n - 1])}"
+            to = posixpath.normpath(posixpath.join(up, found.content)).lstrip("/")
+            is_here = to != "" and self.kind_of(to) in (Kind.DIRECTORY, Kind.LINK)
+            return posixpath.join(to, *parts[n:]) if is_here else None
+        return None
+
+    def remove(self, path: str, keep: AbstractSet[str]) -> None:
+        """Take away an entry with all below it, but what is in `keep`."""
+        if self.kind_of(path) is Kind.DIRECTORY:
+            self.remove_below(path, keep)
+        if path in self._entries and path not in keep:
+            self._drop(path)
+
+    def remove_below(self, path: str, keep: AbstractSet[str]) -> None:
+        """Take away all that is below a directory, but what is in `keep` with what holds it."""
+        if self.kind_of(path) is not Kind.DIRECTORY:
+            return
+        for directory, below, files in os.walk(self._root / path, topdown=False):
+            inner = os.path.relpath(directory, self._root)
+            for name in (*files, *below):
+                found = posixpath.normpath(posixpath.join(inner, name))
+                if found not in keep:
+                    self._drop(found)
+
+    def _drop(self, path: str) -> None:
+        if self._entries.pop(path).kind is Kind.DIRECTORY:
+            (self._root / path).rmdir()
+        else:
+            (self._root / path).unlink()
 
     def finish(self) -> str:
         """Give directories their permissions, and the whole its digest."""

@@ -1,0 +1,145 @@
+"""The files of an image with its layers, as `docker save` or an OCI image layout holds them.
+
+They lie in a directory or in a tar archive, and are told from a root file system by what is at the
+top. Nothing here knows what is in them.
+"""
+
+import posixpath
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO, Protocol, cast
+
+from proctor.digest import sha256_copy
+from proctor.environments.sandbox.roots.image_tar import (
+    DAMAGE,
+    Budget,
+    damage_named,
+    members_of,
+    open_tar,
+    opened,
+)
+from proctor.errors import ImageError
+from proctor.files import open_plain
+
+DOCKER = "manifest.json"
+LAYOUT = "oci-layout"
+INDEX = "index.json"
+_ROOT_NAMES = frozenset({"bin", "usr"})
+_LARGEST_DOCUMENT = 1 << 22
+
+
+class SavedFiles(Protocol):
+    """Files by their names."""
+
+    def open(self, name: str) -> BinaryIO | None:
+        """A plain file, or None where there is none of that name."""
+
+
+class _Directory:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def open(self, name: str) -> BinaryIO | None:
+        path = self._root / name
+        if not path.is_file() or path.is_symlink():
+            return None
+        return open_plain(path)
+
+
+class _Tar:
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+        self._members = {posixpath.normpath(member.name): member for member in archive}
+
+    def open(self, name: str) -> BinaryIO | None:
+        member = self._members.get(name)
+        if member is not None and member.issym():
+            # Docker once wrote a layer that two images share so: ../<other>/layer.tar
+            to = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.linkname))
+            member = self._members.get(to)
+        elif member is not None and member.islnk():
+            member = self._members.get(posixpath.normpath(member.linkname))
+        if member is None or not member.isreg() or member.issparse():
+            return None
+        return cast(BinaryIO, self._archive.extractfile(member))
+
+
+def read_document(files: SavedFiles, name: str) -> bytes | None:
+    """All of a small file, or None where there is none.
+
+    Raises:
+        ImageError: it is too large for a document.
+    """
+    file = files.open(name)
+    if file is None:
+        return None
+    with file:
+        data = file.read(_LARGEST_DOCUMENT + 1)
+    if len(data) > _LARGEST_DOCUMENT:
+        raise ImageError(f"{name}: larger than {_LARGEST_DOCUMENT >> 20} MiB; refused")
+    return data
+
+
+@contextmanager
+def saved_files(source: Path, room: Path, budget: Budget) -> Iterator[SavedFiles | None]:
+    """The files of an image with its layers, or None where `source` is something else.
+
+    `room` is where a packed archive is unpacked for the time.
+
+    Raises:
+        ImageError: it unpacks to too much.
+        OSError: it cannot be read.
+    """
+    if source.is_dir():
+        top = {path.name for path in source.iterdir()}
+        yield _Directory(source) if _is_saved(top) else None
+        return
+    with damage_named(str(source)):
+        # Looking writes nothing: what lies there plain may be larger than the room.
+        found = _look(source, Budget(room, source.stat().st_size))
+    if found is None:
+        yield None
+        return
+    with _rewindable(source, room, budget, is_packed=found) as file:
+        with damage_named(str(source)):
+            files = _Tar(tarfile.open(fileobj=file, mode="r:"))  # noqa: SIM115 - it holds only `file`
+        yield files
+
+
+def _is_saved(top: set[str]) -> bool:
+    return not top & _ROOT_NAMES and (DOCKER in top or {LAYOUT, INDEX} <= top)
+
+
+def _look(source: Path, budget: Budget) -> bool | None:
+    """Whether an archive with layers is packed; None where it is none."""
+    top: set[str] = set()
+    with opened(source, budget) as stream:
+        try:
+            with open_tar(str(source), stream) as archive:
+                for member in members_of(archive, stream):
+                    top.add(posixpath.normpath(member.name).lstrip("/").partition("/")[0])
+                    if top & _ROOT_NAMES:
+                        return None
+        except DAMAGE:
+            return None  # whoever puts it says what is wrong with it
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            return None
+        return stream.is_packed if _is_saved(top) else None
+
+
+@contextmanager
+def _rewindable(source: Path, room: Path, budget: Budget, *, is_packed: bool) -> Iterator[BinaryIO]:
+    if not is_packed:
+        with source.open("rb") as file:
+            yield file
+        return
+    with TemporaryFile(dir=room) as plain:
+        with damage_named(str(source)), opened(source, budget) as stream:
+            sha256_copy(cast(BinaryIO, stream), cast(BinaryIO, plain))
+        plain.seek(0)
+        yield cast(BinaryIO, plain)

@@ -1,0 +1,281 @@
+"""Which image of a saved file is meant, and what it says of itself.
+
+Two forms: manifest.json as `docker save` writes it, and an OCI image layout; newer Dockers write
+both, and then the first counts, because it has the tags. Every document is checked against the
+digest that names it. Nothing here unpacks a layer.
+"""
+
+import platform
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from proctor.digest import sha256_hex
+from proctor.environments.sandbox.roots.image_name import is_called
+from proctor.environments.sandbox.roots.saved_files import DOCKER, SavedFiles, read_document
+from proctor.environments.sandbox.roots.saved_index import (
+    Candidate,
+    Descriptor,
+    Platform,
+    blob_name,
+    decode,
+    find_candidates,
+    hex_of,
+)
+from proctor.environments.sandbox.roots.saved_layers import Layer, check_digest
+from proctor.errors import ImageError
+from proctor.sentence import count_of, shown
+
+_ARCHITECTURES = {
+    "x86_64": "amd64",
+    "aarch64": "arm64",
+    "armv7l": "arm",
+    "armv6l": "arm",
+    "i686": "386",
+    "i386": "386",
+}
+_HEX_NAME = re.compile(r"(?:blobs/sha256/)?([0-9a-f]{64})(?:\.json)?")
+_MOST_LAYERS = 1000
+
+
+class _Saved(msgspec.Struct, frozen=True, rename="pascal"):
+    """One image in manifest.json."""
+
+    config: str
+    layers: list[str]
+    repo_tags: list[str] | None = None
+
+
+class _Run(msgspec.Struct, frozen=True, rename="pascal"):
+    """How the image wants to be run."""
+
+    env: list[str] | None = None
+    working_dir: str | None = None
+    user: str | None = None
+    entrypoint: list[str] | str | None = None
+    cmd: list[str] | str | None = None
+
+
+class _Layers(msgspec.Struct, frozen=True):
+    diff_ids: list[str] = []
+
+
+class _Config(msgspec.Struct, frozen=True):
+    """The configuration of an image; its digest is the image's id."""
+
+    rootfs: _Layers
+    architecture: str = ""
+    os: str = ""
+    config: _Run | None = None
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    config: Descriptor
+    layers: list[Descriptor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedImage:
+    """An image out of a saved file."""
+
+    form: str
+    """docker-save or oci-layout."""
+    image_id: str
+    """`sha256:` and the digest of its configuration."""
+    layers: tuple[Layer, ...]
+    """From the lowest up."""
+    env: dict[str, str]
+    workdir: str
+    user: str
+    notes: tuple[str, ...]
+    """What it says and nobody follows."""
+
+
+def choose_image(files: SavedFiles, name: str) -> SavedImage:
+    """The image that `name` means; the only one, whatever it is called.
+
+    Raises:
+        ImageError: none or several fit, a document is missing, damaged or altered.
+    """
+    data = read_document(files, DOCKER)
+    if data is not None:
+        images = decode(data, list[_Saved], DOCKER)
+        if images:
+            return _docker_image(files, _choose_saved(images, name))
+    found = [one for one in find_candidates(files) if _fits(_platform_of(files, one))]
+    if not found:
+        raise ImageError(_no_platform(files))
+    return _layout_image(files, _choose_candidate(found, name))
+
+
+# docker save
+
+
+def _choose_saved(images: Sequence[_Saved], name: str) -> _Saved:
+    if len(images) == 1:
+        return images[0]
+    for image in images:
+        if any(is_called(name, tag) for tag in image.repo_tags or ()):
+            return image
+    tags = [", ".join(image.repo_tags or ()) or f"{image.config[:24]}…" for image in images]
+    raise ImageError(_several(tags, name))
+
+
+def _docker_image(files: SavedFiles, saved: _Saved) -> SavedImage:
+    for path in (saved.config, *saved.layers):
+        if path.startswith("/") or ".." in path.split("/"):
+            raise ImageError(f"{DOCKER}: {path!r} leads out of the archive; refused")
+    data = read_document(files, saved.config)
+    if data is None:
+        raise ImageError(f"{DOCKER}: the configuration {saved.config} is missing")
+    digest = sha256_hex(data)
+    named = _HEX_NAME.fullmatch(saved.config)
+    if named:
+        _check_document(saved.config, digest, named[1])
+    config = decode(data, _Config, saved.config)
+    found = Platform(os=config.os, architecture=config.architecture)
+    if not _fits(found):
+        raise ImageError(f"{DOCKER}: the image is for {found}; {_expected_platform()}")
+    layers = [(path, _blob_digest(path), None) for path in saved.layers]
+    return _image("docker-save", digest, config, layers)
+
+
+def _blob_digest(path: str) -> str | None:
+    """The digest that a layer's name says; Docker's older names are no digests of the file."""
+    found = re.fullmatch(r"blobs/sha256/([0-9a-f]{64})", path)
+    return found[1] if found else None
+
+
+# OCI image layout
+
+
+def _choose_candidate(found: Sequence[Candidate], name: str) -> Candidate:
+    if len({one.descriptor.digest for one in found}) == 1:
+        return found[0]
+    tag = name.rpartition(":")[2]
+    called = [one for one in found if any(is_called(name, own) for own in one.names)]
+    # A layout of one repository has tags alone for names.
+    called = called or [one for one in found if tag in one.names]
+    if len({one.descriptor.digest for one in called}) == 1:
+        return called[0]
+    said = [", ".join(one.names) or f"{one.descriptor.digest[:19]}…" for one in found]
+    raise ImageError(_several(said, name))
+
+
+def _platform_of(files: SavedFiles, candidate: Candidate) -> Platform:
+    if candidate.descriptor.platform is not None:
+        return candidate.descriptor.platform
+    config = _read_config(files, _read_manifest(files, candidate))[1]
+    return Platform(os=config.os, architecture=config.architecture)
+
+
+def _layout_image(files: SavedFiles, candidate: Candidate) -> SavedImage:
+    manifest = _read_manifest(files, candidate)
+    digest, config = _read_config(files, manifest)
+    layers = [(blob_name(one), hex_of(one), one.size) for one in manifest.layers]
+    return _image("oci-layout", digest, config, layers)
+
+
+def _read_manifest(files: SavedFiles, candidate: Candidate) -> _Manifest:
+    name = blob_name(candidate.descriptor)
+    return decode(_read_blob(files, candidate.descriptor), _Manifest, name)
+
+
+def _read_config(files: SavedFiles, manifest: _Manifest) -> tuple[str, _Config]:
+    data = _read_blob(files, manifest.config)
+    return sha256_hex(data), decode(data, _Config, blob_name(manifest.config))
+
+
+def _read_blob(files: SavedFiles, descriptor: Descriptor) -> bytes:
+    name = blob_name(descriptor)
+    data = read_document(files, name)
+    if data is None:
+        raise ImageError(f"{name}: is missing; save the image again")
+    _check_document(name, sha256_hex(data), hex_of(descriptor))
+    return data
+
+
+def _check_document(name: str, found: str, expected: str) -> None:
+    try:
+        check_digest(found, expected)
+    except ImageError as error:
+        raise ImageError(f"{name}: {error}") from error
+
+
+def _no_platform(files: SavedFiles) -> str:
+    there = sorted({str(_platform_of(files, one)) for one in find_candidates(files)})
+    return f"has no image for this machine, but for {', '.join(there)}; {_expected_platform()}"
+
+
+# Both
+
+
+def _fits(found: Platform) -> bool:
+    """What an image leaves unsaid is no hindrance."""
+    return found.os in ("", "linux") and found.architecture in ("", _architecture())
+
+
+def _architecture() -> str:
+    machine = platform.machine()
+    return _ARCHITECTURES.get(machine, machine)
+
+
+def _expected_platform() -> str:
+    return f"expected linux/{_architecture()}: `docker pull --platform linux/{_architecture()}`"
+
+
+def _several(there: Sequence[str], name: str) -> str:
+    return (
+        f"holds {count_of(len(there), 'image')}, and none or more than one is called {name}: "
+        f"{'; '.join(there)}; import it under one of these names"
+    )
+
+
+def _image(
+    form: str, digest: str, config: _Config, layers: Sequence[tuple[str, str | None, int | None]]
+) -> SavedImage:
+    diff_ids = config.rootfs.diff_ids
+    if len(diff_ids) != len(layers) or not layers:
+        raise ImageError(
+            f"has {count_of(len(layers), 'layer')}, and its configuration names "
+            f"{len(diff_ids)}; expected an image of a root file system"
+        )
+    if len(layers) > _MOST_LAYERS:
+        raise ImageError(f"has {len(layers):,} layers; expected at most {_MOST_LAYERS:,}")
+    run = config.config or _Run()
+    return SavedImage(
+        form=form,
+        image_id=f"sha256:{digest}",
+        layers=tuple(
+            Layer(name=name, digest=blob, size=size, diff_id=hex_of(Descriptor(diff_id)))
+            for (name, blob, size), diff_id in zip(layers, diff_ids, strict=True)
+        ),
+        env=_variables(run.env or ()),
+        workdir=posixpath.normpath(posixpath.join("/", _clean("WorkingDir", run.working_dir))),
+        user=_user(_clean("User", run.user)),
+        notes=tuple(
+            f"its {word} is noted and not run: {shown(value)}"
+            for word, value in (("Entrypoint", run.entrypoint), ("Cmd", run.cmd))
+            if value
+        ),
+    )
+
+
+def _variables(texts: Sequence[str]) -> dict[str, str]:
+    pairs = (_clean("Env", text).partition("=") for text in texts)
+    return {name: value for name, _, value in pairs if name}
+
+
+def _user(text: str) -> str:
+    if text and len(text.split()) != 1:
+        raise ImageError(f"its User is {text!r}; expected the name or number of one user")
+    return text or "root"
+
+
+def _clean(word: str, text: str | None) -> str:
+    if "\0" in (text or ""):
+        raise ImageError(f"its {word} has a zero byte: {shown(text)}; refused")
+    return text or ""
