@@ -11,19 +11,15 @@ A crash anywhere leaves an attempts/.N, and the next call goes on with it: nothi
 is ever mixed, since a new one begins only after (4). All other bytes stay as they were written.
 """
 
-import json
 import os
-import re
 from pathlib import Path
 
 import msgspec
 
 from proctor.files import read_small, write_atomic
+from proctor.record.renamed import replace_id
 
 ATTEMPTS = "attempts"
-
-_TRIAL_ID = re.compile(rb'("trial_id":\s*)"(?:[^"\\]|\\.)*"')
-_decode_record = msgspec.json.Decoder(dict[str, object]).decode
 
 
 def count_attempts(trial_dir: str) -> int:
@@ -69,13 +65,10 @@ def _finish(trial_dir: Path, begun: Path) -> int:
 def _rename_record(path: Path, trial_id: str) -> None:
     """Give a record another trial_id; one that cannot be read is left as it is."""
     try:
-        data = read_small(str(path))
-        record = _decode_record(data)
+        renamed = replace_id(read_small(str(path)), "trial_id", trial_id)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return
-    renamed = _TRIAL_ID.sub(lambda found: found[1] + json.dumps(trial_id).encode(), data, count=1)
-    # Only where the key itself was hit: every other byte stays as it was written.
-    if _decode_record(renamed) == {**record, "trial_id": trial_id}:
+    if renamed is not None:
         write_atomic(path, renamed)
 
 

@@ -16,9 +16,10 @@ from proctor.errors import ProctorError
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.env import is_sensitive, resolve_env
 from proctor.job.wish import LedgerWish, SealedTrials
-from proctor.ledger.keys import SigningKey
+from proctor.ledger.keys import SigningKey, find_key
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.place import find_key, open_or_create
+from proctor.ledger.place import open_or_create
+from proctor.ledger.query import TrialFilter, find_trials
 from proctor.ledger.sealing import Sealed, Secrets
 from proctor.ledger.trial_sealing import seal_trials
 
@@ -136,6 +137,4 @@ def find_secrets(config: JobConfig, host: Mapping[str, str]) -> dict[str, str]:
 def find_sealed_names(directory: Path, experiment: str) -> set[str]:
     """The ids of an experiment's trials that are in a ledger."""
     with Ledger.open(directory) as ledger:
-        ledger.refresh()
-        query = "SELECT trial_id FROM trials WHERE experiment_id = ?"
-        return {trial for (trial,) in ledger.index.select(query, (experiment,))}
+        return {row.trial_id for row in find_trials(ledger, TrialFilter(experiment=experiment))}

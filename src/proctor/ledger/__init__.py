@@ -3,7 +3,7 @@
     tree         RFC 6962: leaves to a root, inclusion and consistency
     note         C2SP signed notes, checkpoints, public keys
     signature    whether a key signed a checkpoint
-    keys         private keys and cosignatures
+    keys         private keys, which one is used, and cosignatures
     entry        the kinds of entries, and the lines they are
     head         the few fields of a record that lists need
     segments     the files that hold the lines
@@ -13,7 +13,7 @@
     index        SQLite, derived
     upkeep       the index brought up to the log
     ledger       a ledger that is open: reading, and appending as one writer
-    place        which ledger and which key
+    place        which ledger
     sealing      a record and its evidence become an entry
     trial_sealing   the trials of a job, each once
     submission   a trial's directory as something to be sealed

@@ -17,7 +17,8 @@ from pathlib import Path
 from proctor.errors import LedgerError
 from proctor.ledger import ledger as log
 from proctor.ledger.entry import AnyEntry, TrialEntry, TrialScore, Withheld
-from proctor.ledger.place import find_key, open_or_create
+from proctor.ledger.keys import find_key
+from proctor.ledger.place import open_or_create
 from proctor.ledger.query import TrialFilter, TrialRow, find_one, find_trial, find_trials
 from proctor.ledger.restore import Restored, restore
 from proctor.ledger.review import (

@@ -72,6 +72,18 @@ def default_key_path(env: Mapping[str, str]) -> Path:
     return config / "proctor" / "keys" / "default"
 
 
+def find_key(given: Path | None, env: Mapping[str, str]) -> SigningKey:
+    """The signing key; the user's own is made when it is needed for the first time.
+
+    Raises:
+        KeyFileError: it cannot be read or made; a key that was named must be there.
+    """
+    path = given or default_key_path(env)
+    if given is None and not env.get("PROCTOR_KEY") and not os.path.lexists(path):
+        return make_key(path, f"proctor/{os.urandom(6).hex()}")
+    return load_key(path)
+
+
 def make_key(path: Path, name: str) -> SigningKey:
     """A new key in a file of its own, readable by its owner alone.
 

@@ -7,9 +7,7 @@ finding says so: whoever ran in the trial must not be able to keep it from being
 Nothing here makes a record, and nothing is sealed yet.
 """
 
-import json
 import os
-import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -26,14 +24,11 @@ from proctor.ledger.entry import Slot, Source, TrialScore
 from proctor.ledger.sealing import Submission, check_evidence_path
 from proctor.outcome.reasons import ReasonCode, reason_for_exception
 from proctor.record.ids import check_id
+from proctor.record.renamed import replace_id
 from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.trial.finding import FindingCode
 
 ATTEMPTS = "attempts"
-_IDS = {
-    key: re.compile(rb'("%s":\s*)"(?:[^"\\]|\\.)*"' % key.encode())
-    for key in ("trial_id", "experiment_id")
-}
 _MOST_NAMED = 100
 
 
@@ -50,7 +45,6 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 _RECORD = msgspec.json.Decoder(_Record)
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
 _FINDINGS = msgspec.json.Decoder(list[dict[str, Any]])
 
 
@@ -136,16 +130,11 @@ def _move_to(experiment: str, data: bytes, path: Path) -> bytes:
 
 
 def _replace(data: bytes, key: str, value: str, where: str) -> bytes:
-    """The record with another id; every other byte stays as it was written."""
     try:
-        record = _OBJECT.decode(data)
+        changed = replace_id(data, key, value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotSealedError(f"{where}: its record is no TrialRecord: {error}") from error
-    if record.get(key) == value:
-        return data
-    written = json.dumps(value).encode()
-    changed = _IDS[key].sub(lambda found: found[1] + written, data, count=1)
-    if _OBJECT.decode(changed) != {**record, key: value}:
+    if changed is None:
         raise NotSealedError(f"{where}: its record cannot be given the {key} {value!r}")
     return changed
 

@@ -18,6 +18,7 @@
     adaptation    the variation of a task, from a file of its own
     read          bytes or a file to a record, strict or salvaging
     write         a record to its bytes
+    renamed       … under another id
     foreign       what aec-bench itself would refuse in a record of ours
     schema        the JSON Schema of the format
     ids           names that may become paths

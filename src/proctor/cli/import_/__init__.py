@@ -1,8 +1,9 @@
 """`proctor import`: what other systems and other ledgers left, brought into a ledger.
 
-aec_bench   a tree of aec-bench's records
-bundle      what `proctor export` wrote
-target      the ledger that things are brought into
+    aec_bench   a tree of aec-bench's records
+    bundle      what `proctor export` wrote
+
+Nothing here reads what was brought.
 """
 
 import click

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.import_.target import open_target
 from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.errors import InputError

@@ -12,6 +12,7 @@
     withhold     bytes out of it, and back
     stats        counts and bytes
     options      options that all of them have
+    target       the ledger that something is sealed into
     filters      options that say which trials are meant
     columns      what a list shows of a trial
     progress     a bar, where something takes long

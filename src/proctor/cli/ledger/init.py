@@ -9,9 +9,8 @@ from proctor.cli.ledger.options import find_directory, json_option, key_option, 
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json, print_line
 from proctor.errors import LedgerError
-from proctor.ledger.keys import default_key_path, load_key, make_key
+from proctor.ledger.keys import default_key_path, find_key, load_key, make_key
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.place import find_key
 
 _LONGEST = 200
 

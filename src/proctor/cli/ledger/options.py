@@ -7,6 +7,7 @@ import click
 
 from proctor.cli.options import PATH
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.place import ledger_directory
 
 ledger_option = click.option(
     "--ledger", "directory", type=PATH, help="The ledger.  [default: PROCTOR_LEDGER, ./ledger]"
@@ -19,7 +20,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def find_directory(given: str | None) -> Path:
     """Where the ledger is, or would be."""
-    return Path(given or os.environ.get("PROCTOR_LEDGER") or "ledger")
+    return ledger_directory(Path(given) if given else None, os.environ)
 
 
 def open_ledger(given: str | None) -> Ledger:

@@ -8,8 +8,8 @@ import click
 from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.entry import ReviewEntry
+from proctor.ledger.keys import find_key
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.place import find_key
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review, find_remarks
 from proctor.sentence import count_of

@@ -9,6 +9,7 @@ import click
 
 from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
+from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.cli.printable import printable
@@ -16,7 +17,6 @@ from proctor.cli.redaction import secret_option
 from proctor.errors import ConflictError, InputError, KeyFileError
 from proctor.importers.submission import Asked, find_submissions
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.place import find_key, open_or_create
 from proctor.ledger.sealing import (
     SHORTEST_SECRET,
     Sealed,
@@ -127,11 +127,7 @@ def _seal(
         submissions = [each for each in submissions if _is_sealable(each, secrets, refused)]
     if not submissions:
         return []
-    key = find_key(Path(key_file) if key_file else None, os.environ)
-    ledger, is_made = open_or_create(place, key)
-    with ledger:
-        if is_made:
-            click.echo(f"proctor: {place}: a new ledger, {ledger.checkpoint().origin}", err=True)
+    with open_target(directory, key_file) as ledger:
         sealed: list[Sealed] = []
         progress = make_progress()
         for begin in range(0, len(submissions), _TOGETHER):

@@ -9,8 +9,8 @@ import click
 from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json, print_line
+from proctor.ledger.keys import find_key
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.place import find_key
 from proctor.ledger.query import TrialRow, find_one
 from proctor.ledger.restore import Restored, restore
 from proctor.ledger.withhold import (

@@ -16,29 +16,12 @@ from proctor.cli.running.watching import (
 from proctor.cli.stdout import tell
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
-from proctor.job.watch import Watch
+from proctor.job.watch import Nobody, Watch
 from proctor.job.wish import exit_at_once
 
 
-class Silent:
+class Silent(Nobody):
     """Says only what the person must know."""
-
-    def job_planned(self, n_total: int, n_kept: int) -> None:
-        """See Watch."""
-
-    def trial_started(self, trial: str, task: str, attempt: int) -> None:
-        """See Watch."""
-
-    def phase_began(self, trial: str, phase: str) -> None:
-        """See Watch."""
-
-    def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:
-        """See Watch."""
-
-    def trial_retried(
-        self, trial: str, attempt: int, result: TrialResult, delay_sec: float
-    ) -> None:
-        """See Watch."""
 
     def said(self, sentence: str) -> None:
         """See Watch."""

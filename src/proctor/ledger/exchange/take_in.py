@@ -30,6 +30,7 @@ from proctor.ledger.exchange.unbundle import Unbundled, check_bundle, read_artif
 from proctor.ledger.head import read_head_of
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import VerifierKey
+from proctor.ledger.review import find_remarks
 from proctor.ledger.sealing import append_trials, check_record
 
 _BATCH = 200
@@ -141,11 +142,9 @@ def _remark(ledger: Ledger, remarks: tuple[_Remark, ...], taken: TakenIn) -> Non
     with ledger.writing():
         ledger.refresh()
         known = {
-            _content(ledger.entry(seq))
+            _content(known.entry)
             for remark in remarks
-            for (seq,) in ledger.index.select(
-                "SELECT seq FROM remarks WHERE record = ?", (remark.subject.record,)
-            )
+            for known in find_remarks(ledger, remark.subject.record)
         }
         new = [
             entry for entry in remarks if _is_ours(ledger, entry) and _content(entry) not in known

@@ -1,4 +1,4 @@
-"""The ledger that things are brought into."""
+"""The ledger that something is sealed into, made where it is missing."""
 
 import os
 from pathlib import Path
@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from proctor.cli.ledger.options import find_directory
+from proctor.ledger.keys import find_key
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.place import find_key, open_or_create
+from proctor.ledger.place import open_or_create
 
 
 def open_target(directory: str | None, key_file: str | None) -> Ledger:
