@@ -50,6 +50,7 @@ from proctor.ledger.segments import (
     append_lines,
     read_line,
     read_lines,
+    render_absence,
 )
 from proctor.ledger.torn import put_tail_aside
 from proctor.ledger.tree import Frontier, Tree, leaf_hash
@@ -127,10 +128,7 @@ class Ledger:
         directory = Path(directory)
         if not os.path.lexists(directory / "checkpoint"):
             found = "no checkpoint" if os.path.lexists(directory) else "nothing"
-            raise LedgerError(
-                f"{directory}: not a ledger: there is {found} there; "
-                "`proctor ledger init` makes one, --ledger or PROCTOR_LEDGER names another"
-            )
+            raise LedgerError(render_absence(directory, found))
         check_format(directory)
         return cls(directory, _open_index(directory), key)
 

@@ -44,6 +44,14 @@ class Line:
         return Place(self.place.segment, self.place.offset + len(self.data) + 1)
 
 
+def render_absence(directory: Path, found: str) -> str:
+    """What is said of a directory that holds no ledger, and what to do."""
+    return (
+        f"{directory}: not a ledger: there is {found} there; "
+        "`proctor ledger init` makes one, --ledger or PROCTOR_LEDGER names another"
+    )
+
+
 def segment_path(entries: Path, number: int) -> Path:
     """The file of a segment."""
     return entries / f"{number:06}.jsonl"

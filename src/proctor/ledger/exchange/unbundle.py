@@ -151,7 +151,7 @@ def _open(path: Path) -> Iterator[_Members]:
         ):
             yield _members(tar, path)
     except OSError as error:
-        raise InputError(f"{path}: the bundle cannot be read: {error}") from error
+        raise InputError(f"{path}: the bundle cannot be read: {error.strerror or error}") from error
     except (tarfile.TarError, zstd.ZstdError, EOFError) as error:
         raise InputError(f"{path}: no bundle, or a torn one: {error}") from error
 

@@ -25,7 +25,7 @@ from proctor.ledger.note import (
     VerifierKey,
     parse_checkpoint,
 )
-from proctor.ledger.segments import find_segments
+from proctor.ledger.segments import find_segments, render_absence
 from proctor.ledger.verification.artifact_check import check_artifacts
 from proctor.ledger.verification.damage import Damage, Findings
 from proctor.ledger.verification.evidence import NamedEvidence
@@ -113,7 +113,7 @@ def verify_ledger(
         raise KeyFileError(f"{key}: a cosigner's key; expected the key of the ledger itself")
     if not (directory / "checkpoint").exists() and not find_segments(directory / "entries"):
         found = "no checkpoint and no entries" if directory.exists() else "nothing"
-        raise LedgerError(f"{directory}: not a ledger: there is {found} there")
+        raise LedgerError(render_absence(directory, found))
     older = [(str(path), _load_older(Path(path))) for path in since]
     with Workers(_count(directory, processes)) as workers:
         check = Check(directory, key, fast, workers, progress or _say_nothing)
