@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,13 +31,21 @@ def root() -> Path:
 _NUMBERS = itertools.count()
 
 
-@pytest.fixture(autouse=True)
-def own_ledger(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A ledger of its own for each test that seals something, and a key that is nobody's."""
+@pytest.fixture(autouse=True, scope="session")
+def nobodys_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What is sealed outside of any one test: not into ./ledger, and not with a person's key."""
     place = tmp_path_factory.getbasetemp() / "sealed"
-    monkeypatch.setenv("PROCTOR_LEDGER", str(place / f"ledger-{next(_NUMBERS)}"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(place / "config"))
-    monkeypatch.delenv("PROCTOR_KEY", raising=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROCTOR_LEDGER", str(place / "ledger"))
+        patch.setenv("XDG_CONFIG_HOME", str(place / "config"))
+        patch.delenv("PROCTOR_KEY", raising=False)
+        yield place
+
+
+@pytest.fixture(autouse=True)
+def own_ledger(nobodys_key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger of its own for each test that seals something."""
+    monkeypatch.setenv("PROCTOR_LEDGER", str(nobodys_key / f"ledger-{next(_NUMBERS)}"))
 
 
 @pytest.fixture
