@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from proctor.errors import KeyFileError
+from proctor.errors import KeyFileError, NotSealedError
 from proctor.harbor.configs import RetryConfig
+from proctor.job.sealing import Sealer
 from proctor.job.wish import LedgerWish
-from proctor.ledger.keys import make_key
+from proctor.ledger.keys import find_key, make_key
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialRow, find_trials
+from proctor.ledger.sealing import Secrets
+from proctor.ledger.trial_sealing import seal_trials
 from proctor.ledger.verification.verify import verify_ledger
 from tests.job.jobs import agent, make_config, make_tasks, resume, run, trial_dirs
 
@@ -126,6 +129,45 @@ def test_a_ledger_of_another_key_stops_the_job_before_its_first_trial(
     with pytest.raises(KeyFileError, match="the key at hand is"):
         run(make_config(dataset, tmp_path / "jobs"), ledger=wish)
     assert not list((tmp_path / "jobs").glob("job/*/result.json"))
+
+
+def test_what_is_not_sealed_because_the_ledger_is_gone_is_said(tmp_path: Path) -> None:
+    sealer = Sealer(
+        LedgerWish(tmp_path / "nowhere"), make_key(tmp_path / "key", "example.org/x"), Secrets()
+    )
+    sealer.put(tmp_path / "trial")
+    sealer.close()
+    (said,) = sealer.trials.refused
+    assert "no trial from here on" in said
+    assert "nowhere: not a ledger" in said
+
+
+def test_a_trial_whose_record_is_gone_is_said_and_the_others_are_sealed(
+    dataset: Path, tmp_path: Path, wish: LedgerWish
+) -> None:
+    job = run(make_config(dataset, tmp_path / "jobs")).directory
+    (trial_dirs(job)[1] / "record.json").unlink()
+    outcome = resume(job, ledger=wish.directory)
+    assert outcome.sealed is not None
+    assert outcome.sealed.unrecorded == [trial_dirs(job)[1].name]
+    assert len(sealed_in(wish.directory)) == 2
+
+
+def test_a_rerun_that_may_not_be_sealed_stands_in_for_nothing(
+    dataset: Path, tmp_path: Path, wish: LedgerWish
+) -> None:
+    job = run(make_config(dataset, tmp_path / "jobs"), ledger=wish).directory
+    before = sealed_in(wish.directory)
+    trial = trial_dirs(job)[0]
+    record = (trial / "record.json").read_bytes()
+    (trial / "record.json").write_bytes(record.replace(b'"1.0.0"', b'"1.0.1"'))
+    (trial / "agent" / "words.txt").write_text("sk-1234567890")
+    with Ledger.open(wish.directory, key=find_key(None, os.environ)) as ledger:
+        with pytest.raises(NotSealedError, match="the value of API_KEY"):
+            seal_trials(ledger, [trial], Secrets({"API_KEY": "sk-1234567890"}))
+        size = ledger.checkpoint().tree.size
+    assert size == 1 + len(before)
+    assert sealed_in(wish.directory) == before
 
 
 @pytest.mark.parametrize("point", ["started", "verify", "ended", "retried"])

@@ -21,6 +21,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.place import open_or_create
 from proctor.ledger.query import TrialFilter, find_trials
 from proctor.ledger.sealing import Sealed, Secrets
+from proctor.ledger.submission import has_record
 from proctor.ledger.trial_sealing import seal_trials
 
 _TOGETHER = 100
@@ -37,6 +38,7 @@ class Sealer:
         self._ended: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="sealer", daemon=True)
         self.trials = SealedTrials(wish.directory)
+        self._died: BaseException | None = None
         self._thread.start()
 
     def put(self, trial: Path) -> None:
@@ -44,11 +46,21 @@ class Sealer:
         self._ended.put(trial)
 
     def close(self) -> None:
-        """Wait until everything is sealed that can be."""
+        """Wait until everything is sealed that can be; a defect of the sealer comes out here."""
         self._ended.put(None)
         self._thread.join()
+        if self._died is not None:
+            raise self._died
 
     def _work(self) -> None:
+        try:
+            self._seal_all()
+        except ProctorError as error:
+            self.trials.refused.append(f"no trial from here on: {error}")
+        except BaseException as error:  # noqa: BLE001 - a thread's end is silent; `close` raises it
+            self._died = error
+
+    def _seal_all(self) -> None:
         # The index belongs to the thread that opened it.
         with Ledger.open(self._wish.directory, key=self._key) as ledger:
             is_open = True
@@ -56,6 +68,7 @@ class Sealer:
                 batch, is_open = self._take()
                 if batch:
                     self._seal(ledger, batch)
+                    self.trials.unrecorded += [one.name for one in batch if not has_record(one)]
 
     def _take(self) -> tuple[list[Path], bool]:
         """What has ended by now, at least one; and whether more may come."""

@@ -103,6 +103,8 @@ class SealedTrials:
     """Partial ones."""
     refused: list[str] = field(default_factory=list)
     """A sentence for each that was not sealed."""
+    unrecorded: list[str] = field(default_factory=list)
+    """Trials that are not sealed since there is no record of them: harbor ran them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

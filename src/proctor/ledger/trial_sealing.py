@@ -19,7 +19,7 @@ from proctor.digest import sha256_hex
 from proctor.ledger.entry import Subject, SupersedeEntry, TrialEntry
 from proctor.ledger.head import read_head_of
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.sealing import Sealed, Secrets, Submission, seal
+from proctor.ledger.sealing import Sealed, Secrets, Submission, check_submission, seal
 from proctor.ledger.submission import find_attempts, has_record, rename_trial, submit_trial
 
 AUTHOR = "proctor resume"
@@ -44,20 +44,21 @@ def seal_trials(ledger: Ledger, trials: Sequence[Path], secrets: Secrets) -> lis
     submissions = [each for trial in trials for each in _find_unsealed(ledger, trial)]
     if not submissions:
         return []
-    # Before the trial itself: after a kill in between, no two of them are counted.
-    standing_in = [
-        _supersede(ledger, former, *_identify(submission))
-        for submission, former in submissions
-        if former is not None
-    ]
+    standing_in = []
+    for submission, former in submissions:
+        if former is not None:
+            # Nothing is said to stand in for a trial that could not be sealed then.
+            check_submission(submission, secrets)
+            standing_in.append(_supersede(former, *_identify(submission)))
     if standing_in:
+        # Before the trial itself: after a kill in between, no two of them are counted.
         with ledger.writing():
             ledger.append(standing_in)
     return seal(ledger, [submission for submission, _ in submissions], secrets)
 
 
-def _find_unsealed(ledger: Ledger, trial: Path) -> Iterator[tuple[Submission, str | None]]:
-    """What is to be sealed of a trial, and the id of the sealed one that it stands in for."""
+def _find_unsealed(ledger: Ledger, trial: Path) -> Iterator[tuple[Submission, Subject | None]]:
+    """What is to be sealed of a trial, and the sealed one that it stands in for."""
     for attempt in find_attempts(trial):
         if has_record(attempt):
             submission = submit_trial(attempt)
@@ -81,7 +82,9 @@ def _is_sealed(ledger: Ledger, submission: Submission, trial: str) -> bool:
     return False
 
 
-def _find_new(ledger: Ledger, submission: Submission) -> Iterator[tuple[Submission, str | None]]:
+def _find_new(
+    ledger: Ledger, submission: Submission
+) -> Iterator[tuple[Submission, Subject | None]]:
     """The trial under the first name that is free, unless one of them is the very same."""
     name, _ = _identify(submission)
     former = None
@@ -93,7 +96,7 @@ def _find_new(ledger: Ledger, submission: Submission) -> Iterator[tuple[Submissi
             return
         if found.record == _identify(renamed)[1]:
             return
-        former = known
+        former = Subject(experiment_id=name.experiment_id, trial_id=known, record=found.record)
 
 
 def _names(trial: str) -> Iterator[str]:
@@ -110,16 +113,11 @@ def _identify(submission: Submission) -> tuple[_Name, str]:
     return _Name(head.experiment_id, head.trial_id), sha256_hex(record)
 
 
-def _supersede(ledger: Ledger, former: str, new: _Name, record: str) -> SupersedeEntry:
-    found = ledger.find_sealed(new.experiment_id, former)
+def _supersede(former: Subject, new: _Name, record: str) -> SupersedeEntry:
     return SupersedeEntry(
         at="",
         seq=0,
-        subject=Subject(
-            experiment_id=new.experiment_id,
-            trial_id=former,
-            record="" if found is None else found.record,
-        ),
+        subject=former,
         by=Subject(experiment_id=new.experiment_id, trial_id=new.trial_id, record=record),
         cause="other",
         reason=REASON,

@@ -189,6 +189,10 @@ def _render_sealed(sealed: SealedTrials | None) -> Iterator[str]:
         yield f"  not sealed: {sentence}"
     if len(sealed.refused) > _MOST_REFUSED:
         yield f"  … and {len(sealed.refused) - _MOST_REFUSED} more; --json lists all"
+    if names := sealed.unrecorded:
+        told = f"{names[0]}{' …' if len(names) > 1 else ''}"
+        yield f"  without a record.json, and not sealed: {count_of(len(names), 'trial')}, {told}"
+        yield "  `proctor ledger seal` makes records of trials that harbor ran"
 
 
 def _render_next(report: Report) -> Iterator[str]:
@@ -237,6 +241,7 @@ def _describe_sealed(sealed: SealedTrials | None) -> dict[str, object] | None:
         "sealed": sealed.sealed,
         "diagnostic": sealed.diagnostic,
         "refused": sealed.refused,
+        "unrecorded": sealed.unrecorded,
     }
 
 
