@@ -139,7 +139,10 @@ def test_a_streamed_answer_is_the_same_answer(tmp_path: Path) -> None:
     assert second.content == "Done."
     # The second answer did not say what it took: unknown, and not 0.
     assert (run.context.n_input_tokens, run.context.cost_usd) == (None, None)
-    assert run.told["cost_basis"] == {"kind": "unknown", "why_unknown": "no tokens were counted"}
+    assert run.told["cost_basis"] == {
+        "kind": "unknown",
+        "why_unknown": "the agent's input tokens are not known",
+    }
 
 
 @pytest.mark.parametrize(

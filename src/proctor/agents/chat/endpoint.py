@@ -5,6 +5,7 @@ An answer is read no further than 32 MiB.
 """
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -125,7 +126,7 @@ def _too_long() -> Failed:
 
 def _judge_breakdown(error: Exception) -> Failed:
     """What it means that there was no connection, or that it broke off."""
-    reason = clean(str(error)) or type(error).__name__
+    reason = clean(_find_reason(error)) or type(error).__name__
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.InvalidURL):
         return Failed(ModelRequestError(f"cannot be asked: {reason}"), is_passing=False)
     if isinstance(error, httpx.ConnectError):
@@ -133,3 +134,14 @@ def _judge_breakdown(error: Exception) -> Failed:
         # A certificate that is not trusted now will not be in a minute.
         return Failed(ModelUnreachableError(said), "CERTIFICATE_VERIFY_FAILED" not in reason)
     return Failed(ModelUnreachableError(f"the connection broke off: {reason}"), is_passing=True)
+
+
+def _find_reason(error: BaseException) -> str:
+    """The system's own words, which stand at the end of a chain of errors that say less."""
+    link: BaseException | None = error
+    while link is not None:
+        # An error of TLS has a number too, which is none of the system's.
+        if isinstance(link, OSError) and not isinstance(link, ssl.SSLError) and link.errno:
+            return os.strerror(link.errno) if link.errno > 0 else str(link.strerror)
+        link = link.__cause__ or link.__context__
+    return str(error)
