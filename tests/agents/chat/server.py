@@ -7,7 +7,7 @@ reply is a function of the connection, so that it can say anything, slowly, or h
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -33,10 +33,9 @@ class Connection(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         reply = self.server.take(self.path, dict(self.headers.items()), json.loads(body))
         self.close_connection = True
-        try:
+        # Who asked may have gone away.
+        with suppress(BrokenPipeError, ConnectionResetError):
             reply(self)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # who asked has gone away
 
     def send(
         self, status: int, body: bytes, headers: Mapping[str, str] | None = None, length: int = -1

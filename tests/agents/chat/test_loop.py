@@ -148,7 +148,7 @@ def test_a_streamed_answer_is_the_same_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "sentence"),
     [
-        (calls('{"command": "ls'), "error: the arguments are no JSON object: '{\"command\": \"ls'"),
+        (calls('{"command": "ls'), 'error: the arguments are no JSON object: \'{"command": "ls\''),
         (calls([1]), "error: the arguments are no JSON object: '[1]'"),
         (calls({"command": "ls"}, "python"), "error: there is no tool 'python'; the only tool is"),
         (calls({"cmd": "ls"}), "error: bash takes command and timeout, not cmd"),

@@ -50,7 +50,8 @@ def test_a_model_solves_a_task_and_the_record_says_at_what_price(site: Site) -> 
     assert [entry.role for entry in trace_of(trial)].count("tool_result") == 2
     assert files_with(KEY, site.top) == []
     made = site.top / "made.json"
-    assert site.proctor("trace", "convert", trial / "agent/trajectory.jsonl", "-o", made).code == 0
+    trace = trial / "agent" / "trajectory.jsonl"
+    assert site.proctor("trace", "convert", trace, "--to", "atif", "-o", made).code == 0
     atif = load(made)
     assert atif["agent"]["model_name"] == "openai/gpt-4o"
     assert atif["steps"][2]["metrics"]["prompt_tokens"] == 100

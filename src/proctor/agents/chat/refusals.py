@@ -68,16 +68,16 @@ def judge_refusal(status: int, body: bytes, location: str | None = None) -> Fail
     """What a status other than 200 means."""
     said, code = read_refusal(body)
     shown = f"HTTP {status}: {said or 'no reason given'}"
-    if 300 <= status < 400:  # noqa: PLR2004 - a class of statuses
+    if 300 <= status < 400:
         to = clean(location or "nowhere")
         error: ModelError = ModelRequestError(
             f"HTTP {status}: it sends on to {to}; give that as base_url, if it is trusted"
         )
         return Failed(error, is_passing=False)
-    if _OVERFLOW.search(f"{code} {said}") and status != 429:  # noqa: PLR2004
+    if _OVERFLOW.search(f"{code} {said}") and status != 429:
         error = ModelContextError(f"{shown}; the conversation is longer than the model takes")
         return Failed(error, is_passing=False)
-    if status >= 500 or status in _PASSING - _REFUSALS.keys():  # noqa: PLR2004
+    if status >= 500 or status in _PASSING - _REFUSALS.keys():
         return Failed(ModelServerError(shown), is_passing=True)
     kind, advice = _REFUSALS.get(status, (ModelRequestError, ""))
     error = kind("; ".join(filter(None, (shown, advice))))
@@ -87,7 +87,7 @@ def judge_refusal(status: int, body: bytes, location: str | None = None) -> Fail
 def judge_error(error: object) -> Failed:
     """What an error means that stands where an answer should be, with status 200."""
     found = _parse_error(error)
-    if isinstance(found.code, int) and 400 <= found.code < 600:  # noqa: PLR2004
+    if isinstance(found.code, int) and 400 <= found.code < 600:
         return judge_refusal(found.code, msgspec.json.encode({"error": error}))
     said = _words(found)
     if _OVERFLOW.search(f"{found.code} {said}"):
