@@ -108,6 +108,32 @@ def test_the_trajectory_holds_every_word_figure_and_time(tmp_path: Path) -> None
     assert set(run.told) >= {"model_seconds", "command_seconds"}
 
 
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_reasoning_goes_back_with_its_call_under_the_name_it_came_with(
+    tmp_path: Path, key: str, stream: bool, is_sent: bool
+) -> None:
+    said = {key: "Hm.", "tool_calls": [{"index": 0, **tool_call({"command": "true"})}]}
+    whole = streams(chunk(said, "tool_calls")) if stream else answers(completion(said))
+    with serving(whole, says("Done.")) as up:
+        run = talk(tmp_path, up, stream=stream, send_reasoning=is_sent)
+    sent = up.asked[1].body["messages"][-2]
+    assert {name: sent[name] for name in sent if "reason" in name} == (
+        {key: "Hm."} if is_sent else {}
+    )
+    said_then = run.of("assistant")[0].metadata
+    assert said_then is not None
+    assert said_then["atif"]["reasoning_content"] == "Hm."
+
+
+def test_a_word_in_place_of_a_key_is_no_secret(tmp_path: Path) -> None:
+    with serving(says("The file is EMPTY.")) as up:
+        run = talk(tmp_path, up, env={"OPENAI_API_KEY": "EMPTY"})
+    assert run.of("assistant")[0].content == "The file is EMPTY."
+    assert up.asked[0].headers["authorization"] == "Bearer EMPTY"
+
+
 def test_several_calls_of_one_answer_are_run_in_order(tmp_path: Path) -> None:
     with serving(runs("echo a >> f", "echo b >> f", "cat f"), says("Done.")) as up:
         run = talk(tmp_path, up)
@@ -150,7 +176,7 @@ def test_a_streamed_answer_is_the_same_answer(tmp_path: Path) -> None:
     [
         (calls('{"command": "ls'), 'error: the arguments are no JSON object: \'{"command": "ls\''),
         (calls([1]), "error: the arguments are no JSON object: '[1]'"),
-        (calls({"command": "ls"}, "python"), "error: there is no tool 'python'; the only tool is"),
+        (calls({"command": "ls"}, "a.b"), "error: there is no tool 'a.b'; the only tool is bash"),
         (calls({"cmd": "ls"}), "error: bash takes command and timeout, not cmd"),
         (calls({"command": " "}), "error: command is missing or empty"),
         (calls({"command": "a\0b"}), "error: command holds a zero byte"),
@@ -167,7 +193,9 @@ def test_a_call_that_cannot_be_run_is_answered_with_a_sentence(
     said, told = up.asked[1].body["messages"][-2:]
     assert told["content"].startswith(sentence)
     # What is sent back can be read by an endpoint that reads it.
-    assert isinstance(json.loads(said["tool_calls"][0]["function"]["arguments"]), dict)
+    sent = said["tool_calls"][0]["function"]
+    assert isinstance(json.loads(sent["arguments"]), dict)
+    assert sent["name"] in ("bash", "unknown")
     assert (run.commands, run.told["malformed"], run.told["ended"]) == ([], 1, "answer")
     (result,) = run.of("tool_result")
     assert (result.exit_code, (result.stdout or "")[:30]) == (None, sentence[:30])

@@ -33,6 +33,8 @@ from proctor.trial.sitting import host_variables
 
 VERSION: Final = "1.0.0"
 """Of the loop: what it says to the model and how it runs what comes back."""
+_SHORTEST_KEY: Final = 8
+"""A shorter one is no secret: endpoints that need none are given a word, such as EMPTY."""
 
 
 class ChatAgent:
@@ -105,7 +107,11 @@ class ChatAgent:
             loop.context.metadata = redactor.redact(told)
 
     def _find_redactor(self) -> Redactor:
-        return redact_env({**self._order.extra_env, KEY_VARIABLE: self._address.key or ""})
+        key = self._address.key or ""
+        env = {**self._order.extra_env, KEY_VARIABLE: key}
+        if len(key) < _SHORTEST_KEY:
+            del env[KEY_VARIABLE]
+        return redact_env(env)
 
     def _open_endpoint(self) -> AbstractAsyncContextManager[Endpoint]:
         seconds = self._settings.request_timeout_sec

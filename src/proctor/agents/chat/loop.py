@@ -81,7 +81,8 @@ class Loop:
                 return reached
             if isinstance(answer := await self._ask(), Reached):
                 return answer
-            self._messages.append(assistant_message(answer))
+            with_reasoning = self.settings.send_reasoning
+            self._messages.append(assistant_message(answer, with_reasoning=with_reasoning))
             if not await self._heed(answer):
                 return None
             self.account.fill(self.context)

@@ -34,7 +34,7 @@ _PASSING: Final = frozenset({408, 409, 425, 429})
 _REFUSALS: Final[Mapping[int, tuple[type[ModelError], str]]] = {
     401: (ModelAuthError, "is OPENAI_API_KEY the key of this endpoint?"),
     403: (ModelAuthError, "may the key of OPENAI_API_KEY use this model?"),
-    404: (ModelNotFoundError, "is base_url right, and does the endpoint have this model?"),
+    404: (ModelNotFoundError, "is base_url right, and the model, which is sent as -m names it?"),
     429: (ModelRateLimitError, "fewer trials at once (-n) may help, or more --ak retries"),
 }
 

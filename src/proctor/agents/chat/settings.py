@@ -60,6 +60,8 @@ class ChatSettings(Settings):
     top_p: Annotated[float, Field(strict=True, ge=0, le=1)] | None = None
     seed: Annotated[int, Field(strict=True)] | None = None
     reasoning_effort: Text | None = None
+    send_reasoning: Annotated[bool, Field(strict=True)] = True
+    """Whether the reasoning that led to a call is sent back with it."""
     extra_body: dict[str, Any] | None = None
     """Further keys of every request, as the endpoint knows them."""
     stream: Annotated[bool, Field(strict=True)] = False

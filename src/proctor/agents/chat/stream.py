@@ -46,6 +46,7 @@ class Pieces:
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._thoughts: list[str] = []
+        self._thought_key = Message().thought_key
         self._calls: dict[int, _CallPieces] = {}
         self._finish_reason: str | None = None
         self._model: str | None = None
@@ -83,7 +84,9 @@ class Pieces:
         self._finish_reason = choice.finish_reason or self._finish_reason
         said = choice.delta or choice.message or Message()
         self._texts.append(said.text)
-        self._thoughts.append(said.thought)
+        if said.thought:
+            self._thoughts.append(said.thought)
+            self._thought_key = said.thought_key
         for call in said.tool_calls or ():
             self._add_call(call)
 
@@ -105,6 +108,7 @@ class Pieces:
         return Answer(
             text="".join(self._texts),
             reasoning="".join(self._thoughts) or None,
+            reasoning_key=self._thought_key,
             calls=make_calls((one.id, one.function) for _, one in sorted(self._calls.items())),
             finish_reason=self._finish_reason,
             model=self._model,

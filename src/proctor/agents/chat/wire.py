@@ -6,6 +6,7 @@ id. What is not JSON, or has no choice in it, is no answer.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ type Object = dict[str, Any]
 
 _MOST_USD: Final = 1e12
 """An amount beyond that is no price of an answer."""
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -49,6 +51,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     reasoning: str | None = None
     """What it thought, where the endpoint shows that."""
+    reasoning_key: str = "reasoning_content"
+    """The key under which the endpoint shows it."""
     calls: tuple[Call, ...] = ()
     finish_reason: str | None = None
     model: str | None = None
@@ -90,6 +94,12 @@ class Message(msgspec.Struct, frozen=True):
     def thought(self) -> str:
         """Its reasoning."""
         return _text_in(self.reasoning_content) or _text_in(self.reasoning)
+
+    @property
+    def thought_key(self) -> str:
+        """The key that its reasoning has."""
+        is_short = isinstance(self.reasoning, str) and not _text_in(self.reasoning_content)
+        return "reasoning" if is_short else "reasoning_content"
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -139,6 +149,7 @@ def parse_answer(data: bytes) -> Answer:
     return Answer(
         text=said.text,
         reasoning=said.thought or None,
+        reasoning_key=said.thought_key,
         calls=make_calls((one.id, one.function or Function()) for one in said.tool_calls or ()),
         finish_reason=choice.finish_reason,
         model=completion.model or None,
@@ -215,23 +226,30 @@ def user_message(text: str) -> Object:
     return {"role": "user", "content": text}
 
 
-def assistant_message(answer: Answer) -> Object:
-    """An answer as it is sent back, so that the model knows what it said."""
+def assistant_message(answer: Answer, *, with_reasoning: bool) -> Object:
+    """An answer as it is sent back, so that the model knows what it said.
+
+    Some endpoints want the reasoning that led to a call back, under the key that it came with.
+    """
     message: Object = {"role": "assistant", "content": answer.text or None}
     if answer.calls:
         message["tool_calls"] = [_sent_call(call) for call in answer.calls]
+        if with_reasoning and answer.reasoning:
+            message[answer.reasoning_key] = answer.reasoning
     elif not answer.text:
         message["content"] = ""
     return message
 
 
 def _sent_call(call: Call) -> Object:
-    function = {"name": call.name or "unknown", "arguments": _sent_arguments(call.arguments)}
+    # Endpoints check the names and read the arguments of earlier calls too, and a bad one would end
+    # the conversation for good.
+    name = call.name if _NAME.fullmatch(call.name) else "unknown"
+    function = {"name": name, "arguments": _sent_arguments(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}
 
 
 def _sent_arguments(text: str) -> str:
-    # Endpoints read the arguments of earlier calls, and fail for good on those that are no object.
     return text if isinstance(parse_object(text), dict) else "{}"
 
 
