@@ -92,15 +92,13 @@ def test_what_may_pass_is_tried_again(tmp_path: Path, bad: Reply) -> None:
         (CUT_STREAM, ModelUnreachableError, "the stream ended before the answer did"),
         (sends(b"<html>"), ModelAnswerError, "the answer is no chat completion: JSON is malformed"),
         (sends(b"{}"), ModelAnswerError, "the answer has no choice with a message in it"),
-        (waits(), ModelTimeoutError, "no whole answer after 0.2 s (request_timeout_sec)"),
-        (drips(), ModelTimeoutError, "no whole answer after 0.2 s (request_timeout_sec)"),
     ],
 )
 def test_what_does_not_pass_is_an_error_of_its_kind(
     tmp_path: Path, bad: Reply, kind: type[ModelError], sentence: str
 ) -> None:
     with serving(bad) as up:
-        error, run = fail(tmp_path, up, retries=1, request_timeout_sec=0.2)
+        error, run = fail(tmp_path, up, retries=1)
         shown = f"{up.url}/chat/completions: {sentence}"
     assert type(error) is kind
     assert str(error).startswith(shown)
@@ -109,6 +107,18 @@ def test_what_does_not_pass_is_an_error_of_its_kind(
     assert (run.told["ended"], run.told["retries"]) == ("error", 1)
     assert run.entries[-1].content == f"proctor ended the run: {error}"
     assert run.context.n_input_tokens is None
+
+
+@pytest.mark.parametrize("slow", [waits(), drips()])
+def test_an_answer_that_is_not_whole_in_time_is_tried_again_and_then_an_error(
+    tmp_path: Path, slow: Reply
+) -> None:
+    with serving(slow) as up:
+        error, run = fail(tmp_path, up, retries=1, request_timeout_sec=0.2)
+    assert type(error) is ModelTimeoutError
+    said = "no whole answer after 0.2 s (request_timeout_sec) (asked 2 times)"
+    assert str(error) == f"{up.url}/chat/completions: {said}"
+    assert len(run.waits) == 1
 
 
 @pytest.mark.parametrize(

@@ -276,7 +276,8 @@ def test_max_seconds_ends_a_wait_for_the_model_and_one_for_a_command(
     with serving(*script) as up:
         run = talk(tmp_path, up, max_seconds=0.4)
     assert run.told["limit"]["name"] == "max_seconds"
-    assert len(up.asked) == 1
+    # On a busy machine the time may be over before anything has begun.
+    assert len(up.asked) <= 1
     assert len(run.commands) <= 1
 
 

@@ -100,17 +100,6 @@ def test_a_killed_run_keeps_what_was_said_and_resume_goes_on(site: Site) -> None
     assert [entry.role for entry in trace_of(trial)][-1] == "assistant"
 
 
-def test_an_agent_out_of_time_is_verified_with_what_it_spent(site: Site) -> None:
-    task = site.make_task("t", test=CHECK, toml="[agent]\ntimeout_sec = 2.0\n")
-    with serving(runs(GREETS), waits()) as up:
-        site.run("-p", task, *chat_with(up))
-    ((kind, _),) = site.errors()
-    assert (kind, site.rewards()) == ("AgentTimeoutError", [1.0])
-    (result,) = site.results()
-    assert result["agent_result"]["n_input_tokens"] == 100
-    assert result["agent_result"]["metadata"]["ended"] == "stopped"
-
-
 @pytest.fixture
 def proctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Proctor:
     return run_here(monkeypatch, capsys)
