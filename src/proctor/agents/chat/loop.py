@@ -85,7 +85,6 @@ class Loop:
             self._messages.append(assistant_message(answer, with_reasoning=with_reasoning))
             if not await self._heed(answer):
                 return None
-            self.account.fill(self.context)
             if self._n_malformed_in_a_row >= self.settings.max_malformed:
                 n_row = self._n_malformed_in_a_row
                 return Reached("max_malformed", self.settings.max_malformed, n_row)

@@ -7,8 +7,6 @@ reasoning, tokens and money of an answer, ids of calls. Nothing is read here.
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from proctor.agents.chat.accounting import Charge
 from proctor.agents.chat.tool import NAME, Command, Malformed, Result
 from proctor.agents.chat.wire import Answer, Call, Object
@@ -63,15 +61,13 @@ class Story:
     def call(self, call: Call, parsed: Command | Malformed) -> None:
         """A tool that is about to run, or a call that cannot be."""
         carried: Object = {"tool_call_id": call.id}
-        is_command = isinstance(parsed, Command)
-        if not is_command:
+        fields: Object = {"command": ""}
+        if isinstance(parsed, Command):
+            fields = {"command": parsed.text, "arguments": parsed.arguments}
+        else:
             carried["extra"] = {"malformed": call.arguments[:_LONGEST_MALFORMED]}
         self.trace.entry(
-            role="tool_call",
-            tool_name=call.name,
-            command=parsed.text if isinstance(parsed, Command) else "",
-            arguments=parsed.arguments if isinstance(parsed, Command) else None,
-            metadata={ATIF_KEY: carried},
+            role="tool_call", tool_name=call.name, metadata={ATIF_KEY: carried}, **fields
         )
 
     def result(self, result: Result) -> None:
@@ -95,16 +91,11 @@ class Story:
 
     def end(self, sentence: str, **facts: Any) -> None:
         """Why the run ended, where it was not the model that ended it."""
-        carried = {key: _plain(value) for key, value in facts.items()}
         self.trace.entry(
             role="system",
             content=f"proctor ended the run: {sentence}",
-            metadata={ATIF_KEY: {"extra": carried}},
+            metadata={ATIF_KEY: {"extra": facts}},
         )
-
-
-def _plain(value: object) -> object:
-    return msgspec.to_builtins(value)
 
 
 def _known(**fields: Any) -> Object:
