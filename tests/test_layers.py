@@ -35,6 +35,7 @@ HEIGHT = {unit: -line for line, units in enumerate(LAYERS) for unit in units}
 # command table loads its commands likewise. All of them still have to point down the map.
 LOADED_ON_USE = frozenset(
     {
+        "proctor.agents.chat.agent",
         "proctor.ledger.exchange.parquet",
         "proctor.record.prices",
         "proctor.reward.coerce",
@@ -45,6 +46,7 @@ LOADED_ON_USE = frozenset(
 # Packages from elsewhere. Whatever a unit needs beyond the first set is named here, unit by unit.
 EVERYWHERE = frozenset({"msgspec", "pydantic", "pydantic_core"})
 BESIDES = {
+    "agents": frozenset({"httpx"}),
     "cli": frozenset({"click", "rich"}),
     "environments": frozenset({"backports"}),
     "job": frozenset({"yaml"}),

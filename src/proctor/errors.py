@@ -38,15 +38,25 @@ ProctorError
 │   ├── HealthcheckError
 │   ├── NonZeroAgentExitCodeError
 │   ├── AddTestsDirError
-│   └── DownloadVerifierDirError
+│   ├── DownloadVerifierDirError
+│   └── ModelError                  a model's endpoint gave no answer; each has a reason code
+│       ├── ModelUnreachableError   no connection, or every one broke off
+│       ├── ModelTimeoutError       (no TimeoutError: the agent itself was in time)
+│       ├── ModelServerError        5xx
+│       ├── ModelRateLimitError     429
+│       ├── ModelAuthError          401, 403
+│       ├── ModelNotFoundError      404
+│       ├── ModelContextError       more tokens than the model takes
+│       ├── ModelRequestError       any other refusal
+│       └── ModelAnswerError        what came is no answer
 ├── RewardError                     a verifier left no usable reward
 │   ├── RewardFileNotFoundError     (also a FileNotFoundError, as in harbor)
 │   ├── RewardFileEmptyError
 │   └── VerifierOutputParseError
 └── MetricError                     a metric could not be computed
 
-The reward and trial errors have harbor's names and messages. The reason code of a reward error is
-data on its class, so that nobody has to find it again in the text.
+The reward and trial errors have harbor's names and messages, model errors apart. The reason code of
+a reward or model error is data on its class, so that nobody has to find it again in the text.
 """
 
 from typing import ClassVar
@@ -243,3 +253,53 @@ class AddTestsDirError(TrialError):
 
 class DownloadVerifierDirError(TrialError):
     """What the verifier left could not be fetched."""
+
+
+class ModelError(TrialError):
+    """A model's endpoint gave no answer."""
+
+    reason_code: ClassVar[str] = "harbor_trial_failed"
+
+
+class ModelUnreachableError(ModelError):
+    """There was no connection to the endpoint, or each broke off before the answer was whole."""
+
+    reason_code: ClassVar[str] = "harbor_broker_connection_failed"
+
+
+class ModelTimeoutError(ModelError):
+    """The endpoint did not answer in the time that one request has."""
+
+    reason_code: ClassVar[str] = "harbor_broker_connection_failed"
+
+
+class ModelServerError(ModelError):
+    """The endpoint has a fault of its own: 5xx, or an error where the answer should be."""
+
+    reason_code: ClassVar[str] = "harbor_broker_connection_failed"
+
+
+class ModelRateLimitError(ModelError):
+    """The endpoint takes no more requests for now, or the account is used up: 429."""
+
+    reason_code: ClassVar[str] = "harbor_broker_connection_failed"
+
+
+class ModelAuthError(ModelError):
+    """The endpoint does not take the key: 401, 403."""
+
+
+class ModelNotFoundError(ModelError):
+    """The endpoint has no such path or no such model: 404."""
+
+
+class ModelContextError(ModelError):
+    """The conversation has more tokens than the model takes."""
+
+
+class ModelRequestError(ModelError):
+    """The endpoint refuses the request as it is."""
+
+
+class ModelAnswerError(ModelError):
+    """What came from the endpoint is no answer: not JSON, no choice in it, endless."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from proctor.agents.chat.agent import ChatAgent
 from proctor.agents.command import CommandAgent
 from proctor.agents.kinds import agent_names, check_agent, make_agent
 from proctor.agents.nop import NopAgent
@@ -18,13 +19,18 @@ from tests.agents.places import make_place, order_for
 
 def test_the_built_in_agents_go_by_name(tmp_path: Path) -> None:
     (tmp_path / "script").write_text("true\n")
-    kwargs = {"command": {"command": "x"}, "scripted": {"script": str(tmp_path / "script")}}
+    kwargs = {
+        "command": {"command": "x"},
+        "scripted": {"script": str(tmp_path / "script")},
+        "chat": {"base_url": "http://127.0.0.1:1"},
+    }
     place = make_place(tmp_path)
-    made = [
-        type(make_agent(order_for(place, AgentConfig(name=name, kwargs=kwargs.get(name, {})))))
+    configs = [
+        AgentConfig(name=name, kwargs=kwargs.get(name, {}), model_name="m")
         for name in agent_names()
     ]
-    assert made == [OracleAgent, NopAgent, CommandAgent, ScriptedAgent]
+    made = [type(make_agent(order_for(place, config))) for config in configs]
+    assert made == [OracleAgent, NopAgent, CommandAgent, ScriptedAgent, ChatAgent]
 
 
 def test_nothing_named_is_the_oracle(tmp_path: Path) -> None:
@@ -57,8 +63,8 @@ def test_another_name_is_refused_and_the_way_shown(tmp_path: Path, name: str, en
     with pytest.raises(UnsupportedError) as caught:
         make_agent(order_for(make_place(tmp_path), AgentConfig(name=name)))
     assert str(caught.value) == (
-        f"agent {name!r} is not built in; expected one of oracle, nop, command, scripted, or a "
-        f"class by {ending}"
+        f"agent {name!r} is not built in; expected one of oracle, nop, command, scripted, chat, or "
+        f"a class by {ending}"
     )
     with pytest.raises(UnsupportedError):
         check_agent(AgentConfig(name=name))

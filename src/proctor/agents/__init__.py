@@ -5,6 +5,8 @@
     nop          does nothing
     command      runs a shell command inside the environment: claude, codex, aider, your own
     scripted     runs the lines of a script one by one, and writes its trajectory live
+    chat/        asks a model behind an OpenAI-compatible endpoint, and runs what it says
+    live         the trajectory that an agent on the host writes
     foreign      a class by import path, with harbor's agent interface
     revision     what pins an agent: the digest of its files, the output of a version command
     settings     an agent's kwargs as values

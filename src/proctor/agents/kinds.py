@@ -1,7 +1,9 @@
 """An agent from what a job asks for: a built-in one by name, any other by its import path."""
 
+from importlib import import_module
 from pathlib import Path
 
+from proctor.agents.chat.settings import ChatSettings, check_chat
 from proctor.agents.command import CommandAgent, CommandSettings
 from proctor.agents.foreign import make_foreign_agent
 from proctor.agents.nop import NopAgent
@@ -13,12 +15,22 @@ from proctor.errors import UnsupportedError
 from proctor.harbor.configs import AgentConfig
 from proctor.trial.agent import Agent
 from proctor.trial.order import AgentOrder, MakeAgent
+from proctor.trial.sitting import host_variables
+
+
+def _make_chat(order: AgentOrder) -> Agent:
+    # Its module needs the extra `chat`; without it this says so.
+    check_chat(order.config, host_variables())
+    agent: Agent = import_module("proctor.agents.chat.agent").ChatAgent(order)
+    return agent
+
 
 _BUILT_IN: dict[str, MakeAgent] = {
     "oracle": OracleAgent,
     "nop": NopAgent,
     "command": CommandAgent,
     "scripted": ScriptedAgent,
+    "chat": _make_chat,
 }
 
 HARBORS = {
@@ -81,6 +93,8 @@ def check_agent(config: AgentConfig) -> None:
     """
     if config.name not in _BUILT_IN and config.import_path is None:
         raise _unknown(config.name or "")
+    if config.name == "chat":
+        check_chat(config, host_variables())
     find_revision(config)
 
 
@@ -105,6 +119,8 @@ def _find_files(config: AgentConfig) -> Path | None:
             return parse_settings(CommandSettings, config).tree
         case "scripted":
             return parse_settings(ScriptedSettings, config).script
+        case "chat":
+            return parse_settings(ChatSettings, config).system_prompt_file
     return None
 
 

@@ -11,16 +11,15 @@ to replay what an agent did. It decides nothing: it does not look at the instruc
 import time
 from pathlib import Path
 
+from proctor.agents.live import open_trace
 from proctor.agents.secrets import redact_env
-from proctor.agents.settings import Settings, parse_settings
+from proctor.agents.settings import Settings, load_text, parse_settings
 from proctor.errors import AgentError
-from proctor.files import read_small
 from proctor.trajectory.writer import TrajectoryWriter
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from proctor.trial.order import AgentOrder
 
-TRAJECTORY = "trajectory.jsonl"
 _TOOL = "bash"
 
 
@@ -52,11 +51,7 @@ class ScriptedAgent:
 
     async def run(self, instruction: str, environment: Environment, context: AgentContext) -> None:
         """Run every line; each is a step of <trial>/agent/trajectory.jsonl."""
-        path = self._order.logs_dir / TRAJECTORY
-        # Where the environment shares the directory, a link may lie there to a file of the host.
-        if path.is_symlink():
-            path.unlink()
-        with TrajectoryWriter(path, secrets=redact_env(self._order.extra_env)) as trace:
+        with open_trace(self._order.logs_dir, redact_env(self._order.extra_env)) as trace:
             trace.user(instruction)
             for command in self._commands:
                 await self._run_command(command, environment, trace)
@@ -83,13 +78,7 @@ def load_commands(script: Path) -> tuple[str, ...]:
     Raises:
         AgentError: it cannot be read, is not UTF-8, or holds no command.
     """
-    try:
-        text = read_small(str(script)).decode()
-    except OSError as error:
-        raise AgentError(f"{script}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise AgentError(f"{script}: not UTF-8: {error.reason} at offset {error.start}") from error
-    lines = (line.strip() for line in text.split("\n"))
+    lines = (line.strip() for line in load_text(script).split("\n"))
     commands = tuple(line for line in lines if line and not line.startswith("#"))
     if not commands:
         raise AgentError(f"{script}: holds no command; expected one shell command per line")

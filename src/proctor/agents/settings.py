@@ -1,10 +1,12 @@
 """An agent's kwargs (`--ak`, `kwargs` of a config) as values. Nothing here runs an agent."""
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
 
 from proctor.errors import AgentError
+from proctor.files import read_small
 from proctor.harbor.configs import AgentConfig
 from proctor.trial.order import AgentOrder
 
@@ -50,6 +52,8 @@ def _describe(
     where: tuple[int | str, ...], kind: str, message: str, kwargs: dict[str, object]
 ) -> str:
     name = ".".join(map(str, where))
+    if not name:
+        return message.removeprefix("Value error, ")
     if kind == "missing":
         return f"{name} is missing"
     if kind == "extra_forbidden":
@@ -60,6 +64,20 @@ def _describe(
 def _list_fields(kind: type[Settings]) -> str:
     fields = kind.model_fields.items()
     return ", ".join(f"{name} (needed)" if field.is_required() else name for name, field in fields)
+
+
+def load_text(path: Path) -> str:
+    """The text of a file that a kwarg names.
+
+    Raises:
+        AgentError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return read_small(str(path)).decode()
+    except OSError as error:
+        raise AgentError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise AgentError(f"{path}: not UTF-8: {error.reason} at offset {error.start}") from error
 
 
 def warn_of_kwargs(order: AgentOrder, name: str) -> None:

@@ -18,6 +18,7 @@ from proctor.record.cost import (
     Spending,
     find_cost,
     make_cost,
+    reported_cost,
     unknown_cost,
 )
 from proctor.record.usage import Usage, sum_usage
@@ -26,6 +27,9 @@ from proctor.trajectory.trace import Trace, TraceKind
 
 NO_MODEL: Final = "none"
 """For agents that use no model, such as the oracle."""
+
+_BASIS: Final = "cost_basis"
+"""Key of an agent's metadata under which it says how it came to its amount: a CostBasis."""
 
 
 class Reported(msgspec.Struct, frozen=True):
@@ -48,7 +52,9 @@ def make_trial_cost(
         spendings = [Spending(usages=(usage,), model=None if model == NO_MODEL else model)]
         if advisor is not None:
             spendings.append(Spending(usages=(advisor,), model=None, who="advisor"))
-        found = find_cost(spendings, when, reported_usd=_sum_usd(results))
+        found = _find_own_basis(results) or find_cost(
+            spendings, when, reported_usd=_sum_usd(results)
+        )
         basis = _find_basis(reported, trace, found)
     except RecordError as error:
         notes.append(f"the trial's figures cannot be: {error}; cost is null")
@@ -75,6 +81,29 @@ def _find_basis(reported: Reported, trace: Trace | None, basis: CostBasis) -> Co
     if basis.kind == "unknown" and reported.silent_step is not None:
         return unknown_cost(f"step {reported.silent_step} says neither tokens nor cost, others do")
     return basis
+
+
+def _find_own_basis(results: Sequence[AgentResultAccount]) -> CostBasis | None:
+    """How an agent came to its amount, where it says so and it is not the provider's own.
+
+    Steps of one trial may differ in that; then nothing is said of the whole.
+
+    Raises:
+        RecordError: it is no amount of money.
+    """
+    if len(results) != 1:
+        return None
+    (result,) = results
+    try:
+        basis = msgspec.convert((result.metadata or {}).get(_BASIS), CostBasis)
+    except msgspec.ValidationError:
+        return None
+    if basis.kind == "reported" or basis.amount_usd != result.cost_usd:
+        return None
+    if basis.amount_usd is None:
+        return unknown_cost(basis.why_unknown or "the agent does not say why")
+    amount = reported_cost(basis.amount_usd).amount_usd
+    return basis if basis.kind == "estimated" and amount == basis.amount_usd else None
 
 
 def _usage(result: AgentResultAccount) -> Usage:

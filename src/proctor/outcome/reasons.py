@@ -13,6 +13,10 @@ from typing import Literal
 import msgspec
 
 from proctor.errors import (
+    ModelRateLimitError,
+    ModelServerError,
+    ModelTimeoutError,
+    ModelUnreachableError,
     RewardFileEmptyError,
     RewardFileNotFoundError,
     VerifierOutputParseError,
@@ -120,7 +124,11 @@ _EXCEPTIONS: Mapping[str, ReasonCode] = MappingProxyType(
         "VerifierTimeoutError": ReasonCode.HARBOR_VERIFIER_TIMEOUT_ERROR,
         **{
             kind.__name__: ReasonCode(kind.reason_code)
-            for kind in (RewardFileEmptyError, RewardFileNotFoundError, VerifierOutputParseError)
+            for kind in (
+                *(RewardFileEmptyError, RewardFileNotFoundError, VerifierOutputParseError),
+                # For these the normalizer has a rule too: "connection refused".
+                *(ModelRateLimitError, ModelServerError, ModelTimeoutError, ModelUnreachableError),
+            )
         },
     }
 )

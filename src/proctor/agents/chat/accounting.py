@@ -1,0 +1,161 @@
+"""Tokens, money and time of one run, answer by answer, and what the trial is told of them.
+
+What one answer does not say is not known of the sum: null, never 0. An answer's amount is the
+endpoint's own where it gives one, else its tokens at the listed prices of the model that the
+endpoint names. Requests that got no answer are counted, and what they cost is known to nobody.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from proctor.agents.chat.wire import Answer, Spent
+from proctor.errors import RecordError
+from proctor.record.cost import CostBasis, Spending, find_cost, unknown_cost
+from proctor.record.usage import Usage, sum_usage
+from proctor.trial.agent import AgentContext
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one answer took."""
+
+    spent: Spent
+    basis: CostBasis
+
+
+@dataclass(slots=True)
+class Account:
+    """What a run has taken so far."""
+
+    asked_model: str
+    charges: list[Charge] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+    """The models that answered, as the endpoint names them, in the order of their first answer."""
+    n_retries: int = 0
+    n_commands: int = 0
+    n_malformed: int = 0
+    """Answers and calls that could not be used."""
+    model_seconds: float = 0.0
+    """Wall time waiting for the model, retries included."""
+    command_seconds: float = 0.0
+    """Wall time waiting for commands."""
+
+    @property
+    def n_turns(self) -> int:
+        """Answers so far."""
+        return len(self.charges)
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all answers."""
+        return sum_usage([charge.spent.usage for charge in self.charges])
+
+    @property
+    def tokens(self) -> int | None:
+        """Input and output tokens of all answers; None where one did not say."""
+        usage = self.usage
+        if not self.charges:
+            return 0
+        return None if usage.input is None or usage.output is None else usage.input + usage.output
+
+    @property
+    def reasoning_tokens(self) -> int | None:
+        """Tokens spent on reasoning; None where one answer did not say."""
+        known = [charge.spent.reasoning for charge in self.charges]
+        counts = [count for count in known if count is not None]
+        return sum(counts) if counts and len(counts) == len(known) else None
+
+    @property
+    def basis(self) -> CostBasis:
+        """Money of all answers, and where the amount comes from."""
+        return merge_bases([charge.basis for charge in self.charges])
+
+    def add(self, answer: Answer, when: datetime) -> Charge:
+        """Take down what an answer took."""
+        if answer.model and answer.model not in self.models:
+            self.models.append(answer.model)
+        charge = Charge(answer.spent, self._price(answer, when))
+        self.charges.append(charge)
+        return charge
+
+    def _price(self, answer: Answer, when: datetime) -> CostBasis:
+        spent = answer.spent
+        if spent.problem is not None:
+            return unknown_cost(spent.problem)
+        bases = [
+            _price_as(name, spent, when) for name in find_names(answer.model, self.asked_model)
+        ]
+        known = [basis for basis in bases if basis.amount_usd is not None]
+        return known[0] if known else bases[-1]
+
+    def describe(self) -> dict[str, object]:
+        """What harbor has no words for."""
+        return {
+            "models": list(self.models),
+            "turns": self.n_turns,
+            "commands": self.n_commands,
+            "malformed": self.n_malformed,
+            "retries": self.n_retries,
+            "reasoning_tokens": self.reasoning_tokens,
+            "model_seconds": round(self.model_seconds, 3),
+            "command_seconds": round(self.command_seconds, 3),
+            "cost_basis": _without_blanks(self.basis),
+        }
+
+    def fill(self, context: AgentContext) -> None:
+        """Tell the trial, in harbor's words; what is there by then is kept if all else dies."""
+        if not self.charges:
+            return
+        usage, basis = self.usage, self.basis
+        context.n_input_tokens, context.n_cache_tokens = usage.input, usage.cache_read
+        context.n_output_tokens, context.cost_usd = usage.output, basis.amount_usd
+
+
+def find_names(reported: str | None, asked: str) -> Sequence[str]:
+    """The names under which a model's price is looked for; a provider is worth more than none."""
+    if not reported:
+        return (asked,)
+    provider, slash, _ = asked.partition("/")
+    return (f"{provider}/{reported}", reported) if slash and "/" not in reported else (reported,)
+
+
+def _price_as(name: str, spent: Spent, when: datetime) -> CostBasis:
+    spending = Spending(usages=(spent.usage,), model=name, is_per_call=True)
+    try:
+        return find_cost([spending], when, reported_usd=spent.cost_usd)
+    except RecordError as error:
+        return unknown_cost(str(error))
+
+
+def merge_bases(bases: Sequence[CostBasis]) -> CostBasis:
+    """The amounts of several answers as one; unknown as a whole when one is."""
+    if not bases:
+        return unknown_cost("the model has not answered")
+    unknown = [basis for basis in bases if basis.amount_usd is None]
+    if unknown:
+        return unknown[0]
+    n_estimated = sum(basis.kind == "estimated" for basis in bases)
+    first = next((basis for basis in bases if basis.kind == "estimated"), bases[0])
+    mixed = f"{len(bases) - n_estimated} of {len(bases)} amounts are the endpoint's own"
+    notes = [note for basis in bases for note in basis.notes]
+    if 0 < n_estimated < len(bases):
+        notes.append(mixed)
+    return msgspec.structs.replace(
+        first,
+        amount_usd=math.fsum(basis.amount_usd or 0.0 for basis in bases),
+        matched=_each_once(match for basis in bases for match in basis.matched),
+        notes=_each_once(notes),
+    )
+
+
+def _each_once[T](values: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _without_blanks(basis: CostBasis) -> dict[str, object]:
+    told: dict[str, object] = msgspec.to_builtins(basis)
+    return {name: value for name, value in told.items() if value not in (None, [], ())}

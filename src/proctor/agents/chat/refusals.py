@@ -1,0 +1,144 @@
+"""What an endpoint says instead of an answer, as errors with sentences. Nothing is retried here."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+import msgspec
+
+from proctor.errors import (
+    ModelAuthError,
+    ModelContextError,
+    ModelError,
+    ModelNotFoundError,
+    ModelRateLimitError,
+    ModelRequestError,
+    ModelServerError,
+)
+
+_SHOWN: Final = 500
+"""Characters of an endpoint's own words that an error shows."""
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_OVERFLOW = re.compile(
+    r"context[ _-]?(length|window|size)|maximum context|prompt is too long|too many (input )?tokens"
+    r"|reduce the length|exceed_context_size|input is too long",
+    re.IGNORECASE,
+)
+_USED_UP = re.compile(r"insufficient_quota|billing|credit balance", re.IGNORECASE)
+_PASSING: Final = frozenset({408, 409, 425, 429})
+"""Refusals that may be over in a while; so may all from 500 on."""
+_REFUSALS: Final[Mapping[int, tuple[type[ModelError], str]]] = {
+    401: (ModelAuthError, "is OPENAI_API_KEY the key of this endpoint?"),
+    403: (ModelAuthError, "may the key of OPENAI_API_KEY use this model?"),
+    404: (ModelNotFoundError, "is base_url right, and the model, which is sent as -m names it?"),
+    429: (ModelRateLimitError, "fewer trials at once (-n) may help, or more --ak retries"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A request that got no answer."""
+
+    error: ModelError
+    is_passing: bool
+    """Whether another try may succeed."""
+    retry_after: float | None = None
+    """Seconds that the endpoint asks to wait."""
+
+
+class _Error(msgspec.Struct, frozen=True):
+    """An error in the words of the endpoint."""
+
+    message: Any = None
+    code: Any = None
+    type: Any = None
+
+
+class _Body(msgspec.Struct, frozen=True):
+    error: Any = None
+    message: Any = None
+    detail: Any = None
+
+
+def judge_refusal(status: int, body: bytes, location: str | None = None) -> Failed:
+    """What a status other than 200 means."""
+    said, code = read_refusal(body)
+    shown = f"HTTP {status}: {said or 'no reason given'}"
+    if 300 <= status < 400:
+        to = clean(location or "nowhere")
+        error: ModelError = ModelRequestError(
+            f"HTTP {status}: it sends on to {to}; give that as base_url, if it is trusted"
+        )
+        return Failed(error, is_passing=False)
+    if _OVERFLOW.search(f"{code} {said}") and status != 429:
+        error = ModelContextError(f"{shown}; the conversation is longer than the model takes")
+        return Failed(error, is_passing=False)
+    if status >= 500 or status in _PASSING - _REFUSALS.keys():
+        return Failed(ModelServerError(shown), is_passing=True)
+    kind, advice = _REFUSALS.get(status, (ModelRequestError, ""))
+    error = kind("; ".join(filter(None, (shown, advice))))
+    return Failed(error, is_passing=status in _PASSING and not _USED_UP.search(f"{code} {said}"))
+
+
+def judge_error(error: object) -> Failed:
+    """What an error means that stands where an answer should be, with status 200."""
+    found = _parse_error(error)
+    if isinstance(found.code, int) and 400 <= found.code < 600:
+        return judge_refusal(found.code, msgspec.json.encode({"error": error}))
+    said = _words(found)
+    if _OVERFLOW.search(f"{found.code} {said}"):
+        return Failed(ModelContextError(f"an error as answer: {said}"), is_passing=False)
+    return Failed(ModelServerError(f"an error as answer: {said}"), is_passing=True)
+
+
+def read_refusal(body: bytes) -> tuple[str, str]:
+    """The words of an endpoint on one line, and its code for them."""
+    try:
+        found = msgspec.json.decode(body, type=_Body)
+    except (msgspec.DecodeError, RecursionError):
+        return clean(body.decode(errors="replace")), ""
+    error = _parse_error(found.error or found.message or found.detail)
+    return _words(error), f"{error.code} {error.type}"
+
+
+def _parse_error(error: object) -> _Error:
+    try:
+        return msgspec.convert(error, _Error)
+    except msgspec.ValidationError:
+        return _Error(message=error)
+
+
+def _words(error: _Error) -> str:
+    said = error.message if error.message is not None else error.code or error.type or ""
+    return clean(said if isinstance(said, str) else str(said))
+
+
+def clean(text: str) -> str:
+    """A stranger's text on one line, of bounded length, without control characters."""
+    line = _UNPRINTABLE.sub(" ", text).strip()
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
+
+
+def find_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """The seconds that an endpoint asks to wait; it says them as a number or as a date."""
+    if (milliseconds := _parse_seconds(headers.get("retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after")
+    if text is None or (seconds := _parse_seconds(text)) is not None:
+        return seconds if text is not None else None
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
+    except (ValueError, TypeError):
+        return None  # neither, or a date without a zone
+
+
+def _parse_seconds(text: str | None) -> float | None:
+    try:
+        seconds = float(text or "")
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -1,0 +1,272 @@
+"""An endpoint that misbehaves: what is tried again, what is an error, and which."""
+
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proctor.agents.chat.refusals import Failed, find_retry_after
+from proctor.agents.chat.retries import find_wait
+from proctor.errors import (
+    ModelAnswerError,
+    ModelAuthError,
+    ModelContextError,
+    ModelError,
+    ModelNotFoundError,
+    ModelRateLimitError,
+    ModelRequestError,
+    ModelServerError,
+    ModelTimeoutError,
+    ModelUnreachableError,
+)
+from proctor.outcome.reasons import FINAL, RETRYABLE, reason_for_exception
+from tests.agents.chat.server import (
+    Reply,
+    answers,
+    chunk,
+    drips,
+    floods,
+    hangs_up,
+    refuses,
+    runs,
+    says,
+    sends,
+    serving,
+    streams,
+    tool_call,
+    waits,
+)
+from tests.agents.chat.talks import KEY, fail, talk
+
+CUT_BODY = sends(b'{"choices": [{"message": {"cont', length=900)
+CUT_STREAM = streams(chunk({"content": "Do"}), ending="")
+HALF_CALL = streams(chunk({"tool_calls": [{"index": 0, **tool_call('{"command": "r')}]}), ending="")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        refuses(500),
+        refuses(503),
+        refuses(529, "overloaded"),
+        refuses(408),
+        refuses(429, "slow down", code="rate_limit_exceeded"),
+        hangs_up(),
+        CUT_BODY,
+        CUT_STREAM,
+        HALF_CALL,
+        sends(b"<html>a proxy</html>"),
+        sends(b'{"choices": [], "model": "x"}'),
+        sends(b'{"choices": [{"message": null}]}'),
+        sends(b'{"choices": [{"message": {"content": "\\ud800"}}]}'),
+        sends(b"[" * 100_000),
+        sends(b"data: {oops}\n\n", "text/event-stream"),
+        sends(b"what?\n\n", "text/event-stream"),
+        sends(b"data: [DONE]\n\n", "text/event-stream"),
+        answers({"error": {"message": "upstream is gone"}}),
+        answers({"error": {"message": "upstream is gone", "code": 502}}),
+        streams({"error": {"message": "upstream is gone"}}),
+    ],
+)
+def test_what_may_pass_is_tried_again(tmp_path: Path, bad: Reply) -> None:
+    with serving(bad, bad, says("Done.")) as up:
+        run = talk(tmp_path, up, stream=True)
+    assert len(up.asked) == 3
+    assert run.waits == [0.75, 1.5]
+    assert (run.told["retries"], run.told["turns"], run.told["ended"]) == (2, 1, "answer")
+    (said,) = run.of("assistant")
+    assert said.metadata is not None
+    assert said.metadata["atif"]["llm_call_count"] == 3
+    assert run.commands == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind", "sentence"),
+    [
+        (refuses(429, "slow"), ModelRateLimitError, "HTTP 429: slow; fewer trials at once"),
+        (refuses(502, "bad gateway"), ModelServerError, "HTTP 502: bad gateway"),
+        (hangs_up(), ModelUnreachableError, "the connection broke off: Server disconnected"),
+        (CUT_BODY, ModelUnreachableError, "the connection broke off: peer closed connection"),
+        (CUT_STREAM, ModelUnreachableError, "the stream ended before the answer did"),
+        (sends(b"<html>"), ModelAnswerError, "the answer is no chat completion: JSON is malformed"),
+        (sends(b"{}"), ModelAnswerError, "the answer has no choice with a message in it"),
+    ],
+)
+def test_what_does_not_pass_is_an_error_of_its_kind(
+    tmp_path: Path, bad: Reply, kind: type[ModelError], sentence: str
+) -> None:
+    with serving(bad) as up:
+        error, run = fail(tmp_path, up, retries=1)
+        shown = f"{up.url}/chat/completions: {sentence}"
+    assert type(error) is kind
+    assert str(error).startswith(shown)
+    assert str(error).endswith(" (asked 2 times)")
+    assert len(up.asked) == 2
+    assert (run.told["ended"], run.told["retries"]) == ("error", 1)
+    assert run.entries[-1].content == f"proctor ended the run: {error}"
+    assert run.context.n_input_tokens is None
+
+
+@pytest.mark.parametrize("slow", [waits(), drips()])
+def test_an_answer_that_is_not_whole_in_time_is_tried_again_and_then_an_error(
+    tmp_path: Path, slow: Reply
+) -> None:
+    with serving(slow) as up:
+        error, run = fail(tmp_path, up, retries=1, request_timeout_sec=0.2)
+    assert type(error) is ModelTimeoutError
+    said = "no whole answer after 0.2 s (request_timeout_sec) (asked 2 times)"
+    assert str(error) == f"{up.url}/chat/completions: {said}"
+    assert len(run.waits) == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind", "sentence"),
+    [
+        (refuses(401, "bad key"), ModelAuthError, "HTTP 401: bad key; is OPENAI_API_KEY the key"),
+        (refuses(403, "not yours"), ModelAuthError, "HTTP 403: not yours; may the key"),
+        (refuses(404, "no model x"), ModelNotFoundError, "HTTP 404: no model x; is base_url right"),
+        (refuses(400, "bad top_p"), ModelRequestError, "HTTP 400: bad top_p"),
+        (
+            refuses(400, "This model takes 8 tokens", code="context_length_exceeded"),
+            ModelContextError,
+            "HTTP 400: This model takes 8 tokens; the conversation is longer",
+        ),
+        (
+            refuses(500, "the request exceeds the available context size"),
+            ModelContextError,
+            "HTTP 500: the request exceeds",
+        ),
+        (
+            answers({"error": {"message": "maximum context length is 8"}}),
+            ModelContextError,
+            "an error as answer: maximum context length is 8",
+        ),
+        (
+            refuses(429, "You are out of money", code="insufficient_quota"),
+            ModelRateLimitError,
+            "HTTP 429: You are out of money",
+        ),
+        (
+            refuses(302, "", {"location": "http://elsewhere/v1"}),
+            ModelRequestError,
+            "HTTP 302: it sends on to http://elsewhere/v1; give that as base_url",
+        ),
+        (floods(50 << 20), ModelAnswerError, "the answer has more than 33,554,432 bytes"),
+        (
+            floods(50 << 20, "text/event-stream"),
+            ModelAnswerError,
+            "the answer has more than 33,554,432 bytes",
+        ),
+    ],
+)
+def test_what_would_fail_again_is_not_asked_again(
+    tmp_path: Path, bad: Reply, kind: type[ModelError], sentence: str
+) -> None:
+    with serving(bad) as up:
+        error, run = fail(tmp_path, up)
+        shown = f"{up.url}/chat/completions: {sentence}"
+    assert type(error) is kind
+    assert str(error).startswith(shown)
+    assert (len(up.asked), run.waits) == (1, [])
+
+
+def test_nobody_at_the_address_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        # Bound and not listening: connections are refused, and nobody else gets the port.
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        error, run = fail(tmp_path, url, retries=2)
+    assert type(error) is ModelUnreachableError
+    assert "no connection: Connection refused; is the endpoint up" in str(error)
+    assert len(run.waits) == 2
+
+
+def test_a_failure_later_on_leaves_what_was_done_and_spent(tmp_path: Path) -> None:
+    with serving(runs("touch f"), refuses(401)) as up:
+        error, run = fail(tmp_path, up)
+    assert type(error) is ModelAuthError
+    assert (run.place.root / "work" / "f").exists()
+    assert (run.context.n_input_tokens, run.told["turns"]) == (100, 1)
+
+
+def test_words_of_an_endpoint_are_one_line_without_the_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rude = refuses(500, f"key {KEY}\n\x1b[2J{'x' * 5000}")
+    with serving(rude) as up:
+        error, run = fail(tmp_path, up, retries=1)
+    assert "key [redacted:OPENAI_API_KEY] [2Jxxx" in str(error)
+    assert len(str(error)) < 700
+    trace = (run.place.trial_paths.agent_dir / "trajectory.jsonl").read_text()
+    assert KEY not in str(error) + trace + caplog.text
+    assert "trying again in 0.8 s (1 of 1)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
+        ({"retry-after": "100000"}, 300.0),
+        ({"retry-after": "soon"}, 0.75),
+        ({"retry-after": "-1"}, 0.75),
+    ],
+)
+def test_the_endpoint_is_given_the_time_it_asks_for(
+    tmp_path: Path, headers: dict[str, str], seconds: float
+) -> None:
+    with serving(refuses(429, headers=headers), says("Done.")) as up:
+        run = talk(tmp_path, up)
+    assert run.waits == [seconds]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("Mon, 16 Nov 2026 10:00:30 GMT", 30.0),
+        ("Mon, 16 Nov 2026 09:00:00 GMT", 0.0),
+        ("Mon, 16 Nov 2026 10:00:30", None),
+        ("inf", None),
+    ],
+)
+def test_the_time_may_be_a_date(text: str, seconds: float | None) -> None:
+    now = datetime(2026, 11, 16, 10, tzinfo=UTC)
+    assert find_retry_after({"retry-after": text}, now) == seconds
+
+
+def test_waits_double_up_to_a_minute_and_differ_by_chance() -> None:
+    failed = Failed(ModelServerError("x"), is_passing=True)
+    assert [find_wait(failed, n, 1.0) for n in (1, 2, 3, 7, 10_000)] == [1, 2, 4, 60, 60]
+    assert [find_wait(failed, n, 0.0) for n in (1, 2, 3)] == [0.5, 1, 2]
+
+
+def test_reason_codes_tell_what_may_pass_from_what_will_not() -> None:
+    passing: list[type[ModelError]] = [
+        *(ModelUnreachableError, ModelTimeoutError, ModelServerError, ModelRateLimitError)
+    ]
+    lasting: list[type[ModelError]] = [
+        *(ModelAuthError, ModelNotFoundError, ModelContextError),
+        *(ModelRequestError, ModelAnswerError),
+    ]
+    assert {reason_for_exception(kind.__name__) for kind in passing} <= RETRYABLE
+    assert {reason_for_exception(kind.__name__) for kind in lasting} <= FINAL
+    # One that was in time itself must not be taken for an agent that was not.
+    assert not issubclass(ModelTimeoutError, TimeoutError)
+
+
+def test_a_stream_without_a_last_word_is_whole_once_the_model_has_stopped(tmp_path: Path) -> None:
+    with serving(streams(chunk({"content": "Done."}, "stop"), ending="")) as up:
+        assert talk(tmp_path, up, stream=True).told["ended"] == "answer"
+
+
+def test_calls_without_ids_or_numbers_are_told_apart(tmp_path: Path) -> None:
+    begun: list[dict[str, Any]] = [tool_call({"command": f"echo {n}"}) for n in (1, 2)]
+    with serving(
+        streams(chunk({"tool_calls": begun}), chunk({}, "tool_calls")), says("Done.")
+    ) as up:
+        run = talk(tmp_path, up, stream=True)
+    told = up.asked[1].body["messages"][-2:]
+    assert [message["tool_call_id"] for message in told] == ["c1", "call_2"]
+    assert run.commands == ["echo 1", "echo 2"]
