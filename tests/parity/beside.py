@@ -22,12 +22,12 @@ def run_ours(
     return ran
 
 
-def proctor(*arguments: object, cwd: Path | None = None) -> Ran:
-    """Run a command of proctor; it finds what harbor finds."""
+def proctor(*arguments: object, cwd: Path | None = None, **more: str) -> Ran:
+    """Run a command of proctor; it finds what harbor finds, and more variables."""
     done = subprocess.run(
         command_line(*arguments),
         cwd=cwd,
-        env=variables(),
+        env={**variables(), **more},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -6,6 +6,7 @@
     command      runs a shell command inside the environment: claude, codex, aider, your own
     scripted     runs the lines of a script one by one, and writes its trajectory live
     foreign      a class by import path, with harbor's agent interface
+    harbors      harbor's own agents, by their names
     revision     what pins an agent: the digest of its files, the output of a version command
     settings     an agent's kwargs as values
     secrets      what must not get into a trace

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from proctor import __version__
+from proctor.agents.harbors import find_note
 from proctor.agents.kinds import make_agent
 from proctor.environments.kinds import check_environment, make_environment
 from proctor.harbor.configs import SANDBOX
@@ -180,6 +181,7 @@ def _say_what_is_odd(plan: JobPlan, request: Request, files: JobFiles, watch: Wa
     resolved = plan.prepared.resolved
     odd = [f"Task {one.name} is left out: {one.path}: {one.reason}" for one in resolved.refused]
     odd += resolved.notes
+    odd += dict.fromkeys(filter(None, map(find_note, plan.prepared.config.agents)))
     if then := plan.existing.state:
         change = describe_change(then.environment, plan.prepared.config.environment)
         odd += [change] if change and plan.todo else []
