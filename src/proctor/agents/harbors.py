@@ -25,18 +25,6 @@ def find_version() -> str | None:
         return None
 
 
-def check_installed(name: str) -> None:
-    """Look whether an agent of harbor's can be had.
-
-    Raises:
-        UnsupportedError: harbor is not installed; says the line that installs it.
-    """
-    if find_version() is None:
-        raise UnsupportedError(
-            f"agent {name!r} is one of harbor's, which is not installed; type: {INSTALL}"
-        )
-
-
 def find_carrier(config: AgentConfig) -> str | None:
     """What an agent of harbor's came with, as `harbor==0.13.1`; None for any other agent."""
     version = find_version() if is_harbors(config) else None
@@ -58,14 +46,17 @@ def check_makeable(config: AgentConfig) -> None:
     """Make an agent that harbor knows by name once, for nothing, to hear what it refuses.
 
     Raises:
-        UnsupportedError: harbor is not installed.
+        UnsupportedError: harbor is not installed; says the line that installs it.
         PluginError: this harbor has no such class.
         AgentError: it cannot be made from this model and these kwargs.
     """
     import_path = find_import_path(config)
     if import_path is None or config.name not in AGENTS:
         return
-    check_installed(config.name)
+    if find_version() is None:
+        raise UnsupportedError(
+            f"agent {config.name!r} is one of harbor's, which is not installed; type: {INSTALL}"
+        )
     kind = load_agent_class(import_path)
     with tempfile.TemporaryDirectory(prefix="proctor-agent-") as folder:
         given = {

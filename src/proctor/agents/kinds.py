@@ -4,7 +4,6 @@ from pathlib import Path
 
 from proctor.agents.command import CommandAgent, CommandSettings
 from proctor.agents.foreign import make_foreign_agent
-from proctor.agents.harbors import check_installed
 from proctor.agents.nop import NopAgent
 from proctor.agents.oracle import OracleAgent
 from proctor.agents.revision import file_digest, run_version_command, tree_digest
@@ -49,17 +48,13 @@ def make_agent(order: AgentOrder) -> Agent:
 def check_agent(config: AgentConfig) -> None:
     """Look, before any trial begins, whether there is such an agent and its kwargs can be used.
 
-    A class by import path is not loaded.
+    A class by import path is not loaded, nor one of harbor's.
 
     Raises:
-        UnsupportedError, AgentError: as make_agent, for files that cannot be read, and for an agent
-            of harbor's where harbor is not installed.
+        UnsupportedError, AgentError: as make_agent, and for files that cannot be read.
     """
-    if config.name not in _BUILT_IN:
-        if find_import_path(config) is None:
-            raise _unknown(config.name or "")
-        if config.name in AGENTS:
-            check_installed(config.name)
+    if config.name not in _BUILT_IN and find_import_path(config) is None:
+        raise _unknown(config.name or "")
     find_revision(config)
 
 

@@ -16,7 +16,7 @@ from proctor import __version__
 from proctor.agents.harbors import find_note
 from proctor.agents.kinds import make_agent
 from proctor.environments.kinds import check_environment, make_environment
-from proctor.harbor.configs import SANDBOX
+from proctor.harbor.configs import SANDBOX, JobConfig
 from proctor.harbor.declared import SCRIPT
 from proctor.harbor.lock import render_lock
 from proctor.harbor.result import JobResult, render_result
@@ -76,7 +76,7 @@ async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
     with held_job(request.place.directory) as files:
         plan = request.plan()
         if request.is_begun and plan.todo:
-            check_classes(request.prepared.config)
+            check_classes(_find_rest(plan))
             await check_environment(environment)
         _write_own_files(plan, request, files)
         reaping = Reaping(files.append_log) if environment.import_path == SANDBOX else None
@@ -95,6 +95,15 @@ async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
             if sealer is not None:
                 await asyncio.to_thread(sealer.close)
         return _make_outcome(plan, progress, result, sealer, interrupted=interrupted)
+
+
+def _find_rest(plan: JobPlan) -> JobConfig:
+    """The job's config with the agents alone that are still to run."""
+    left = {id(decision.slot.agent) for decision in plan.todo}
+    config = plan.prepared.config
+    return config.model_copy(
+        update={"agents": [agent for agent in config.agents if id(agent) in left]}
+    )
 
 
 @dataclass(frozen=True, slots=True)
