@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import re
 import shutil
 import tempfile
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from proctor.agents.foreign import LOCAL_PRICES
 from proctor.agents.harbors import check_makeable, find_carrier, find_note
 from proctor.agents.kinds import agent_names, check_agent, make_agent
 from proctor.agents.nop import NopAgent
@@ -168,6 +170,19 @@ def test_an_agent_of_harbors_is_pinned_by_the_harbor_that_it_came_with() -> None
         assert find_note(config) is None
     assert find_carrier(AgentConfig(name="oracle")) is None
     assert find_carrier(AgentConfig(import_path="mine:Agent")) is None
+
+
+def test_prices_come_from_the_installed_list_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(LOCAL_PRICES, raising=False)
+    check_makeable(AgentConfig(import_path="pathlib:Path"))
+    assert LOCAL_PRICES not in os.environ
+    check_makeable(AgentConfig(name="codex"))
+    assert os.environ[LOCAL_PRICES] == "True"
+    monkeypatch.setenv(LOCAL_PRICES, "False")
+    check_makeable(AgentConfig(name="codex"))
+    assert os.environ[LOCAL_PRICES] == "False"
 
 
 def test_a_set_up_time_out_is_told_to_agents_by_name_as_harbor_tells_it(tmp_path: Path) -> None:
