@@ -39,7 +39,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["-p", TASKS, "--command", "  "], "--command is empty"),
         (["-p", TASKS, "-a", "nop", "--agent-tree", "."], "--agent-tree goes with --command"),
         (["-p", TASKS, "--command", "x", "--agent-tree", "no"], "no: no directory"),
-        (["-p", TASKS, "-a", "nobody"], "agent 'nobody' is not built in"),
+        (["-p", TASKS, "-a", "nobody"], "there is no agent 'nobody'; expected one of oracle"),
         (["-p", TASKS, "--ak", "n=1"], "--ak goes with an agent that takes arguments; oracle"),
         (["-p", TASKS, "-a", "nop", "--ak", "n=1"], "nop takes none"),
         (["-p", TASKS, "--ak", "n"], "--ak: n has no value; expected --ak NAME=VALUE"),
@@ -47,7 +47,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["-p", TASKS, "--allow-agent-host", "a.org"], "the sandbox cannot allow single hosts"),
         (["-p", TASKS, "--allow-environment-host", "a.org"], "cannot allow single hosts"),
         (["-p", TASKS, "--dataset-id", " "], "dataset_id is blank; expected name@version"),
-        (["-p", TASKS, "-a", "claude-code"], "harbor.agents.installed.claude_code:ClaudeCode"),
+        (["-p", TASKS, "-a", "terminus-1"], "harbor lists the name and has no such agent"),
+        (["-p", TASKS, "-a", "claude-code", "--ak", "max_turns=x"], "cannot parse 'x' as int"),
         (
             ["-p", TASKS, "--agent-import-path", "no.such:X"],
             "the agent's module cannot be imported",

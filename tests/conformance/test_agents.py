@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import re
 import shutil
 import tempfile
@@ -12,9 +13,13 @@ from typing import Any
 
 import pytest
 
-from proctor.agents.kinds import HARBORS, make_agent
+from proctor.agents.foreign import LOCAL_PRICES
+from proctor.agents.harbors import check_makeable, find_carrier, find_note
+from proctor.agents.kinds import agent_names, check_agent, make_agent
 from proctor.agents.nop import NopAgent
 from proctor.agents.oracle import OracleAgent
+from proctor.errors import AgentError, UnsupportedError
+from proctor.harbor.agents import AGENTS, VERSION, WITHOUT_CLASS
 from proctor.harbor.configs import AgentConfig
 from proctor.task.directory import find_faults, load_task
 from proctor.task.environment import McpServer
@@ -128,8 +133,65 @@ def test_both_have_the_same_name_and_version(tmp_path: Path, name: str) -> None:
 def test_every_agent_that_harbor_knows_by_name_is_found_where_we_say() -> None:
     theirs = harbor_module("harbor.agents.factory").AgentFactory._AGENT_MAP
     paths = {name.value: kind.import_path() for name, kind in theirs.items()}
-    ours = {name: f"harbor.agents.{path}" for name, path in HARBORS.items()}
+    ours = {name: f"harbor.agents.{path}" for name, path in AGENTS.items()}
     assert ours == {key: path for key, path in paths.items() if key not in ("oracle", "nop")}
+
+
+def test_every_name_that_harbor_lists_is_an_agent_or_said_to_be_none() -> None:
+    listed = harbor_module("harbor.models.agent.name").AgentName.values()
+    assert listed == {"oracle", "nop"} | AGENTS.keys() | WITHOUT_CLASS
+    assert {"oracle", "nop"} <= set(agent_names())
+    for name in AGENTS:
+        check_agent(AgentConfig(name=name))
+    for name in WITHOUT_CLASS:
+        with pytest.raises(UnsupportedError, match="no such agent; expected terminus-2"):
+            check_agent(AgentConfig(name=name))
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (AgentConfig(name="terminus-2"), "model_name is required .*its model is given as -m"),
+        (AgentConfig(name="claude-code", kwargs={"max_turns": "x"}), "'max_turns': cannot parse"),
+        (AgentConfig(name="codex", kwargs={"logger": 1}), "kwarg logger is given to every agent"),
+    ],
+)
+def test_what_an_agent_of_harbors_refuses_is_said_before_any_trial(
+    config: AgentConfig, said: str
+) -> None:
+    with pytest.raises(AgentError, match=said):
+        check_makeable(config)
+
+
+def test_an_agent_of_harbors_is_pinned_by_the_harbor_that_it_came_with() -> None:
+    path = "harbor.agents.installed.codex:Codex"
+    for config in (AgentConfig(name="codex"), AgentConfig(import_path=path)):
+        assert find_carrier(config) == f"harbor=={VERSION}"
+        assert find_note(config) is None
+    assert find_carrier(AgentConfig(name="oracle")) is None
+    assert find_carrier(AgentConfig(import_path="mine:Agent")) is None
+
+
+def test_prices_come_from_the_installed_list_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(LOCAL_PRICES, raising=False)
+    check_makeable(AgentConfig(import_path="pathlib:Path"))
+    assert LOCAL_PRICES not in os.environ
+    check_makeable(AgentConfig(name="codex"))
+    assert os.environ[LOCAL_PRICES] == "True"
+    monkeypatch.setenv(LOCAL_PRICES, "False")
+    check_makeable(AgentConfig(name="codex"))
+    assert os.environ[LOCAL_PRICES] == "False"
+
+
+def test_a_set_up_time_out_is_told_to_agents_by_name_as_harbor_tells_it(tmp_path: Path) -> None:
+    place = make_place(tmp_path)
+    config = AgentConfig(name="openclaw", override_setup_timeout_sec=7.5)
+    ours: Any = make_agent(order_for(place, config))
+    assert (
+        ours._install_exec_timeout_sec == their_agent(place, config, ())._install_exec_timeout_sec
+    )
 
 
 class Answering:
@@ -205,14 +267,14 @@ KEYS = dict.fromkeys(
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", HARBORS)
+@pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_of_the_wheel_does_the_same_in_our_hands(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key, value in KEYS.items():
         monkeypatch.setenv(key, value)
     wish = AgentConfig(
-        import_path=f"harbor.agents.{HARBORS[name]}",
+        name=name,
         model_name="anthropic:claude" if name == "cline-cli" else "anthropic/claude",
         env=KEYS,
     )

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,14 @@ def run_ours(
     return ran
 
 
-def proctor(*arguments: object, cwd: Path | None = None) -> Ran:
-    """Run a command of proctor; it finds what harbor finds."""
+def proctor(
+    *arguments: object, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> Ran:
+    """Run a command of proctor; it finds what harbor finds, and more variables."""
     done = subprocess.run(
         command_line(*arguments),
         cwd=cwd,
-        env=variables(),
+        env=variables() | dict(env or {}),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

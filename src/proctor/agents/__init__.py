@@ -8,6 +8,7 @@
     chat/        asks a model behind an OpenAI-compatible endpoint, and runs what it says
     live         the trajectory that an agent on the host writes
     foreign      a class by import path, with harbor's agent interface
+    harbors      harbor's own agents, by their names
     revision     what pins an agent: the digest of its files, the output of a version command
     settings     an agent's kwargs as values
     secrets      what must not get into a trace

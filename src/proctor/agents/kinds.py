@@ -1,4 +1,4 @@
-"""An agent from what a job asks for: a built-in one by name, any other by its import path."""
+"""An agent from what a job asks for: a built-in one or harbor's by name, others by import path."""
 
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +12,7 @@ from proctor.agents.revision import file_digest, run_version_command, tree_diges
 from proctor.agents.scripted import ScriptedAgent, ScriptedSettings
 from proctor.agents.settings import parse_settings
 from proctor.errors import UnsupportedError
+from proctor.harbor.agents import AGENTS, WITHOUT_CLASS, find_import_path
 from proctor.harbor.configs import AgentConfig
 from proctor.trial.agent import Agent
 from proctor.trial.order import AgentOrder, MakeAgent
@@ -33,34 +34,6 @@ _BUILT_IN: dict[str, MakeAgent] = {
     "chat": _make_chat,
 }
 
-HARBORS = {
-    "aider": "installed.aider:Aider",
-    "antigravity-cli": "installed.antigravity_cli:AntigravityCli",
-    "claude-code": "installed.claude_code:ClaudeCode",
-    "cline-cli": "installed.cline.cline:ClineCli",
-    "codex": "installed.codex:Codex",
-    "copilot-cli": "installed.copilot_cli:CopilotCli",
-    "cursor-cli": "installed.cursor_cli:CursorCli",
-    "devin": "installed.devin:Devin",
-    "gemini-cli": "installed.gemini_cli:GeminiCli",
-    "goose": "installed.goose:Goose",
-    "hermes": "installed.hermes:Hermes",
-    "kimi-cli": "installed.kimi_cli:KimiCli",
-    "mini-swe-agent": "installed.mini_swe_agent:MiniSweAgent",
-    "nemo-agent": "installed.nemo_agent:NemoAgent",
-    "openclaw": "installed.openclaw:OpenClaw",
-    "opencode": "installed.opencode:OpenCode",
-    "openhands": "installed.openhands:OpenHands",
-    "openhands-sdk": "installed.openhands_sdk:OpenHandsSDK",
-    "pi": "installed.pi:Pi",
-    "qwen-coder": "installed.qwen_code:QwenCode",
-    "rovodev-cli": "installed.rovodev_cli:RovodevCli",
-    "swe-agent": "installed.swe_agent:SweAgent",
-    "terminus-2": "terminus_2.terminus_2:Terminus2",
-    "trae-agent": "installed.trae_agent:TraeAgent",
-}
-"""Where harbor 0.13.1 keeps the agents that it knows by name, below `harbor.agents.`."""
-
 
 def agent_names() -> tuple[str, ...]:
     """The names of the built-in agents."""
@@ -71,27 +44,28 @@ def make_agent(order: AgentOrder) -> Agent:
     """The agent that a trial wants; it touches nothing yet.
 
     Raises:
-        UnsupportedError: no agent of this name is built in.
+        UnsupportedError: there is no agent of this name.
         PluginError: its import path names no agent.
         AgentError: its kwargs cannot be used.
     """
     config = order.config
     if config.name in _BUILT_IN:
         return _BUILT_IN[config.name](order)
-    if config.import_path is not None:
-        return make_foreign_agent(config.import_path, order)
-    raise _unknown(config.name or "")
+    import_path = find_import_path(config)
+    if import_path is None:
+        raise _unknown(config.name or "")
+    return make_foreign_agent(import_path, order)
 
 
 def check_agent(config: AgentConfig) -> None:
     """Look, before any trial begins, whether there is such an agent and its kwargs can be used.
 
-    A class by import path is not loaded.
+    A class by import path is not loaded, nor one of harbor's.
 
     Raises:
         UnsupportedError, AgentError: as make_agent, and for files that cannot be read.
     """
-    if config.name not in _BUILT_IN and config.import_path is None:
+    if config.name not in _BUILT_IN and find_import_path(config) is None:
         raise _unknown(config.name or "")
     if config.name == "chat":
         check_chat(config, host_variables())
@@ -125,10 +99,13 @@ def _find_files(config: AgentConfig) -> Path | None:
 
 
 def _unknown(name: str) -> UnsupportedError:
-    theirs = HARBORS.get(name)
-    path = f"harbor.agents.{theirs}" if theirs else "my_package.my_module:MyAgent"
-    where = "; with harbor installed this one is" if theirs else ", such as"
+    if name in WITHOUT_CLASS:
+        return UnsupportedError(
+            f"agent {name!r}: harbor lists the name and has no such agent; expected terminus-2, "
+            "which it has"
+        )
     return UnsupportedError(
-        f"agent {name!r} is not built in; expected one of {', '.join(_BUILT_IN)}, or a class by "
-        f"--agent-import-path{where} {path}"
+        f"there is no agent {name!r}; expected one of {', '.join(_BUILT_IN)}, one of harbor's "
+        f"({', '.join(AGENTS)}), or a class by --agent-import-path, such as "
+        "my_package.my_module:MyAgent"
     )

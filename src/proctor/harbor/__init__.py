@@ -1,6 +1,7 @@
 """Harbor's job and trial directories as values, read and written. Nothing here is run.
 
     configs     config.json of a job and of a trial
+    agents      the agents that harbor knows by name
     env         variables: templates, and what may be written down of them
     skills      skills that a job brings along
     lock        lock.json: what was planned

@@ -1,9 +1,10 @@
-"""Classes that a job names by their import paths: looked at before any trial begins.
+"""Classes of others that a job names: looked at before any trial begins.
 
-None is made: what its constructor says is its trial's own matter.
+A class by its import path is not made: what its constructor says is its trial's own matter.
 """
 
-from proctor.agents.foreign import AGENT_METHODS
+from proctor.agents.foreign import load_agent_class
+from proctor.agents.harbors import check_makeable
 from proctor.environments.foreign import ENVIRONMENT_METHODS
 from proctor.harbor.configs import OWN_ENVIRONMENTS, JobConfig
 from proctor.plugin import load_class
@@ -15,10 +16,13 @@ def check_classes(config: JobConfig) -> None:
 
     Raises:
         PluginError: one cannot, or has not; names what is missing.
+        UnsupportedError: an agent of harbor's is named, and harbor is not installed.
+        AgentError: an agent of harbor's cannot be made as it is asked for.
     """
     for agent in config.agents:
+        check_makeable(agent)
         if agent.import_path is not None:
-            load_class(agent.import_path, "agent", AGENT_METHODS)
+            load_agent_class(agent.import_path)
     environment = config.environment.import_path
     if environment is not None and environment not in OWN_ENVIRONMENTS.values():
         load_class(environment, "environment", ENVIRONMENT_METHODS)

@@ -13,9 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from proctor import __version__
+from proctor.agents.harbors import find_note
 from proctor.agents.kinds import make_agent
 from proctor.environments.kinds import check_environment, make_environment
-from proctor.harbor.configs import SANDBOX
+from proctor.harbor.configs import SANDBOX, JobConfig
 from proctor.harbor.declared import SCRIPT
 from proctor.harbor.lock import render_lock
 from proctor.harbor.result import JobResult, render_result
@@ -75,7 +76,7 @@ async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
     with held_job(request.place.directory) as files:
         plan = request.plan()
         if request.is_begun and plan.todo:
-            check_classes(request.prepared.config)
+            check_classes(_find_rest(plan))
             await check_environment(environment)
         _write_own_files(plan, request, files)
         reaping = Reaping(files.append_log) if environment.import_path == SANDBOX else None
@@ -94,6 +95,15 @@ async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
             if sealer is not None:
                 await asyncio.to_thread(sealer.close)
         return _make_outcome(plan, progress, result, sealer, interrupted=interrupted)
+
+
+def _find_rest(plan: JobPlan) -> JobConfig:
+    """The job's config with the agents alone that are still to run."""
+    left = {id(decision.slot.agent) for decision in plan.todo}
+    config = plan.prepared.config
+    return config.model_copy(
+        update={"agents": [agent for agent in config.agents if id(agent) in left]}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +190,7 @@ def _say_what_is_odd(plan: JobPlan, request: Request, files: JobFiles, watch: Wa
     resolved = plan.prepared.resolved
     odd = [f"Task {one.name} is left out: {one.path}: {one.reason}" for one in resolved.refused]
     odd += resolved.notes
+    odd += dict.fromkeys(filter(None, map(find_note, plan.prepared.config.agents)))
     if then := plan.existing.state:
         change = describe_change(then.environment, plan.prepared.config.environment)
         odd += [change] if change and plan.todo else []

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
+from proctor.agents.harbors import find_carrier
 from proctor.agents.kinds import check_agent, find_revision
 from proctor.digest import sha256_hex
 from proctor.environments.kinds import import_path_of
@@ -124,7 +125,7 @@ def _pin(slots: Sequence[Slot], config: JobConfig, records: Sequence[RecordWish]
         planned = slot.planned
         if id(planned) not in images:
             images[id(planned)] = find_task_image(config.environment, planned.task)
-        revision, image = agents[id(slot.agent)].adapter_revision, images[id(planned)]
+        revision, image = agents[id(slot.agent)].pin, images[id(planned)]
         if revision is None and image is None:
             pinned.append(slot)
             continue
@@ -155,6 +156,7 @@ def make_records(config: JobConfig, settings: Settings) -> list[RecordWish]:
             adaptation=settings.adaptation,
             system_prompt=prompt,
             adapter_revision=find_revision(agent, settings.agent_version_command),
+            adapter_carrier=find_carrier(agent),
         )
         for agent in config.agents
     ]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from proctor.errors import ProctorError
+from proctor.harbor.agents import find_keys
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.env import is_sensitive, resolve_env
 from proctor.job.wish import LedgerWish, SealedTrials
@@ -140,11 +141,12 @@ def sealing(
 
 
 def find_secrets(config: JobConfig, host: Mapping[str, str]) -> dict[str, str]:
-    """The values of a job's variables whose names say that they are secret."""
+    """The values of a job's variables that are secret by their names, and keys of its agents."""
     given: dict[str, str] = {}
     for env in (*(one.env for one in config.agents), config.environment.env, config.verifier.env):
         given |= {name: value for name, value in env.items() if is_sensitive(name)}
-    return resolve_env(given, host)
+    taken = {name: key for one in config.agents for name, key in find_keys(one, host).items()}
+    return taken | resolve_env(given, host)
 
 
 def find_sealed_names(directory: Path, experiment: str) -> set[str]:

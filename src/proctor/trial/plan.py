@@ -26,6 +26,13 @@ class RecordWish:
     """The text of the system prompt that the agent is run with."""
     adapter_revision: str | None = None
     """Revision of the agent's tree or version, where the caller found one."""
+    adapter_carrier: str | None = None
+    """The package that the agent comes with, as `harbor==0.13.1`."""
+
+    @property
+    def pin(self) -> str | None:
+        """What is known of the agent's revision before it runs."""
+        return " ".join(filter(None, (self.adapter_revision, self.adapter_carrier))) or None
 
 
 _MOST = 100

@@ -77,8 +77,13 @@ def describe_agent(plan: Plan, result: TrialResult, answered: str | None = None)
     return KnownAgent(
         adapter=info.name if info.name.strip() else UNRESOLVED,
         model=answered or find_model_requested(plan, result) or NO_MODEL,
-        adapter_revision=wished or version,
+        adapter_revision=_join_revision(wished or version, plan.record.adapter_carrier),
     )
+
+
+def _join_revision(own: str | None, carrier: str | None) -> str | None:
+    """Both are needed: the package that drives an agent does not say which agent it found."""
+    return f"{own} {carrier}" if own and carrier else own
 
 
 def find_model_requested(plan: Plan, result: TrialResult) -> str | None:

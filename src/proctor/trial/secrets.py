@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from proctor.harbor.agents import find_keys
 from proctor.harbor.env import is_sensitive, resolve_env
 from proctor.task.config import TaskConfig
 from proctor.trajectory.writer import Redactor
@@ -15,7 +16,7 @@ def find_redactor(plan: Plan, host: Mapping[str, str]) -> Redactor | None:
     """What takes the trial's secrets out of text; None where it has none."""
     secrets = {
         name: value
-        for env in _find_envs(plan)
+        for env in (find_keys(plan.config.agent, host), *_find_envs(plan))
         for name, value in _resolve_known(env, host).items()
         if is_sensitive(name) and len(value) >= _SHORTEST
     }

@@ -1,0 +1,75 @@
+"""harbor's own agents: can they be had, and what pins them? They come with the extra `harbor`.
+
+Each is a class of harbor's wheel, which proctor.agents.foreign makes like any other class by import
+path. harbor itself is imported by nobody else, and only where one of its agents is to run.
+"""
+
+import logging
+import tempfile
+from importlib import metadata
+from pathlib import Path
+
+from proctor.agents.foreign import check_kwargs, load_agent_class
+from proctor.errors import AgentError, UnsupportedError
+from proctor.harbor.agents import AGENTS, VERSION, find_import_path, is_harbors
+from proctor.harbor.configs import AgentConfig
+
+INSTALL = "pip install 'proctor[harbor]'"
+
+
+def find_version() -> str | None:
+    """The version of harbor that is installed; None where none is. It is not imported."""
+    try:
+        return metadata.version("harbor")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def find_carrier(config: AgentConfig) -> str | None:
+    """What an agent of harbor's came with, as `harbor==0.13.1`; None for any other agent."""
+    version = find_version() if is_harbors(config) else None
+    return f"harbor=={version}" if version else None
+
+
+def find_note(config: AgentConfig) -> str | None:
+    """What should be known of an agent that comes with another harbor than was tried."""
+    carrier = find_carrier(config)
+    if carrier is None or carrier == f"harbor=={VERSION}":
+        return None
+    return (
+        f"harbor's agents were tried with harbor=={VERSION}; {carrier} is installed, and the "
+        "records say so"
+    )
+
+
+def check_makeable(config: AgentConfig) -> None:
+    """Make an agent that harbor knows by name once, for nothing, to hear what it refuses.
+
+    Raises:
+        UnsupportedError: harbor is not installed; says the line that installs it.
+        PluginError: this harbor has no such class.
+        AgentError: it cannot be made from this model and these kwargs.
+    """
+    import_path = find_import_path(config)
+    if import_path is None or config.name not in AGENTS:
+        return
+    if find_version() is None:
+        raise UnsupportedError(
+            f"agent {config.name!r} is one of harbor's, which is not installed; type: {INSTALL}"
+        )
+    kind = load_agent_class(import_path)
+    with tempfile.TemporaryDirectory(prefix="proctor-agent-") as folder:
+        given = {
+            "logs_dir": Path(folder),
+            "model_name": config.model_name,
+            "extra_env": dict(config.env),
+            "logger": logging.getLogger(__name__),
+        }
+        check_kwargs(config.name, given, config.kwargs)
+        try:
+            kind(**config.kwargs, **given)
+        except Exception as error:
+            raise AgentError(
+                f"agent {config.name!r} cannot be made: {error} ({type(error).__name__}); its "
+                "model is given as -m PROVIDER/NAME, its arguments as --ak NAME=VALUE"
+            ) from error

@@ -1,0 +1,60 @@
+"""The agents that harbor knows by name, and where it keeps them. None of them is loaded here."""
+
+import re
+from collections.abc import Mapping
+
+from proctor.harbor.configs import AgentConfig
+
+_KEY = re.compile(r"(?:^|_)(?:API_KEY|ACCESS_KEY|TOKEN|TOKEN_BEDROCK)$")
+
+VERSION = "0.13.1"
+"""The harbor whose agents these are."""
+
+AGENTS = {
+    "aider": "installed.aider:Aider",
+    "antigravity-cli": "installed.antigravity_cli:AntigravityCli",
+    "claude-code": "installed.claude_code:ClaudeCode",
+    "cline-cli": "installed.cline.cline:ClineCli",
+    "codex": "installed.codex:Codex",
+    "copilot-cli": "installed.copilot_cli:CopilotCli",
+    "cursor-cli": "installed.cursor_cli:CursorCli",
+    "devin": "installed.devin:Devin",
+    "gemini-cli": "installed.gemini_cli:GeminiCli",
+    "goose": "installed.goose:Goose",
+    "hermes": "installed.hermes:Hermes",
+    "kimi-cli": "installed.kimi_cli:KimiCli",
+    "mini-swe-agent": "installed.mini_swe_agent:MiniSweAgent",
+    "nemo-agent": "installed.nemo_agent:NemoAgent",
+    "openclaw": "installed.openclaw:OpenClaw",
+    "opencode": "installed.opencode:OpenCode",
+    "openhands": "installed.openhands:OpenHands",
+    "openhands-sdk": "installed.openhands_sdk:OpenHandsSDK",
+    "pi": "installed.pi:Pi",
+    "qwen-coder": "installed.qwen_code:QwenCode",
+    "rovodev-cli": "installed.rovodev_cli:RovodevCli",
+    "swe-agent": "installed.swe_agent:SweAgent",
+    "terminus-2": "terminus_2.terminus_2:Terminus2",
+    "trae-agent": "installed.trae_agent:TraeAgent",
+}
+"""Where harbor keeps each, below `harbor.agents.`; its oracle and nop are built in here."""
+
+WITHOUT_CLASS = frozenset({"terminus", "terminus-1"})
+"""Names that harbor lists and has no agent for."""
+
+
+def find_import_path(config: AgentConfig) -> str | None:
+    """The import path of the agent's class; of a name and a path harbor takes the name."""
+    theirs = AGENTS.get(config.name or "")
+    return f"harbor.agents.{theirs}" if theirs else config.import_path
+
+
+def is_harbors(config: AgentConfig) -> bool:
+    """Whether an agent comes with harbor, by its name or by its import path."""
+    return (find_import_path(config) or "").startswith("harbor.")
+
+
+def find_keys(config: AgentConfig, host: Mapping[str, str]) -> dict[str, str]:
+    """Variables of the host that an agent of harbor's may take for its model without being told."""
+    if not is_harbors(config):
+        return {}
+    return {name: value for name, value in host.items() if _KEY.search(name)}
