@@ -9,6 +9,7 @@ from proctor.agents.command import CommandAgent
 from proctor.agents.kinds import agent_names, check_agent, make_agent
 from proctor.agents.nop import NopAgent
 from proctor.agents.oracle import OracleAgent
+from proctor.agents.replay import ReplayAgent
 from proctor.agents.scripted import ScriptedAgent
 from proctor.errors import AgentError, PluginError, UnsupportedError
 from proctor.harbor.configs import AgentConfig
@@ -18,13 +19,19 @@ from tests.agents.places import make_place, order_for
 
 def test_the_built_in_agents_go_by_name(tmp_path: Path) -> None:
     (tmp_path / "script").write_text("true\n")
-    kwargs = {"command": {"command": "x"}, "scripted": {"script": str(tmp_path / "script")}}
+    trace = tmp_path / "trajectory.jsonl"
+    trace.write_text('{"role":"tool_call","step":1,"tool_name":"bash","command":"true"}\n')
+    kwargs = {
+        "command": {"command": "x"},
+        "scripted": {"script": str(tmp_path / "script")},
+        "replay": {"trajectory": str(trace)},
+    }
     place = make_place(tmp_path)
     made = [
         type(make_agent(order_for(place, AgentConfig(name=name, kwargs=kwargs.get(name, {})))))
         for name in agent_names()
     ]
-    assert made == [OracleAgent, NopAgent, CommandAgent, ScriptedAgent]
+    assert made == [OracleAgent, NopAgent, CommandAgent, ScriptedAgent, ReplayAgent]
 
 
 def test_nothing_named_is_the_oracle(tmp_path: Path) -> None:
@@ -57,8 +64,8 @@ def test_another_name_is_refused_and_the_way_shown(tmp_path: Path, name: str, en
     with pytest.raises(UnsupportedError) as caught:
         make_agent(order_for(make_place(tmp_path), AgentConfig(name=name)))
     assert str(caught.value) == (
-        f"agent {name!r} is not built in; expected one of oracle, nop, command, scripted, or a "
-        f"class by {ending}"
+        f"agent {name!r} is not built in; expected one of oracle, nop, command, scripted, "
+        f"replay, or a class by {ending}"
     )
     with pytest.raises(UnsupportedError):
         check_agent(AgentConfig(name=name))

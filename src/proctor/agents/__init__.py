@@ -5,6 +5,7 @@
     nop          does nothing
     command      runs a shell command inside the environment: claude, codex, aider, your own
     scripted     runs the lines of a script one by one, and writes its trajectory live
+    replay       runs the shell commands of a recorded trace again
     foreign      a class by import path, with harbor's agent interface
     revision     what pins an agent: the digest of its files, the output of a version command
     settings     an agent's kwargs as values

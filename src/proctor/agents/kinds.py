@@ -6,6 +6,7 @@ from proctor.agents.command import CommandAgent, CommandSettings
 from proctor.agents.foreign import make_foreign_agent
 from proctor.agents.nop import NopAgent
 from proctor.agents.oracle import OracleAgent
+from proctor.agents.replay import ReplayAgent, ReplaySettings, load_replay
 from proctor.agents.revision import file_digest, run_version_command, tree_digest
 from proctor.agents.scripted import ScriptedAgent, ScriptedSettings
 from proctor.agents.settings import parse_settings
@@ -19,6 +20,7 @@ _BUILT_IN: dict[str, MakeAgent] = {
     "nop": NopAgent,
     "command": CommandAgent,
     "scripted": ScriptedAgent,
+    "replay": ReplayAgent,
 }
 
 HARBORS = {
@@ -82,6 +84,8 @@ def check_agent(config: AgentConfig) -> None:
     if config.name not in _BUILT_IN and config.import_path is None:
         raise _unknown(config.name or "")
     find_revision(config)
+    if config.name == "replay":
+        load_replay(config)
 
 
 def find_revision(config: AgentConfig, version_command: str | None = None) -> str | None:
@@ -105,6 +109,8 @@ def _find_files(config: AgentConfig) -> Path | None:
             return parse_settings(CommandSettings, config).tree
         case "scripted":
             return parse_settings(ScriptedSettings, config).script
+        case "replay":
+            return parse_settings(ReplaySettings, config).trajectory
     return None
 
 

@@ -121,7 +121,7 @@ task_options: Decorator = section(
 
 agent_options: Decorator = section(
     "Agent",
-    option("-a", "--agent", help="oracle, nop, command, scripted.  [default: oracle]"),
+    option("-a", "--agent", help="oracle, nop, command, scripted, replay.  [default: oracle]"),
     option("--agent-import-path", metavar="MODULE:CLASS", help="A class with harbor's interface."),
     option("--command", "shell_command", metavar="CMD", help="Your agent: a shell command."),
     option("--agent-tree", type=FILE, help="Directory of your agent, put into the environment."),
