@@ -226,6 +226,8 @@ class StateDocument(msgspec.Struct, frozen=True, gc=False):
     """Paths of tasks that could not be run."""
     unplanned: list[NamedTrial] = []
     """Trials of earlier plans, whose task, agent or image has changed since."""
+    cwd: str | None = None
+    """Where the relative paths of the job start from."""
 
 
 class Decoder[T]:
