@@ -239,6 +239,14 @@ class Decoder[T]:
         self._decode = decode or msgspec.json.Decoder(kind).decode
         self._writer = writer
 
+    def parse(self, data: bytes) -> T:
+        """The document in a file's bytes.
+
+        Raises:
+            MsgspecError, UnicodeDecodeError, RecursionError: torn, or not of this kind.
+        """
+        return self._decode(data)
+
     def load(self, path: str) -> T:
         """The document at path.
 
