@@ -260,6 +260,20 @@ def test_an_agents_secrets_are_left_out_and_that_is_said(again: Again, job: Path
     assert new["agent"]["env"] == {"WORD": "plain"}
 
 
+def test_another_image_and_hosts_of_the_job_are_noted(again: Again, job: Path) -> None:
+    def widen(config: Any) -> None:
+        config["environment"]["extra_allowed_hosts"] = ["example.org"]
+
+    trial = only_trial(job)
+    edit_json(trial / "config.json", widen)
+    edit_json(
+        trial / "record.json", lambda record: record["environment"].update(runtime_image="other")
+    )
+    hosts, image = again(job)["notes"]
+    assert hosts == "hosts that the job allowed beyond the task's cannot be reached"
+    assert image.startswith("it ran on other; this is host:")
+
+
 def test_a_trial_without_a_reward_has_nothing_to_compare(again: Again, job: Path) -> None:
     def doctor(result: Any) -> None:
         result["verifier_result"] = None

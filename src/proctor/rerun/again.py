@@ -15,6 +15,7 @@ from typing import Protocol
 
 from proctor.audit.shown import REWARD_ERRORS
 from proctor.errors import InputError, NotReplayableError, ProctorError, TraceError
+from proctor.files import read_small
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.job.settings import Settings
@@ -22,7 +23,7 @@ from proctor.job.wish import JobOutcome
 from proctor.record.ids import make_id
 from proctor.rerun.observed import compare_all
 from proctor.rerun.plan import RerunPlan, make_job, plan_rerun
-from proctor.rerun.recorded import RecordedTrial
+from proctor.rerun.recorded import RecordedTrial, find_image
 from proctor.rerun.tasks import find_task
 from proctor.rerun.verdict import Rerun, Verdict, are_same, judge
 from proctor.reward.profile import DEFAULT_PROFILE
@@ -177,8 +178,19 @@ def _conclude(trial: RecordedTrial, plan: RerunPlan, outcome: JobOutcome) -> Rer
         exception_now=error.exception_type if error else None,
         compared=compared,
         directory=str(outcome.directory),
-        notes=tuple(plan.notes),
+        notes=(*plan.notes, *_compare_images(trial.image, found)),
     )
+
+
+def _compare_images(then: str | None, found: FoundTrial) -> list[str]:
+    """A note where the environment was made from something else than it is here."""
+    try:
+        now = find_image(read_small(f"{found.directory}/record.json"))
+    except OSError:
+        now = None
+    if then is None or now is None or then == now:
+        return []
+    return [f"it ran on {then}; this is {now}"]
 
 
 def _find_commands(found: FoundTrial) -> list[ShellCommand]:

@@ -20,7 +20,7 @@ from proctor.ledger.claims.document import load_document
 from proctor.ledger.claims.operands import operand_of
 from proctor.ledger.entry import AnyEntry, EvidenceFile, TrialEntry, WithholdEntry
 from proctor.ledger.head import read_head_of
-from proctor.rerun.recorded import RecordedTrial, find_trace_file, parse_config
+from proctor.rerun.recorded import RecordedTrial, find_image, find_trace_file, parse_config
 
 _LARGEST = 1 << 24
 """Bytes of a config.json or result.json."""
@@ -67,6 +67,7 @@ class ClaimTrials:
             result=_parse_result(result),
             rewards=_find_rewards(entry),
             trace=find_trace_file(read),
+            image=find_image(bytes(entry.record)),
         )
 
     def _read(self, file: EvidenceFile, largest: int) -> bytes:

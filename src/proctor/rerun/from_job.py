@@ -12,11 +12,11 @@ from proctor.harbor.job import Job, load_job
 from proctor.harbor.trial import FoundTrial
 from proctor.job.settings import VerifierCompat
 from proctor.job.store import STATE, load_state
-from proctor.rerun.recorded import RecordedTrial, find_trace_file, parse_config
+from proctor.rerun.recorded import RecordedTrial, find_image, find_trace_file, parse_config
 from proctor.sentence import reason_of
 
 _LARGEST = 1 << 24
-"""Bytes of a config.json."""
+"""Bytes of a config.json or record.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,7 @@ class JobTrials:
             result=found.document,
             rewards=claimed.rewards if claimed else None,
             trace=find_trace_file(lambda path, largest: _read(found, path, largest)),
+            image=find_image(_read(found, "record.json", _LARGEST)),
             cwd=self.job.cwd,
             verifier_compat=self.verifier_compat,
         )

@@ -141,12 +141,14 @@ def _find_environment(
     if recorded.mounts or recorded.extra_docker_compose:
         raise NotReplayableError("it had files of its machine mounted, or a compose file")
     _check_variables(recorded.env, "environment")
-    if wanted is None or wanted == was:
-        return recorded.model_copy(update={"delete": True})
-    notes.append(f"it ran in {was}; this is {wanted}")
-    other = EnvironmentConfig.model_validate({"type": wanted})
-    kind = {"type": other.type, "import_path": other.import_path}
-    return recorded.model_copy(update={**kind, "kwargs": {}, "delete": True})
+    if recorded.extra_allowed_hosts:
+        notes.append("hosts that the job allowed beyond the task's cannot be reached")
+    ours: dict[str, object] = {"delete": True, "extra_allowed_hosts": []}
+    if wanted is not None and wanted != was:
+        notes.append(f"it ran in {was}; this is {wanted}")
+        other = EnvironmentConfig.model_validate({"type": wanted})
+        ours |= {"type": other.type, "import_path": other.import_path, "kwargs": {}}
+    return recorded.model_copy(update=ours)
 
 
 def _check_variables(env: Mapping[str, str], whose: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 from pydantic import ValidationError
 
 from proctor.errors import NotReplayableError
@@ -36,6 +37,8 @@ class RecordedTrial:
     """What counts, or is claimed to: null for a number that is not finite; None for none."""
     trace: TraceFile | None
     """None where it left none."""
+    image: str | None = None
+    """What its environment was made from, with a digest; None where no record says it."""
     cwd: str | None = None
     """Where relative paths of its config start from."""
     verifier_compat: VerifierCompat | None = None
@@ -56,6 +59,27 @@ def find_trace_file(read: Read) -> TraceFile | None:
         if data:
             return TraceFile(kind, name.rpartition("/")[2], data)
     return None
+
+
+class _Room(msgspec.Struct, frozen=True):
+    runtime_image: str | None = None
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """As much of a record as says where the trial ran."""
+
+    environment: _Room = _Room()
+
+
+_decode_record = msgspec.json.Decoder(_Record).decode
+
+
+def find_image(record: bytes | None) -> str | None:
+    """What a trial's environment was made from, by its record; None where that does not say."""
+    try:
+        return _decode_record(record).environment.runtime_image if record else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def parse_config(data: bytes, where: str) -> TrialConfig:
