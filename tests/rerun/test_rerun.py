@@ -83,6 +83,28 @@ def test_what_is_printed_says_where_the_new_jobs_are(
     assert ran.err == f"[1/1] {only_trial(job).name}\n"
 
 
+def test_trials_that_harbor_recorded_come_out_again(
+    proctor: Proctor, root: Path, tmp_path: Path
+) -> None:
+    data = root / "tests" / "data" / "harbor"
+    words = ("audit", data / "jobs" / "04-binary-scripted-k5", "--rerun", 3, "--seed", "a")
+    ran = proctor(*words, "-o", tmp_path / "new")
+    assert ran.code == 3
+    assert ran.out.count("it ran in hb2_env:ChrootEnvironment, which is not here; -e sandbox") == 3
+    assert ran.out.endswith("nothing was run\n")
+    assert list((tmp_path / "new").iterdir()) == []
+    ran = proctor(
+        *words, "-o", tmp_path / "new", "-e", "sandbox", "--tasks", data / "tasks" / "binary"
+    )
+    assert ran.code == 0, ran.out
+    assert [line.split()[1] for line in ran.out.splitlines() if " reproduced " in line] == [
+        "pass-two__TArvzTK:",
+        "oracle-wrong__h6qrKRC:",
+        "pass-two__eUewozM:",
+    ]
+    assert "reward 0.0 again; 1 observation equal" in ran.out
+
+
 def test_chance_in_an_output_differs_and_the_reward_stands(again: Again, tmp_path: Path) -> None:
     script = f"{HONEST}echo $RANDOM$RANDOM$RANDOM $(date +%N)\n"
     found = again(run_trial(tmp_path, scripted(tmp_path, script)))

@@ -64,7 +64,7 @@ def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> in
         "trials": len(trials.names),
         "withheld": trials.n_withheld,
         "sample": names,
-        "directory": str(directory),
+        "directory": _keep(directory),
         "interrupted": done.interrupted,
     }
     if as_json:
@@ -89,6 +89,15 @@ def _check_apart(jobs_dir: Path, audited: str) -> None:
     place = Path(os.path.realpath(jobs_dir))
     if Path(audited).is_dir() and place.is_relative_to(os.path.realpath(audited)):
         raise InputError(f"{jobs_dir}: inside {audited}; nothing is written into what is audited")
+
+
+def _keep(directory: Path) -> str | None:
+    """The directory, unless nothing came to lie in it: then it is gone."""
+    try:
+        directory.rmdir()
+    except OSError:
+        return str(directory)
+    return None
 
 
 class _Counter:
@@ -143,7 +152,8 @@ def _print(facts: Mapping[str, Any], done: Reruns) -> None:
     if done.interrupted:
         missing = len(facts["sample"]) - len(done.reruns)
         print_line(f"  interrupted: {count_of(missing, 'trial')} not run again")
-    print_line(f"kept in {facts['directory']}")
+    kept = facts["directory"]
+    print_line("nothing was run" if kept is None else f"kept in {kept}")
 
 
 def _details(rerun: Rerun) -> list[str]:
