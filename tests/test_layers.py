@@ -19,6 +19,7 @@ LAYERS = (
     ("__main__",),
     ("cli",),
     ("web",),
+    ("rerun",),
     ("job", "importers", "report", "search"),
     ("agents", "environments"),
     ("ledger",),

@@ -23,7 +23,8 @@ ProctorError
 │   │   └── ConflictError           a trial that is sealed already, with other bytes
 │   ├── KeyFileError                a key that cannot be read, or may not be used
 │   ├── NoteError                   a checkpoint or another signed note that cannot be read
-│   └── ProofFileError              a proof or a claim that cannot be read
+│   ├── ProofFileError              a proof or a claim that cannot be read
+│   └── NotReplayableError          a recorded trial that cannot be run again
 ├── DamageError                     a check failed: what is there is not what was sealed
 │   ├── MissingArtifactError        evidence that is not there
 │   ├── AlteredArtifactError        evidence that is not what was sealed
@@ -193,6 +194,10 @@ class NoteError(InputError):
 
 class ProofFileError(InputError):
     """A proof or a claim that cannot be read as one; what it says was not looked at."""
+
+
+class NotReplayableError(InputError):
+    """A recorded trial that cannot be run again; that may be nobody's fault."""
 
 
 class DamageError(ProctorError):

@@ -10,6 +10,7 @@ from proctor.agents.command import CommandAgent
 from proctor.agents.kinds import agent_names, check_agent, make_agent
 from proctor.agents.nop import NopAgent
 from proctor.agents.oracle import OracleAgent
+from proctor.agents.replay import ReplayAgent
 from proctor.agents.scripted import ScriptedAgent
 from proctor.errors import AgentError, PluginError, UnsupportedError
 from proctor.harbor.agents import AGENTS
@@ -20,10 +21,13 @@ from tests.agents.places import make_place, order_for
 
 def test_the_built_in_agents_go_by_name(tmp_path: Path) -> None:
     (tmp_path / "script").write_text("true\n")
+    trace = tmp_path / "trajectory.jsonl"
+    trace.write_text('{"role":"tool_call","step":1,"tool_name":"bash","command":"true"}\n')
     kwargs = {
         "command": {"command": "x"},
         "scripted": {"script": str(tmp_path / "script")},
         "chat": {"base_url": "http://127.0.0.1:1"},
+        "replay": {"trajectory": str(trace)},
     }
     place = make_place(tmp_path)
     configs = [
@@ -31,7 +35,7 @@ def test_the_built_in_agents_go_by_name(tmp_path: Path) -> None:
         for name in agent_names()
     ]
     made = [type(make_agent(order_for(place, config))) for config in configs]
-    assert made == [OracleAgent, NopAgent, CommandAgent, ScriptedAgent, ChatAgent]
+    assert made == [OracleAgent, NopAgent, CommandAgent, ScriptedAgent, ChatAgent, ReplayAgent]
 
 
 def test_nothing_named_is_the_oracle(tmp_path: Path) -> None:
@@ -53,7 +57,7 @@ def test_another_name_is_refused_and_the_way_shown(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError) as caught:
         make_agent(order_for(make_place(tmp_path), AgentConfig(name="mine")))
     assert str(caught.value) == (
-        "there is no agent 'mine'; expected one of oracle, nop, command, scripted, chat, "
+        "there is no agent 'mine'; expected one of oracle, nop, command, scripted, chat, replay, "
         f"one of harbor's ({', '.join(AGENTS)}), or a class by --agent-import-path, such as "
         "my_package.my_module:MyAgent"
     )

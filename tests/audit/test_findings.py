@@ -23,6 +23,7 @@ def test_what_cannot_be_known_is_a_note() -> None:
         Kind.RESUMED_ORDER,
         Kind.UNUSED_REWARD_FILE,
         Kind.IDENTICAL_COMMANDS,
+        Kind.COMMANDS_LIKE_SOLUTION,
         Kind.NO_REWARD_FILES,
         Kind.NOT_RECOMPUTED,
         Kind.LOST_NUMBER,

@@ -1,4 +1,4 @@
-"""Attempts that did the very same."""
+"""Attempts that did the very same at the very same times."""
 
 import json
 from pathlib import Path
@@ -26,21 +26,6 @@ def audit(job: Path) -> list[Finding]:
 def trials(tmp_path: Path) -> list[Path]:
     job = make_job(tmp_path / "job", {"a": ["1", "0"], "b": ["1"]})
     return [job / name for name in ("a__job1", "a__job2", "b__job1")]
-
-
-def test_different_attempts_are_nothing_to_tell(trials: list[Path]) -> None:
-    leave_trace(trials[0], "ls", "10:00")
-    leave_trace(trials[1], "pwd", "10:01")
-    assert audit(trials[0].parent) == []
-
-
-def test_the_same_commands_are_a_note(trials: list[Path]) -> None:
-    leave_trace(trials[0], "ls", "10:00")
-    leave_trace(trials[1], "ls", "10:01")
-    (finding,) = audit(trials[0].parent)
-    assert finding.kind is Kind.IDENTICAL_COMMANDS
-    assert finding.path == f"{trials[1]}/agent/trajectory.json"
-    assert "a__job1, a__job2" in finding.message
 
 
 def leave_times(trial: Path, times: list[str]) -> None:

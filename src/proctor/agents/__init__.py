@@ -7,6 +7,7 @@
     scripted     runs the lines of a script one by one, and writes its trajectory live
     chat/        asks a model behind an OpenAI-compatible endpoint, and runs what it says
     live         the trajectory that an agent on the host writes
+    replay       runs the shell commands of a recorded trace again
     foreign      a class by import path, with harbor's agent interface
     harbors      harbor's own agents, by their names
     revision     what pins an agent: the digest of its files, the output of a version command

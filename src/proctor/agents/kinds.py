@@ -8,6 +8,7 @@ from proctor.agents.command import CommandAgent, CommandSettings
 from proctor.agents.foreign import make_foreign_agent
 from proctor.agents.nop import NopAgent
 from proctor.agents.oracle import OracleAgent
+from proctor.agents.replay import ReplayAgent, ReplaySettings, load_replay
 from proctor.agents.revision import file_digest, run_version_command, tree_digest
 from proctor.agents.scripted import ScriptedAgent, ScriptedSettings
 from proctor.agents.settings import parse_settings
@@ -32,6 +33,7 @@ _BUILT_IN: dict[str, MakeAgent] = {
     "command": CommandAgent,
     "scripted": ScriptedAgent,
     "chat": _make_chat,
+    "replay": ReplayAgent,
 }
 
 
@@ -70,6 +72,8 @@ def check_agent(config: AgentConfig) -> None:
     if config.name == "chat":
         check_chat(config, host_variables())
     find_revision(config)
+    if config.name == "replay":
+        load_replay(config)
 
 
 def find_revision(config: AgentConfig, version_command: str | None = None) -> str | None:
@@ -95,6 +99,8 @@ def _find_files(config: AgentConfig) -> Path | None:
             return parse_settings(ScriptedSettings, config).script
         case "chat":
             return parse_settings(ChatSettings, config).system_prompt_file
+        case "replay":
+            return parse_settings(ReplaySettings, config).trajectory
     return None
 
 

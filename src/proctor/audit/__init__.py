@@ -12,7 +12,8 @@
     plan         trials against each other and against the plan
     results      trial results against the job result
     orders       numbers as other orders of the trials would make them
-    traces       attempts that did the very same
+    traces       attempts at the very same times
+    commands     attempts by equal commands, or by those of the task's solution
     beside       earlier attempts and plans, refused tasks, what was seen while trials ran
     job          the whole audit of one job
     difference   two runs, task by task

@@ -5,7 +5,7 @@
 (3) the trials together: no trial twice, none of another job, none beyond the plan
 (4) the published numbers against those the evidence gives
 (5) trials counted and not there, there and not counted
-(6) attempts that did the very same
+(6) attempts that did the very same, and those that did what the task's solution does
 (7) what is merely so, or cannot be known
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from proctor.audit.beside import audit_beside
+from proctor.audit.commands import audit_commands
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.identity import audit_identity
 from proctor.audit.plan import audit_plan
@@ -102,6 +103,7 @@ def _findings(job: Job, profile: Profile, *, run_scripts: bool) -> Iterator[Find
     yield from audit_result(scoring)  # (4)
     yield from audit_presence(job)  # (5)
     yield from audit_traces(job)  # (6)
+    yield from audit_commands(job)
     yield from _notes(job)  # (7)
 
 

@@ -1,7 +1,7 @@
-"""Attempts that did the very same: equal commands are worth a look, equal clocks are a copy.
+"""Attempts that did the very same at the very same times: equal clocks are a copy.
 
 Reads the trajectory.json that agents leave (ATIF), as far as commands and times go. An agent that
-leaves none is not judged.
+leaves none is not judged. What is said of equal commands alone is in commands.py.
 """
 
 import os
@@ -41,7 +41,8 @@ class TraceDocument(msgspec.Struct, frozen=True):
 _TELLING = 3
 """Times to a fraction of a second that no two attempts share by chance."""
 
-_TRACE = Decoder(TraceDocument)
+ATIF = Decoder(TraceDocument)
+"""Reads a trajectory.json."""
 
 
 def audit_traces(job: Job) -> Iterator[Finding]:
@@ -56,31 +57,23 @@ def audit_traces(job: Job) -> Iterator[Finding]:
 
 
 def _audit_attempts(task: str, trials: list[FoundTrial]) -> Iterator[Finding]:
-    by_commands: dict[str, list[FoundTrial]] = {}
     by_clock: dict[str, list[FoundTrial]] = {}
     for found in trials:
         path = f"{found.directory}/agent/trajectory.json"
         try:
-            steps = _TRACE.load(path).steps if os.path.lexists(path) else []
+            steps = ATIF.load(path).steps if os.path.lexists(path) else []
         except JobError as error:
             yield Finding(Kind.TORN_FILE, path, str(error))
             continue
-        if commands := [call for step in steps for call in step.tool_calls or ()]:
-            by_commands.setdefault(_digest(commands), []).append(found)
         times = [step.timestamp for step in steps if step.timestamp]
         if len({time for time in times if "." in time}) >= _TELLING:
             by_clock.setdefault(_digest(times), []).append(found)
-    yield from _report(Kind.COPIED_TRIAL, by_clock, f"attempts at {task} at the very same times")
-    yield from _report(
-        Kind.IDENTICAL_COMMANDS, by_commands, f"attempts at {task} by equal commands"
-    )
-
-
-def _report(kind: Kind, groups: dict[str, list[FoundTrial]], what: str) -> Iterator[Finding]:
-    for same in groups.values():
+    for same in by_clock.values():
         if len(same) > 1:
             names = ", ".join(found.trial.name for found in same)
-            yield Finding(kind, f"{same[-1].directory}/agent/trajectory.json", f"{what}: {names}")
+            path = f"{same[-1].directory}/agent/trajectory.json"
+            message = f"attempts at {task} at the very same times: {names}"
+            yield Finding(Kind.COPIED_TRIAL, path, message)
 
 
 def _digest(value: object) -> str:

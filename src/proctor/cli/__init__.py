@@ -4,6 +4,7 @@
     run, resume                    commands that run trials; running/ holds what they are made of
     clean, image                   commands about what the sandbox leaves and needs
     score, check, audit, outcome   commands about numbers, and about any thing by itself
+    rerun_options, rerunning       trials run again, for `audit`
     export                         sealed trials taken out
     show, trace, record, task      commands about traces, records and tasks
     show_file, show_sealed         a file, and what is in a ledger, for `show`

@@ -1,13 +1,17 @@
 """`proctor audit`: whether published numbers follow from the evidence, and how two runs differ."""
 
+from importlib import import_module
+from typing import Any
+
 import click
 from msgspec.structs import asdict
 
 from proctor.audit.difference import RunDifference, compare_runs
 from proctor.audit.findings import Finding
 from proctor.audit.job import Audit, audit_job, load_as_run
-from proctor.cli.options import PATH, check_companions
+from proctor.cli.options import PATH, check_apart, check_companions
 from proctor.cli.output import json_option, print_json, print_line, reading_progress
+from proctor.cli.rerun_options import rerun_options
 from proctor.cli.table import print_table
 from proctor.harbor.job import Job
 from proctor.reward.profile import PROFILES
@@ -29,6 +33,7 @@ from proctor.reward.profile import PROFILES
     help="With --against: rewards this close are equal.",
 )
 @click.option("--run-metric-scripts", is_flag=True, help="Run the job's own metric programs.")
+@rerun_options
 @json_option
 def command(
     jobs: tuple[str, ...],
@@ -37,6 +42,7 @@ def command(
     epsilon: float,
     run_metric_scripts: bool,
     as_json: bool,
+    **again: Any,
 ) -> int:
     """See whether published numbers follow from the evidence.
 
@@ -46,11 +52,23 @@ def command(
 
     With --against, two runs are compared task by task: reward, status, reason, resolved.
 
-    Exit code 1: the numbers do not follow, or the runs differ.
+    With --rerun, and only then, commands of agents are executed: those that N trials of a job or of
+    a claim have on record are run again, in a fresh environment for each trial and nowhere else,
+    and the trials are marked again. Each was reproduced, differs, or is not replayable. The job or
+    the claim is not touched; the new jobs are kept.
 
-    Example: proctor audit jobs/nightly
+    Exit code 1: the numbers do not follow, the runs differ, or a reward is another when run again.
+    3, of --rerun: no reward differs, but not every trial was reproduced. 130: interrupted.
+
+    Example: proctor audit jobs/nightly --rerun 5 --seed 1234
     """
-    check_companions({"epsilon": "against"})
+    check_companions({"epsilon": "against", **dict.fromkeys(again.keys() - {"rerun"}, "rerun")})
+    if again["rerun"] is not None:
+        for name in ("against", "profile", "run_metric_scripts"):
+            check_apart("rerun", name)
+        # What runs trials is slow to load, and a plain audit runs none.
+        answer: int = import_module("proctor.cli.rerunning").rerun(jobs, again, as_json=as_json)
+        return answer
     rules = PROFILES[profile] if profile else None
     if against is not None:
         if len(jobs) != 1:

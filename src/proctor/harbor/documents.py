@@ -226,6 +226,8 @@ class StateDocument(msgspec.Struct, frozen=True, gc=False):
     """Paths of tasks that could not be run."""
     unplanned: list[NamedTrial] = []
     """Trials of earlier plans, whose task, agent or image has changed since."""
+    cwd: str | None = None
+    """Where the relative paths of the job start from."""
 
 
 class Decoder[T]:
@@ -236,6 +238,14 @@ class Decoder[T]:
     ) -> None:
         self._decode = decode or msgspec.json.Decoder(kind).decode
         self._writer = writer
+
+    def parse(self, data: bytes) -> T:
+        """The document in a file's bytes.
+
+        Raises:
+            MsgspecError, UnicodeDecodeError, RecursionError: torn, or not of this kind.
+        """
+        return self._decode(data)
 
     def load(self, path: str) -> T:
         """The document at path.

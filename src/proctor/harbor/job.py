@@ -56,6 +56,8 @@ class Job(msgspec.Struct, frozen=True):
     """Trial directories of earlier plans, as proctor.json says: they are in no number."""
     refused: list[str] = []
     """Paths of tasks that could not be run, as proctor.json says."""
+    cwd: str | None = None
+    """Where the job's relative paths start from, as proctor.json says."""
 
     @property
     def name(self) -> str:
@@ -128,6 +130,7 @@ def load_job(directory: str, profile: Profile = DEFAULT_PROFILE, watch: Watch | 
         problems=problems,
         set_aside=set_aside,
         refused=state.refused,
+        cwd=state.cwd,
     )
 
 

@@ -13,6 +13,8 @@
     spoken        turns to entries
     atif/         harbor's trajectory.json: read, held to its rules, written, converted
     trace         the trace of a trial: which file is used, and which were passed over
+    commands      the shell commands of a trace: what can be run again
+    likeness      how much of a script comes back in commands
     convert       one kind of trace to another, with what did not survive
     loss          a field that did not survive a conversion
     media         files that entries name, pinned by digest

@@ -10,8 +10,9 @@ from proctor.errors import RecordError, TrialError
 from proctor.harbor.trial_result import render_trial_result
 from proctor.trial.finding import FindingCode
 from proctor.trial.opening import render_config
-from proctor.trial.recording import LONGEST_TRACE, find_overlong, find_traces
+from proctor.trial.recording import LONGEST_TRACE, find_overlong, find_traces, load_trace
 from proctor.trial.sitting import Sitting
+from proctor.trial.solution import look_for_solution
 
 
 async def close_files(sitting: Sitting) -> None:
@@ -33,7 +34,10 @@ async def close_files(sitting: Sitting) -> None:
     sitting.result.finished_at = sitting.clock.now()
     try:
         sitting.write_findings()
-        await sitting.recording.finish(sitting.result, sitting.find_watched(), traces)
+        trace = await load_trace(sitting.plan.place, traces)
+        if trace is not None and await look_for_solution(sitting, trace):
+            sitting.write_findings()
+        sitting.recording.finish(sitting.result, sitting.find_watched(), trace)
     except (RecordError, ValidationError) as error:
         sitting.logger.warning("the record stays as it was in the last phase: %s", error)
     except OSError as error:

@@ -35,6 +35,10 @@ class FindingCode(StrEnum):
     """Files of the environment were not collected: links out of it, devices, too large."""
     LOGS_DIFFER = "logs-differ"
     """A file of /logs/agent is not what the agent wrote on the host; both are kept."""
+    COMMANDS_LIKE_SOLUTION = "commands-like-solution"
+    """Most lines of the task's own solution came back in the agent's commands."""
+    STEPS_NOT_REPLAYED = "steps-not-replayed"
+    """The agent `replay` passed over calls that are no shell commands."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

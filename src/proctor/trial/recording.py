@@ -86,19 +86,16 @@ class Recording:
         self._lines["timing"] = None, f'  "timing": {times}'
         self._write()
 
-    async def finish(
-        self, result: TrialResult, watched: Watched | None, traces: Mapping[str, int]
+    def finish(
+        self, result: TrialResult, watched: Watched | None, trace: Trace | None
     ) -> TrialRecord:
         """Write the record of a trial that has ended, complete where all its pins are there.
-
-        `traces` are those that it left, with their sizes.
 
         Raises:
             OSError: it cannot be written.
             RecordError: what is known makes no record; the one of the last phase stays.
         """
         plan = self._plan
-        trace = await _load_trace(plan.place, traces)
         agent = self._note_agent(result, trace)
         if trace is not None:
             make = partial(make_inputs, plan, trace)
@@ -236,8 +233,11 @@ def find_overlong(traces: Mapping[str, int]) -> list[str]:
     return [name for name, size in traces.items() if size > LONGEST_TRACE]
 
 
-async def _load_trace(place: str, traces: Mapping[str, int]) -> Trace | None:
-    """The trace of a trial, read beside the event loop: it may be long."""
+async def load_trace(place: str, traces: Mapping[str, int]) -> Trace | None:
+    """The trace of a trial that left these, with their sizes.
+
+    Read beside the event loop: it may be long.
+    """
     overlong = find_overlong(traces)
     candidates = [
         (kind, f"{place}/{name}")

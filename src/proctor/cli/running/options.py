@@ -124,7 +124,7 @@ agent_options: Decorator = section(
     option(
         "-a",
         "--agent",
-        help="oracle, nop, command, scripted, chat, or harbor's.  [default: oracle]",
+        help="oracle, nop, command, scripted, chat, replay, harbor's.  [default: oracle]",
     ),
     option("--agent-import-path", metavar="MODULE:CLASS", help="A class with harbor's interface."),
     option("--command", "shell_command", metavar="CMD", help="Your agent: a shell command."),

@@ -1,0 +1,175 @@
+"""`proctor audit --rerun`: trials run again before a person's eyes, and what came of each."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from proctor.audit.things import Thing, find_thing
+from proctor.cli.ledger.options import find_directory
+from proctor.cli.output import print_json, print_line
+from proctor.cli.running.display import Silent, leave_at_once, say
+from proctor.cli.running.host import find_needs
+from proctor.errors import InputError
+from proctor.harbor.configs import JobConfig
+from proctor.job.job import run_job
+from proctor.job.settings import Settings
+from proctor.job.wish import INTERRUPTED, JobOutcome, JobWish
+from proctor.rerun.again import Reruns, RerunWish, Trials, make_directory, run_again
+from proctor.rerun.from_claim import load_claim_trials
+from proctor.rerun.from_job import load_job_trials
+from proctor.rerun.plan import rooms
+from proctor.rerun.sample import choose_trials
+from proctor.rerun.verdict import Rerun, Verdict, find_exit_code
+from proctor.sentence import count_of
+from proctor.task.directory import Task
+
+
+def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> int:
+    """Run a sample of a job or a claim again; the exit code."""
+    if len(jobs) != 1:
+        raise click.UsageError(f"--rerun is of one job or one claim; {len(jobs)} were given")
+    environment = given["environment"]
+    if environment is not None and environment not in rooms():
+        known = ", ".join(rooms())
+        raise click.UsageError(f"--env is {environment!r}; expected one of {known}")
+    trials = _load_trials(jobs[0], given["ledger_dir"])
+    _check_apart(Path(given["jobs_dir"]), jobs[0])
+    names = choose_trials(trials.names, given["rerun"], given["seed"])
+    directory = make_directory(Path(given["jobs_dir"]), trials.title, datetime.now(UTC))
+    began = _Counter(len(names))
+    wish = RerunWish(
+        directory=directory,
+        tasks=[Path(place) for place in given["task_dirs"]],
+        environment=environment,
+        run_job=_Runner(yes=given["yes"]),
+        began=began,
+    )
+    with contextlib.redirect_stdout(sys.stderr):
+        done = asyncio.run(run_again(trials, names, wish))
+    if done.interrupted:
+        # A key that is pressed once too often ends what is left, without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    facts = {
+        "audited": jobs[0],
+        "seed": given["seed"],
+        "trials": len(trials.names),
+        "withheld": trials.n_withheld,
+        "sample": names,
+        "directory": _keep(directory),
+        "interrupted": done.interrupted,
+    }
+    if as_json:
+        print_json({**facts, "reruns": [_document(each) for each in done.reruns]})
+    else:
+        _print(facts, done)
+    return INTERRUPTED if done.interrupted else find_exit_code(done.reruns)
+
+
+def _load_trials(path: str, ledger: str | None) -> Trials:
+    if Path(path).is_dir():
+        if ledger is not None:
+            raise click.UsageError("--ledger goes with a claim; a job has its evidence in itself")
+        return load_job_trials(path)
+    thing = find_thing(path)
+    if thing is not Thing.CLAIM:
+        raise InputError(f"{path}: a {thing}; expected a job directory, or a claim")
+    return load_claim_trials(path, find_directory(ledger))
+
+
+def _check_apart(jobs_dir: Path, audited: str) -> None:
+    place = Path(os.path.realpath(jobs_dir))
+    if Path(audited).is_dir() and place.is_relative_to(os.path.realpath(audited)):
+        raise InputError(f"{jobs_dir}: inside {audited}; nothing is written into what is audited")
+
+
+def _keep(directory: Path) -> str | None:
+    """The directory, unless nothing came to lie in it: then it is gone."""
+    try:
+        directory.rmdir()
+    except OSError:
+        return str(directory)
+    return None
+
+
+class _Counter:
+    """Says which trial is at its turn."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+
+    def __call__(self, name: str) -> None:
+        self._done += 1
+        say(f"[{self._done}/{self._total}] {name}")
+
+
+class _Runner:
+    """Runs the job of one trial; nothing of it is sealed."""
+
+    def __init__(self, *, yes: bool) -> None:
+        self._yes = yes
+
+    async def __call__(self, config: JobConfig, settings: Settings) -> JobOutcome:
+        """Run it to its end."""
+        wish = JobWish(
+            config=config,
+            settings=settings,
+            invocation=sys.argv,
+            host=os.environ,
+            environment_why="the one on record, or --env",
+            stop_at_once=leave_at_once,
+            approve=self._approve,
+        )
+        return await run_job(wish, Silent())
+
+    def _approve(self, tasks: Sequence[Task], config: JobConfig) -> None:
+        needs = find_needs((task.config for task in tasks), config)
+        if needs and not self._yes:
+            wanted = ", ".join(dict.fromkeys(need.variable for need in needs))
+            raise InputError(f"its task takes variables of this machine: {wanted}; --yes gives it")
+
+
+def _print(facts: Mapping[str, Any], done: Reruns) -> None:
+    chosen = f"{len(facts['sample'])} of {count_of(facts['trials'], 'trial')}"
+    print_line(f"{facts['audited']}: {chosen} run again, seed {facts['seed']}")
+    width = max(len(verdict) for verdict in Verdict)
+    for each in done.reruns:
+        print_line(f"  {each.verdict:{width}}  {each.trial}: {each.reason}")
+        for line in _details(each):
+            print_line(f"    {line}")
+    if facts["withheld"]:
+        gone = count_of(facts["withheld"], "trial")
+        print_line(f"  besides, {gone} of the claim withheld: not replayable, and in no sample")
+    if done.interrupted:
+        missing = len(facts["sample"]) - len(done.reruns)
+        print_line(f"  interrupted: {count_of(missing, 'trial')} not run again")
+    kept = facts["directory"]
+    print_line("nothing was run" if kept is None else f"kept in {kept}")
+
+
+def _details(rerun: Rerun) -> list[str]:
+    lines = []
+    if rerun.compared is not None and (first := rerun.compared.first) is not None:
+        lines.append(f"step {first.step}: {first.command!r}")
+        lines.append(f"  {first.what} then: {first.then!r}")
+        lines.append(f"  {first.what} now:  {first.now!r}")
+        rest = rerun.compared.compared - rerun.compared.equal - 1
+        if rest:
+            lines.append(f"  and {rest} more of {rerun.compared.compared} differ")
+    if rerun.exception_now is not None:
+        lines.append(f"the new trial ended in {rerun.exception_now}")
+    return [*lines, *(f"note: {note}" for note in rerun.notes)]
+
+
+def _document(rerun: Rerun) -> dict[str, object]:
+    document: dict[str, object] = msgspec.to_builtins(rerun)
+    return document

@@ -1,0 +1,96 @@
+"""The trials of a job directory, as they are on record there."""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.errors import JobError, NotReplayableError
+from proctor.files import read_small
+from proctor.harbor.configs import TrialConfig
+from proctor.harbor.job import Job, load_job
+from proctor.harbor.trial import FoundTrial
+from proctor.job.settings import VerifierCompat
+from proctor.job.store import STATE, load_state
+from proctor.rerun.recorded import RecordedTrial, find_image, find_trace_file, parse_config
+from proctor.sentence import reason_of
+
+_LARGEST = 1 << 24
+"""Bytes of a config.json or record.json."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobTrials:
+    """The finished trials of a job."""
+
+    job: Job
+    verifier_compat: VerifierCompat | None
+
+    @property
+    def title(self) -> str:
+        """What is audited."""
+        return self.job.name
+
+    @property
+    def n_withheld(self) -> int:
+        """Nothing of a job is withheld."""
+        return 0
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the trials."""
+        return [found.trial.name for found in self.job.trials]
+
+    def load(self, name: str) -> RecordedTrial:
+        """One of them.
+
+        Raises:
+            NotReplayableError: its files cannot be used.
+        """
+        found = next(each for each in self.job.trials if each.trial.name == name)
+        claimed = found.claimed
+        return RecordedTrial(
+            name=name,
+            config=_load_config(found),
+            result=found.document,
+            rewards=claimed.rewards if claimed else None,
+            trace=find_trace_file(lambda path, largest: _read(found, path, largest)),
+            image=find_image(_read(found, "record.json", _LARGEST)),
+            cwd=self.job.cwd,
+            verifier_compat=self.verifier_compat,
+        )
+
+
+def load_job_trials(directory: str) -> JobTrials:
+    """The trials of the job in a directory.
+
+    Raises:
+        JobError: there is no job, or none of its trials has ended.
+    """
+    job = load_job(directory)
+    if not job.trials:
+        raise JobError(f"{directory}: no trial of it has ended; there is nothing to run again")
+    state = load_state(Path(directory))
+    compat = state.read_settings(f"{directory}/{STATE}").verifier_compat if state else None
+    return JobTrials(job, compat)
+
+
+def _load_config(found: FoundTrial) -> TrialConfig:
+    name = "config.json"
+    data = _read(found, name, _LARGEST)
+    if data is None:
+        raise NotReplayableError(f"it has no {name}, which says what it was told")
+    return parse_config(data, f"{found.directory}/{name}")
+
+
+def _read(found: FoundTrial, name: str, largest: int) -> bytes | None:
+    path = f"{found.directory}/{name}"
+    try:
+        # What lies there is a stranger's: a link would lead to a file of ours.
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise NotReplayableError(f"{path}: no plain file")
+        return read_small(path, largest)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise NotReplayableError(f"{path}: cannot be read: {reason_of(error)}") from error

@@ -1,0 +1,176 @@
+"""The job that runs a recorded trial again, or why there can be none.
+
+What a stranger's config asks of this machine is not taken over: classes of theirs, mounts, compose
+files, and variables of the host. What would have changed the outcome makes the trial not
+replayable; the rest is left out, and said.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proctor.audit.shown import REWARD_ERRORS
+from proctor.environments.kinds import environment_name_for, environment_names
+from proctor.errors import NotReplayableError, TraceError
+from proctor.harbor.configs import AgentConfig, EnvironmentConfig, JobConfig, TaskConfig
+from proctor.harbor.env import is_redacted, is_template
+from proctor.record.ids import make_id
+from proctor.rerun.recorded import RecordedTrial, TraceFile
+from proctor.trajectory.commands import LASTING, ShellCommand, Unreplayable, find_calls
+from proctor.trajectory.convert import load_entries
+
+_RUN_AGAIN = ("oracle", "nop")
+"""Agents that are their own replay: what they do follows from the task alone."""
+_NOWHERE = "null"
+"""The environment that runs nothing and rewards everything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerunPlan:
+    """How a trial is run again."""
+
+    agent: AgentConfig
+    environment: EnvironmentConfig
+    commands: list[ShellCommand]
+    """What is run again, with what it gave then; none for the oracle and for nop."""
+    notes: list[str] = field(default_factory=list)
+    """What is another than it was, in sentences."""
+
+
+def plan_rerun(trial: RecordedTrial, environment: str | None) -> RerunPlan:
+    """How a trial is run again; `environment` names another kind than the recorded one.
+
+    The agent is `replay`, and has no trajectory yet: the caller says where that lies.
+
+    Raises:
+        NotReplayableError: it cannot be; says why.
+    """
+    _check_verified(trial)
+    notes: list[str] = []
+    room = _find_environment(trial, environment, notes)
+    recorded = trial.config.agent
+    if recorded.import_path is None and recorded.name in _RUN_AGAIN:
+        agent = _make_agent(recorded, recorded.name, {})
+        return RerunPlan(agent=agent, environment=room, commands=[], notes=notes)
+    if trial.result.step_results is not None:
+        raise NotReplayableError("its task has several steps, and no trace says which is whose")
+    if trial.trace is None:
+        raise NotReplayableError("it left no trace of what its agent did")
+    commands = load_commands(trial.trace)
+    env = _keep_plain(recorded.env, "agent", notes)
+    if recorded.skills or recorded.mcp_servers:
+        notes.append("the agent's skills and MCP servers are not there")
+    if lasting := sorted({each.tool for each in commands} & LASTING):
+        notes.append(f"the shell of {', '.join(lasting)} lasted; here each command has its own")
+    agent = _make_agent(recorded, "replay" if commands else "nop", env)
+    return RerunPlan(agent=agent, environment=room, commands=commands, notes=notes)
+
+
+def rooms() -> list[str]:
+    """The kinds of environments in which something can be run again."""
+    return [name for name in environment_names() if name != _NOWHERE]
+
+
+def make_job(
+    trial: RecordedTrial, plan: RerunPlan, task: Path, jobs_dir: Path, trace: Path | None
+) -> JobConfig:
+    """The job of one trial that runs it again."""
+    config, agent = trial.config, plan.agent
+    if trace is not None and agent.name == "replay":
+        agent = agent.model_copy(update={"kwargs": {"trajectory": str(trace)}})
+    return JobConfig(
+        job_name=make_id(trial.name),
+        jobs_dir=jobs_dir,
+        n_concurrent_trials=1,
+        timeout_multiplier=config.timeout_multiplier,
+        agent_timeout_multiplier=config.agent_timeout_multiplier,
+        verifier_timeout_multiplier=config.verifier_timeout_multiplier,
+        agent_setup_timeout_multiplier=config.agent_setup_timeout_multiplier,
+        environment_build_timeout_multiplier=config.environment_build_timeout_multiplier,
+        environment=plan.environment,
+        verifier=config.verifier,
+        agents=[agent],
+        tasks=[TaskConfig(path=task)],
+        artifacts=config.artifacts,
+        quiet=True,
+    )
+
+
+def load_commands(trace: TraceFile) -> list[ShellCommand]:
+    """The commands of a trace, all of which can be run again.
+
+    Raises:
+        NotReplayableError: the trace is damaged, or a call of it is no shell command.
+    """
+    with tempfile.TemporaryDirectory(prefix="proctor-rerun-") as folder:
+        path = Path(folder, trace.name)
+        path.write_bytes(trace.data)
+        try:
+            entries = load_entries(str(path), trace.kind).entries
+        except TraceError as error:
+            said = str(error).replace(str(path), trace.name)
+            raise NotReplayableError(f"its trace is damaged: {said}") from error
+    calls = find_calls(entries)
+    lost = [call for call in calls if isinstance(call, Unreplayable)]
+    if lost:
+        more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+        raise NotReplayableError(f"{lost[0]}{more}")
+    return [call for call in calls if isinstance(call, ShellCommand)]
+
+
+def _check_verified(trial: RecordedTrial) -> None:
+    verifier, error = trial.config.verifier, trial.result.exception_info
+    if verifier.import_path is not None:
+        raise NotReplayableError(f"it was marked by a class, {verifier.import_path}")
+    if verifier.disable:
+        raise NotReplayableError("verification was switched off")
+    _check_variables(verifier.env, "verifier")
+    if trial.rewards is None and error is not None and error.exception_type not in REWARD_ERRORS:
+        raise NotReplayableError(f"it ended in {error.exception_type}, without a reward")
+
+
+def _find_environment(
+    trial: RecordedTrial, wanted: str | None, notes: list[str]
+) -> EnvironmentConfig:
+    recorded = trial.config.environment
+    was = environment_name_for(recorded)
+    if wanted is None and was not in rooms():
+        why = "in which nothing runs" if was in environment_names() else "which is not here"
+        raise NotReplayableError(f"it ran in {was}, {why}; -e {rooms()[0]} takes another")
+    if recorded.mounts or recorded.extra_docker_compose:
+        raise NotReplayableError("it had files of its machine mounted, or a compose file")
+    _check_variables(recorded.env, "environment")
+    if recorded.extra_allowed_hosts:
+        notes.append("hosts that the job allowed beyond the task's cannot be reached")
+    ours: dict[str, object] = {"delete": True, "extra_allowed_hosts": []}
+    if wanted is not None and wanted != was:
+        notes.append(f"it ran in {was}; this is {wanted}")
+        other = EnvironmentConfig.model_validate({"type": wanted})
+        ours |= {"type": other.type, "import_path": other.import_path, "kwargs": {}}
+    return recorded.model_copy(update=ours)
+
+
+def _check_variables(env: Mapping[str, str], whose: str) -> None:
+    for name, value in env.items():
+        if is_template(value) or is_redacted(value):
+            raise NotReplayableError(
+                f"the {whose} had the variable {name} of its machine, which is not on record"
+            )
+
+
+def _keep_plain(env: Mapping[str, str], whose: str, notes: list[str]) -> dict[str, str]:
+    gone = [name for name, value in env.items() if is_template(value) or is_redacted(value)]
+    if gone:
+        notes.append(f"the {whose}'s variables {', '.join(gone)} are not on record")
+    return {name: value for name, value in env.items() if name not in gone}
+
+
+def _make_agent(recorded: AgentConfig, name: str, env: dict[str, str]) -> AgentConfig:
+    """An agent with the limits of the recorded one."""
+    return AgentConfig(
+        name=name,
+        env=env,
+        override_timeout_sec=recorded.override_timeout_sec,
+        max_timeout_sec=recorded.max_timeout_sec,
+    )

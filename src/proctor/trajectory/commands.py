@@ -1,0 +1,183 @@
+"""The shell commands of a trace, with what each was seen to give: what can be done again.
+
+Which tools are shells is a list, not a guess: a call of any other tool is `Unreplayable`, and says
+why. Tools that touch nothing outside their harness (a plan, a thought, "I am done") are left out.
+Nothing is run here, and nothing is compared.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from proctor.trajectory.atif.in_metadata import pair_results
+from proctor.trajectory.entry import Entry, Object
+
+SHELLS: Final = frozenset(
+    {
+        *("bash", "sh", "shell", "terminal", "local_shell", "shell_command"),
+        *("execute_bash", "bash_command", "exec_command", "run_command", "run_shell_command"),
+        *("developer__shell", "developer.shell"),
+    }
+)
+"""Tools that run a shell command, in lower case: ours, and those of the agents that harbor runs."""
+LASTING: Final = frozenset({"Bash", "execute_bash", "terminal", "exec_command"})
+"""Shells that live on from call to call, so that a `cd` or an `export` lasts."""
+WITHOUT_EFFECT: Final = frozenset(
+    {"think", "finish", "mark_task_complete", "update_plan", "todowrite", "todoread"}
+)
+"""Tools that change nothing outside their harness, in lower case."""
+
+_COMMANDS = ("command", "cmd")
+_DIRECTORIES = ("cwd", "workdir", "working_dir", "working_directory", "directory", "dir_path")
+_SECONDS = {"timeout_sec": 1, "timeout_seconds": 1, "timeout_ms": 1000}
+"""Names of a limit whose unit is plain, and how many of it make a second."""
+_MILLISECONDS = frozenset({"Bash"})
+"""Tools whose `timeout` is in milliseconds; of others the unit is not known."""
+_NOT_ALONE = {
+    "is_input": "is input for a program that runs already",
+    "run_in_background": "was put into the background",
+}
+_REDACTED = re.compile(r"\[redacted(?::[^\]\n]*)?\]")
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """What a command was seen to give."""
+
+    text: str | None
+    """What it printed; None where only its beginning is known."""
+    exit_code: int | None
+    """None where the trace does not say."""
+    beginning: str | None = None
+    """The beginning of what it printed, where the rest was not kept."""
+
+
+class ShellCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """One command that can be run again."""
+
+    step: int
+    """The turn that gave it."""
+    tool: str
+    command: str
+    cwd: str | None = None
+    """None: where the environment starts."""
+    timeout_sec: int | None = None
+    """Whole seconds, rounded up; None: no limit is on record."""
+    observation: Observation | None = None
+    """None where the trace ends before it."""
+
+
+class Unreplayable(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call that cannot be run again."""
+
+    step: int
+    tool: str
+    reason: str
+    """The end of a sentence that begins with the tool."""
+
+    def __str__(self) -> str:
+        return f"step {self.step}: tool {self.tool or '(unnamed)'!r} {self.reason}"
+
+
+type Call = ShellCommand | Unreplayable
+
+
+def find_calls(entries: Sequence[Entry]) -> list[Call]:
+    """Every tool call that may have done something, in order."""
+    tools = [entry for entry in entries if entry.role in ("tool_call", "tool_result")]
+    calls = [entry for entry in tools if entry.role == "tool_call"]
+    results = [entry for entry in tools if entry.role == "tool_result"]
+    pairs = pair_results((each.role == "tool_call", each.tool_name or None) for each in tools)
+    seen: dict[int, Entry] = {}
+    for result, call in zip(results, pairs, strict=True):
+        if call is not None:
+            seen.setdefault(call, result)
+    return [
+        _read_call(entry, seen.get(at))
+        for at, entry in enumerate(calls)
+        if (entry.tool_name or "").lower() not in WITHOUT_EFFECT
+    ]
+
+
+def find_commands(entries: Iterable[Entry]) -> list[str]:
+    """What every tool call of a trace asked for, as text: a command, else the call's arguments."""
+    return [
+        _find_command(entry) or _describe_arguments(entry)
+        for entry in entries
+        if entry.role == "tool_call"
+    ]
+
+
+def _describe_arguments(entry: Entry) -> str:
+    try:
+        told = json.dumps(entry.arguments or {}, sort_keys=True)
+    except (ValueError, RecursionError):
+        # Nested too deeply to be told apart from another one.
+        told = ""
+    return f"{entry.tool_name or ''} {told}"
+
+
+def _read_call(entry: Entry, result: Entry | None) -> Call:
+    tool, arguments = entry.tool_name or "", entry.arguments or {}
+    command = _find_command(entry)
+    cwd = next((text for key in _DIRECTORIES if (text := _text(arguments, key))), None)
+    reason = _find_reason(tool, command, arguments)
+    if reason is None and cwd is not None and not cwd.startswith("/"):
+        reason = f"ran in {cwd!r}, and below which directory that is does not stand there"
+    if reason is not None:
+        return Unreplayable(step=entry.step, tool=tool, reason=reason)
+    return ShellCommand(
+        step=entry.step,
+        tool=tool,
+        command=command,
+        cwd=cwd,
+        timeout_sec=_find_timeout(tool, arguments),
+        observation=None if result is None else _observe(result),
+    )
+
+
+def _find_reason(tool: str, command: str, arguments: Object) -> str | None:
+    if tool.lower() not in SHELLS:
+        return "is not known to run a shell command"
+    if "keystrokes" in arguments:
+        return "sent keystrokes to a terminal, which are no command"
+    for key, reason in _NOT_ALONE.items():
+        if arguments.get(key) in (True, "true"):
+            return reason
+    if not command.strip():
+        return "has no command in its arguments"
+    return "has a command from which a secret was taken out" if _REDACTED.search(command) else None
+
+
+def _find_command(entry: Entry) -> str:
+    arguments = entry.arguments or {}
+    for key in _COMMANDS:
+        match arguments.get(key):
+            case str(text):
+                return text
+            case list(words) if words and all(isinstance(word, str) for word in words):
+                return shlex.join(words)
+    return "" if "keystrokes" in arguments else entry.command or ""
+
+
+def _find_timeout(tool: str, arguments: Object) -> int | None:
+    units = {**_SECONDS, "timeout": 1000} if tool in _MILLISECONDS else _SECONDS
+    for key, unit in units.items():
+        value = arguments.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e9:
+            return max(1, -int(-value // unit))
+    return None
+
+
+def _text(arguments: Object, key: str) -> str | None:
+    value = arguments.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _observe(result: Entry) -> Observation:
+    if result.stdout is None and result.stderr is None and result.output_summary is not None:
+        return Observation(None, result.exit_code, result.output_summary)
+    return Observation((result.stdout or "") + (result.stderr or ""), result.exit_code)

@@ -1,0 +1,72 @@
+"""A rerun that is stopped, and one by an ordinary user."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import command_line, environment
+from tests.faults.site import PATIENCE_SEC, descendants, describe, wait_until
+from tests.ordinary_user import PERSON, ordinary_home, run_as_ordinary_user
+from tests.rerun.jobs import (
+    HONEST,
+    digest_tree,
+    edit_lines,
+    only_trial,
+    run_trial,
+    scripted,
+    write_task,
+)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with ordinary_home() as directory:
+        yield directory
+
+
+def test_ctrl_c_ends_a_rerun_and_nothing_of_the_audited_job_changes(tmp_path: Path) -> None:
+    job = run_trial(tmp_path, scripted(tmp_path, HONEST))
+    trace = only_trial(job) / "agent" / "trajectory.jsonl"
+    edit_lines(trace, lambda line: "command" in line and line.update(command="exec sleep 600"))
+    before = digest_tree(job)
+    new = tmp_path / "new"
+    words = command_line("audit", job, "--rerun", 1, "-o", new)
+    with subprocess.Popen(
+        words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as runner:
+        try:
+            wait_until(lambda: _sleeps(runner.pid), runner)
+            runner.send_signal(signal.SIGINT)
+            out, err = runner.communicate(timeout=PATIENCE_SEC)
+        finally:
+            runner.kill()
+    assert runner.returncode == 130
+    assert "Traceback" not in err
+    assert "interrupted: 1 trial not run again" in out
+    assert digest_tree(job) == before
+    (result,) = new.glob("*/jobs/*/*/result.json")
+    assert json.loads(result.read_text())["exception_info"]["exception_type"] == "CancelledError"
+
+
+def _sleeps(pid: int) -> bool:
+    return any(describe(each).startswith("sleep 600") for each in descendants(pid))
+
+
+def test_an_ordinary_user_runs_trials_again(home: Path) -> None:
+    write_task(home / "task")
+    script = home / "script.sh"
+    script.write_text(HONEST)
+    for path in [home, *home.rglob("*")]:
+        if os.geteuid() == 0:
+            os.chown(path, PERSON, PERSON)
+    words = ("-p", "task", "-a", "scripted", "--ak", f"script={script}", "--job-name", "job")
+    ran = run_as_ordinary_user("proctor", "run", *words, "--no-ledger", home=home)
+    assert ran.code == 0, ran.err
+    ran = run_as_ordinary_user("proctor", "audit", "jobs/job", "--rerun", 1, home=home)
+    assert ran.code == 0, ran.out + ran.err
+    assert "reward 1.0 again; 3 observations equal" in ran.out
