@@ -30,7 +30,8 @@ async def close_files(sitting: Sitting) -> None:
         )
     traces = find_traces(sitting.plan.place)
     _find_overlong_traces(sitting, traces)
-    sitting.result.finished_at = sitting.clock.now()
+    if sitting.result.finished_at is None:
+        sitting.result.finished_at = sitting.clock.now()
     try:
         sitting.write_findings()
         await sitting.recording.finish(sitting.result, sitting.find_watched(), traces)
