@@ -34,6 +34,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """0 is the one that counts; the others are numbered from 1."""
     result: str
     """What it gave, exactly: rewards by name, or the type of the exception."""
+    is_same: bool = True
+    """Whether it gave what the one that counts gave."""
     rewards: msgspec.Raw
     """The rewards as result.json has them, or null."""
     exception_type: str | None = None
@@ -102,7 +104,7 @@ class Kept:
     """A state that is to be verified again, and what came of that so far."""
 
     step: Step | None
-    artifacts_dir: Path
+    artifacts_dir: Path = Path()
     """Where what was collected lies, for a verifier in an environment of its own."""
     state: State | None = None
     reason: str | None = None
@@ -111,13 +113,16 @@ class Kept:
 
     def add(self, verification: Verification) -> None:
         """Another verification; the first is the one that counts."""
-        number = len(self.verifications)
-        self.verifications.append(msgspec.structs.replace(verification, number=number))
+        first = self.verifications[0] if self.verifications else verification
+        is_same, number = verification.result == first.result, len(self.verifications)
+        self.verifications.append(
+            msgspec.structs.replace(verification, number=number, is_same=is_same)
+        )
 
     @property
     def n_differing(self) -> int:
         """Verifications whose result is not that of the one that counts."""
-        return sum(each.result != self.verifications[0].result for each in self.verifications)
+        return sum(not each.is_same for each in self.verifications)
 
     @property
     def results(self) -> Mapping[str, int]:
