@@ -98,14 +98,17 @@ def _check_room(pairs: list[tuple[str, str]]) -> None:
 
 def _sizes(top: str) -> Iterator[int]:
     """What each file takes on the disk; one with several names is counted once for each."""
-    for _, _, files, directory in os.fwalk(top, onerror=_refuse, follow_symlinks=False):
-        yield _BLOCK * os.fstat(directory).st_blocks
-        for name in files:
-            yield _BLOCK * os.stat(name, dir_fd=directory, follow_symlinks=False).st_blocks
-
-
-def _refuse(error: OSError) -> None:
-    raise error
+    levels = [_open_level("", os.open(top, _DIRECTORY), -1)]
+    while levels:
+        level = levels[-1]
+        name = next(level.names, None)
+        if name is None:
+            os.close(levels.pop().source)
+            continue
+        status = os.stat(name, dir_fd=level.source, follow_symlinks=False)
+        yield _BLOCK * status.st_blocks
+        if stat.S_ISDIR(status.st_mode):
+            levels.append(_open_level("", os.open(name, _DIRECTORY, dir_fd=level.source), -1))
 
 
 class _Level(NamedTuple):
