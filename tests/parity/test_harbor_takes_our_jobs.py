@@ -38,7 +38,8 @@ datasets:
   - path: {TASKS / "errors"}
     task_names: [no-solution]
 """
-"""Right and wrong answers, several steps, an errored trial, and attempts that were kept."""
+"""Right and wrong answers, several steps, an errored trial, and attempts that were kept; each
+verified again, so that all files that only proctor writes are there."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
         config = place / "job.yaml"
         config.write_text(CONFIG, encoding="utf-8")
         # By a relative path, so that a copy is as good as the job.
-        run_ours("-c", config, jobs="jobs", code=3, cwd=place)
+        run_ours("-c", config, "--verify-again", 1, jobs="jobs", code=3, cwd=place)
 
     return made_once(tmp_path_factory, "taken", make) / "jobs" / "job"
 
@@ -102,6 +103,7 @@ def check_trial(viewer: Viewer, trial: Path, result: Any) -> None:
     listed = {file["path"] for file in viewer(f"{place}/files") if not file["is_dir"]}
     assert listed == {name for name in load_tree(trial) if not name.endswith("/")}
     assert {"config.json", "result.json", "record.json", "trial.log"} <= listed
+    assert ("verify-again.json" in listed) == (result["verifier_result"] is not None)
     for step in result["step_results"] or [None]:
         scope = {"step": step["step_name"]} if step else {}
         directory = trial / "steps" / step["step_name"] if step else trial

@@ -6,6 +6,7 @@ phases. Its log directories are the trial's own.
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -109,6 +110,13 @@ class NullEnvironment(Dialect):
     async def is_file(self, path: str, user: str | int | None = None) -> bool:
         """There are no files."""
         return False
+
+    async def freeze(self) -> None:
+        """There is nothing to keep."""
+
+    async def open_frozen(self, paths: TrialPaths) -> Self:
+        """Another one, whose log directories are those."""
+        return type(self)(replace(self._order, trial_paths=paths))
 
     async def list_processes(self) -> Sequence[Process]:
         """Nothing runs."""

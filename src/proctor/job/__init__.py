@@ -12,6 +12,7 @@
     queue, running, concurrency    so many trials at once
     retry, kept    when a trial is run again, and where what it left is kept
     progress, result_file, durable    the figures so far, and results that outlast a power cut
+    flakes    how far further verifications agree, task by task
     reaping    what killed runs left behind
     sealing    trials into the ledger, as they end
     signals    Ctrl-C, once and twice

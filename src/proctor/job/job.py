@@ -22,6 +22,7 @@ from proctor.harbor.lock import render_lock
 from proctor.harbor.result import JobResult, render_result
 from proctor.job.classes import check_classes
 from proctor.job.durable import Durable
+from proctor.job.flakes import Flakes, find_flakes, render_flakes
 from proctor.job.images import describe_change
 from proctor.job.lock import lock_slots
 from proctor.job.metrics import make_metrics
@@ -94,7 +95,8 @@ async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
                 await reaping.wait()
             if sealer is not None:
                 await asyncio.to_thread(sealer.close)
-        return _make_outcome(plan, progress, result, sealer, interrupted=interrupted)
+        flakes = await asyncio.to_thread(_write_flakes, plan, progress, files)
+        return _make_outcome(plan, progress, result, sealer, flakes, interrupted=interrupted)
 
 
 def _find_rest(plan: JobPlan) -> JobConfig:
@@ -296,11 +298,22 @@ def _write(files: JobFiles, result: JobResult) -> None:
     files.write_result(render_result(result))
 
 
+def _write_flakes(plan: JobPlan, progress: Progress, files: JobFiles) -> Flakes | None:
+    """flakes.json, where trials are verified again."""
+    n = plan.prepared.settings.verify_again
+    if not n:
+        return None
+    flakes = find_flakes(plan.directory, progress.names(), n)
+    files.write_flakes(render_flakes(flakes))
+    return flakes
+
+
 def _make_outcome(
     plan: JobPlan,
     progress: Progress,
     result: JobResult,
     sealer: Sealer | None,
+    flakes: Flakes | None,
     *,
     interrupted: bool,
 ) -> JobOutcome:
@@ -321,5 +334,6 @@ def _make_outcome(
         interrupted=interrupted,
         is_marked=not plan.prepared.config.verifier.disable,
         sealed=sealer.trials if sealer is not None else None,
+        flakes=flakes,
         table=table,
     )

@@ -35,6 +35,7 @@ class TrialPlanner:
             digests=slot.planned.digests,
             record=record,
             is_harbor_compatible=prepared.settings.verifier_compat is not None,
+            verify_again=prepared.settings.verify_again,
             attempt=attempt,
             shared=shared,
         )

@@ -99,6 +99,10 @@ class Progress:
             metrics = self._live_metrics.get(group.dataset, ()) if group else ()
             entry.metrics = list(_compute(metrics, group, [])) if group else []
 
+    def names(self) -> list[str]:
+        """The trials that have a result, in the order of the plan."""
+        return [row.name for row in self._rows if row is not None]
+
     def table(self) -> TrialTable:
         """The trials that have a result, in the order of the plan."""
         if self._planned is None:

@@ -1,14 +1,17 @@
 """What a job is told beyond harbor's own configuration: `<job>/proctor.json`."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from proctor.record.model import AdaptationProvenance
 
 type TaskOrder = Literal["name", "directory"]
 type VerifierCompat = Literal["harbor-0.13.1"]
+
+MOST_AGAIN = 100
+"""How often a trial is verified again at most."""
 
 
 class Settings(BaseModel):
@@ -30,5 +33,7 @@ class Settings(BaseModel):
     """Order of a directory's tasks: sorted by name, or as the directory has them, as harbor."""
     strict_tasks: bool = False
     """An invalid task ends the job before it begins."""
+    verify_again: Annotated[int, Field(ge=0, le=MOST_AGAIN)] = 0
+    """How often what an agent left is verified beyond the time that counts."""
     agent_version_command: str | None = None
     """A shell command on the host whose output is the agent's revision."""

@@ -5,6 +5,7 @@
       config.json     what the job was told, as harbor writes it
       lock.json       what was planned, as harbor writes it; earlier plans are lock.1.json, …
       result.json     the figures so far, as harbor writes them
+      flakes.json     how far further verifications agree, where any were asked for
       job.log         what happened, for people
       runner.lock     held by the process that runs the job; of no meaning otherwise
       <trial>/…       one directory a trial
@@ -27,6 +28,7 @@ from pydantic import ValidationError
 from proctor.errors import JobError
 from proctor.files import read_small, replace_file, write_atomic, write_new
 from proctor.harbor.configs import JobConfig
+from proctor.job.flakes import FLAKES
 from proctor.job.settings import Settings
 
 STATE = "proctor.json"
@@ -195,6 +197,10 @@ class JobFiles:
         """result.json while the job runs: whole, and nobody waits for the disk."""
         with self._saying(RESULT):
             replace_file(f"{self.directory}/{RESULT}", text.encode())
+
+    def write_flakes(self, text: bytes) -> None:
+        """flakes.json."""
+        self._write(FLAKES, text)
 
     def append_log(self, sentence: str) -> None:
         """Another line of job.log."""

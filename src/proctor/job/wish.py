@@ -10,6 +10,7 @@ from proctor.errors import JobError
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.result import JobResult
 from proctor.harbor.stats import CANCELLED, TrialTable
+from proctor.job.flakes import Flakes
 from proctor.job.planned import RefusedTask
 from proctor.job.settings import Settings
 from proctor.task.directory import Task
@@ -173,5 +174,7 @@ class JobOutcome:
     """Verification was not switched off, so that a trial without a reward is one too few."""
     sealed: SealedTrials | None = None
     """None where nothing was to be sealed."""
+    flakes: Flakes | None = None
+    """How far further verifications agree; None where none were asked for."""
     table: TrialTable = field(default_factory=TrialTable)
     """The trials that have a result, in the order of the plan."""

@@ -31,7 +31,8 @@ async def close_files(sitting: Sitting) -> None:
         )
     traces = find_traces(sitting.plan.place)
     _find_overlong_traces(sitting, traces)
-    sitting.result.finished_at = sitting.clock.now()
+    if sitting.result.finished_at is None:
+        sitting.result.finished_at = sitting.clock.now()
     try:
         sitting.write_findings()
         trace = await load_trace(sitting.plan.place, traces)

@@ -173,6 +173,36 @@ def is_watched(environment: object) -> TypeGuard[Watched]:
     return _is_a(environment, Watched)
 
 
+@runtime_checkable
+class Freezing(Protocol):
+    """An environment that can keep its files as they are, for others of its kind to begin with."""
+
+    async def freeze(self) -> None:
+        """Keep all its files as they are now, in place of those that were kept before.
+
+        It is asked for while nothing runs in it, and goes on as if it had not been. What is kept is
+        gone when it is stopped, or, after a kill, with whatever else it left.
+
+        Raises:
+            Exception: they cannot be kept, for one because they are too large; none are then.
+        """
+        ...
+
+    async def open_frozen(self, paths: TrialPaths) -> Environment:
+        """Another environment that runs, with the files that were kept; whoever asks stops it.
+
+        All else is as in this one: limits, network, users, variables, working directory. What it
+        writes changes neither this one nor what was kept. `paths` are its trial's: where log
+        directories are mounted, they are those of `paths`. One is there at a time.
+        """
+        ...
+
+
+def can_freeze(environment: object) -> TypeGuard[Freezing]:
+    """Whether an environment can keep its files for others of its kind to begin with."""
+    return _is_a(environment, Freezing)
+
+
 class SeenFile(msgspec.Struct, frozen=True):
     """A file that lies in an environment, seen from outside."""
 

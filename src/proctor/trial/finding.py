@@ -19,6 +19,8 @@ class FindingCode(StrEnum):
     """The task's tests directory on the host, or /tests, changed while the verifier ran."""
     AGENT_STILL_BUSY = "agent-still-busy"
     """Processes that the agent started were alive when verification began."""
+    VERIFIER_FLAKY = "verifier-flaky"
+    """Further verifications of the state that the agent left gave another result."""
     CLOCK_JUMPED = "clock-jumped"
     """The wall clock and the monotonic clock disagree over a phase."""
     BASE_SUBSTITUTED = "base-substituted"

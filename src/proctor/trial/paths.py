@@ -12,6 +12,8 @@ In `<trial>/`:
       verifier/         /logs/verifier: test-stdout.txt, reward.txt or reward.json
       artifacts/        collected files, manifest.json
       steps/<name>/     agent/, verifier/ and artifacts/ of each step, for tasks of several
+      verify-again.json what further verifications gave, where any were asked for
+      verify-again/<n>/ what the verifier left in the nth of them; of a step, below steps/<name>/
       attempts/<n>/     what earlier attempts at this slot left
 """
 
@@ -49,6 +51,8 @@ class TrialPaths:
     """The paths of one trial on the host."""
 
     trial_dir: Path
+    verifier_place: Path | None = None
+    """Where the verifier leaves its files, if not in the trial's verifier/."""
 
     @cached_property
     def config_path(self) -> Path:
@@ -88,7 +92,7 @@ class TrialPaths:
     @cached_property
     def verifier_dir(self) -> Path:
         """What the verifier left."""
-        return self.trial_dir / "verifier"
+        return self.verifier_place or self.trial_dir / "verifier"
 
     @cached_property
     def artifacts_dir(self) -> Path:
@@ -129,6 +133,16 @@ class TrialPaths:
     def attempts_dir(self) -> Path:
         """What earlier attempts left."""
         return self.trial_dir / "attempts"
+
+    @cached_property
+    def verify_again_path(self) -> Path:
+        """What further verifications gave."""
+        return self.trial_dir / "verify-again.json"
+
+    def verify_again_dir(self, number: int, step_name: str | None = None) -> Path:
+        """What the verifier left in one of the further verifications, counted from 1."""
+        top = self.step_dir(step_name) if step_name else self.trial_dir
+        return top / "verify-again" / str(number)
 
     def step_dir(self, step_name: str) -> Path:
         """One step."""

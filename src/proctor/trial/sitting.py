@@ -27,6 +27,7 @@ from proctor.trial.agent import Agent
 from proctor.trial.clock import Clock, find_jump
 from proctor.trial.environment import Environment, Watched, is_watched
 from proctor.trial.finding import Finding, FindingCode
+from proctor.trial.flakes import Kept
 from proctor.trial.network import NetworkPlan, plan_network
 from proctor.trial.order import Kinds
 from proctor.trial.paths import TrialPaths
@@ -68,6 +69,10 @@ class Sitting:
     has_artifacts: bool = False
     is_done: bool = False
     """It got to the end of its phases."""
+    kept: list[Kept] = field(default_factory=list)
+    """States that are verified again."""
+    other_paths: TrialPaths | None = None
+    """Where it leaves everything, if not where it was planned."""
     phase_name: str = "record"
     _phases: list[tuple[int, str]] = field(default_factory=list)
     """Each phase, after how many findings of the environment it began."""
@@ -75,7 +80,7 @@ class Sitting:
     @cached_property
     def paths(self) -> TrialPaths:
         """Where it leaves everything."""
-        return self.plan.paths
+        return self.other_paths or self.plan.paths
 
     @cached_property
     def timeouts(self) -> Timeouts:

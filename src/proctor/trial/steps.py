@@ -13,18 +13,19 @@ from proctor.harbor.trial_result import StepResult, TimingInfo, VerifierResult
 from proctor.reward.steps import DEFAULT_STRATEGY, Strategy, Verdict, find_stop, trial_verdict
 from proctor.reward.steps import Step as MarkedStep
 from proctor.task.directory import Step
+from proctor.trial.again import keep_state, noted, verify_again
 from proctor.trial.agent import Agent
 from proctor.trial.agent_phase import find_agent_user, run_agent
 from proctor.trial.artifacts import collect_artifacts, move_contents
 from proctor.trial.collect import collect_agent_output, upload_agent_logs
 from proctor.trial.environment import Environment
+from proctor.trial.flakes import Kept
 from proctor.trial.healthcheck import run_healthcheck
 from proctor.trial.inside import acting_as, empty_directories, is_mounted
 from proctor.trial.paths import INSIDE
-from proctor.trial.separate import verify_separately
 from proctor.trial.sitting import Sitting
 from proctor.trial.stop import stop_environment
-from proctor.trial.verify import verify_shared
+from proctor.trial.verification import find_own_environment, run_verification
 
 
 async def run_steps(sitting: Sitting, agent: Agent, environment: Environment) -> None:
@@ -80,8 +81,10 @@ async def _run_step(
         with sitting.phase("collect", step):
             await upload_agent_logs(sitting, environment)
             artifacts_dir = await _collect(sitting, environment, step)
+        kept = await keep_state(sitting, environment, artifacts_dir, step)
         with sitting.phase("verify", step):
-            await _verify(sitting, environment, step, result, artifacts_dir)
+            await _verify(sitting, environment, step, result, artifacts_dir, kept)
+        await verify_again(sitting, environment, kept)
     archive_step(sitting, step)
 
 
@@ -151,20 +154,17 @@ async def _verify(
     step: Step,
     result: StepResult,
     artifacts_dir: Path,
+    kept: Kept | None,
 ) -> None:
-    own = sitting.plan.task.config.find_verifier_environment(step.config)
-    if own is not None and step is sitting.plan.task.steps[-1]:
+    if find_own_environment(sitting, step) is not None and step is sitting.plan.task.steps[-1]:
         await stop_environment(sitting)
     if sitting.plan.config.verifier.disable:
         return
     timing = result.verifier = TimingInfo()
     with sitting.timed(timing):
         try:
-            if own is not None:
-                verified = await verify_separately(sitting, own, artifacts_dir, step)
-            else:
-                verified = await verify_shared(sitting, environment, step)
-            result.verifier_result = verified
+            verifying = run_verification(sitting, environment, artifacts_dir, step)
+            result.verifier_result = await noted(sitting, kept, verifying)
         except Exception as error:  # noqa: BLE001 - the step's boundary: it stands on the step
             if result.exception_info is None:
                 result.exception_info = sitting.describe(error)

@@ -2,14 +2,17 @@
 
     setup, healthcheck, skills, agent-setup, agent, collect, verify, record
 
+Where it is to be verified again: freeze before verify, and verify-again after it.
+
 Exceptions are harbor's, with its messages; the first one counts. An agent that took too long or
 that failed is verified all the same; after anything else there is no verification.
 """
 
 import asyncio
 
-from proctor.errors import EnvironmentStartTimeoutError, VerifierTimeoutError
+from proctor.errors import EnvironmentStartTimeoutError
 from proctor.harbor.trial_result import TimingInfo, TrialResult
+from proctor.trial.again import keep_state, noted, verify_again
 from proctor.trial.agent import Agent
 from proctor.trial.agent_phase import STILL_VERIFIED, run_agent, set_up_agent
 from proctor.trial.artifacts import collect_artifacts
@@ -17,17 +20,17 @@ from proctor.trial.clock import SYSTEM, Clock
 from proctor.trial.closing import close_files
 from proctor.trial.collect import collect_agent_output, upload_agent_logs
 from proctor.trial.environment import Environment
+from proctor.trial.flakes import Kept
 from proctor.trial.healthcheck import run_healthcheck
 from proctor.trial.making import make_agent, make_environment
 from proctor.trial.opening import open_files, opened
 from proctor.trial.order import Kinds
 from proctor.trial.plan import Plan
-from proctor.trial.separate import verify_separately
 from proctor.trial.sitting import Sitting, Watch
 from proctor.trial.skills import upload_skills
 from proctor.trial.steps import remove_empty, run_steps
 from proctor.trial.stop import stop_environment
-from proctor.trial.verify import verify_shared
+from proctor.trial.verification import find_own_environment, run_verification
 
 
 async def run_trial(plan: Plan, kinds: Kinds, watch: Watch, clock: Clock = SYSTEM) -> TrialResult:
@@ -39,7 +42,9 @@ async def run_trial(plan: Plan, kinds: Kinds, watch: Watch, clock: Clock = SYSTE
     cancelled = None
     with opened(plan, kinds, watch, clock) as sitting:
         # Each part gets its turn, whatever became of those before it.
-        for part in (_sit, _recover, stop_environment, close_files):
+        for part in (_sit, _recover, _verify_again, stop_environment, close_files):
+            if part is _verify_again and cancelled is not None:
+                continue
             try:
                 await part(sitting)
             except asyncio.CancelledError as error:
@@ -84,8 +89,9 @@ async def _run_single(sitting: Sitting, agent: Agent, environment: Environment) 
         await upload_agent_logs(sitting, environment)
         await _collect_artifacts(sitting, environment)
     if not sitting.plan.config.verifier.disable:
+        kept = await keep_state(sitting, environment, sitting.paths.artifacts_dir)
         with sitting.phase("verify"):
-            await _verify(sitting, environment)
+            await _verify(sitting, environment, kept)
 
 
 async def _start(sitting: Sitting, environment: Environment) -> None:
@@ -118,22 +124,13 @@ async def _collect_artifacts(sitting: Sitting, environment: Environment) -> None
         sitting.has_artifacts = True
 
 
-async def _verify(sitting: Sitting, environment: Environment) -> None:
-    timeout = sitting.timeouts.verifier
-    own = sitting.plan.task.config.find_verifier_environment()
-    if own is not None:
+async def _verify(sitting: Sitting, environment: Environment, kept: Kept | None) -> None:
+    if find_own_environment(sitting) is not None:
         await stop_environment(sitting)
     timing = sitting.result.verifier = TimingInfo()
     with sitting.timed(timing):
-        try:
-            if own is not None:
-                verified = verify_separately(sitting, own, sitting.paths.artifacts_dir)
-            else:
-                verified = verify_shared(sitting, environment)
-            sitting.result.verifier_result = await verified
-        except TimeoutError as error:
-            message = f"Verifier execution timed out after {timeout} seconds"
-            raise VerifierTimeoutError(message) from error
+        verifying = run_verification(sitting, environment, sitting.paths.artifacts_dir)
+        sitting.result.verifier_result = await noted(sitting, kept, verifying)
 
 
 async def _recover(sitting: Sitting) -> None:
@@ -144,3 +141,13 @@ async def _recover(sitting: Sitting) -> None:
     await collect_agent_output(sitting, sitting.result)
     if not sitting.plan.task.steps:
         await _collect_artifacts(sitting, environment)
+
+
+async def _verify_again(sitting: Sitting) -> None:
+    """Verify again what is kept; of a task of several steps that was done after each of them."""
+    if sitting.plan.task.steps or sitting.environment is None or not sitting.kept:
+        return
+    # How long it took is how long it took to be marked.
+    sitting.result.finished_at = sitting.clock.now()
+    for kept in sitting.kept:
+        await verify_again(sitting, sitting.environment, kept)

@@ -125,6 +125,8 @@ def _set_verifier(config: JobConfig, flags: VerifierFlags) -> None:
     if flags.verifier_kwargs and config.verifier.import_path is None:
         raise click.UsageError("--verifier-kwarg goes with --verifier-import-path")
     config.verifier.disable = flags.disable_verification or config.verifier.disable
+    if flags.verify_again and config.verifier.disable:
+        raise click.UsageError("--verify-again goes with verification, which is disabled")
 
 
 def _check_config(config: JobConfig) -> None:
@@ -154,6 +156,7 @@ def _make_settings(flags: RunFlags) -> Settings:
             "adaptation": load_adaptation(record.adaptation) if record.adaptation else None,
             "system_prompt": _check_prompt(record.system_prompt),
             "verifier_compat": flags.verifier.verifier_compat,
+            "verify_again": flags.verifier.verify_again,
             "task_order": flags.tasks.task_order or "name",
             "strict_tasks": flags.tasks.strict_tasks,
             "agent_version_command": flags.agent.agent_version_command,

@@ -74,6 +74,7 @@ class VerifierFlags:
     verifier_kwargs: Texts
     disable_verification: bool
     verifier_compat: str | None
+    verify_again: int
 
 
 @dataclass(frozen=True, slots=True)

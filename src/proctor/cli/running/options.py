@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from proctor.cli.running.sections import Decorator, option, section
+from proctor.job.settings import MOST_AGAIN
 
 AUTO = "auto"
 POLICIES = click.Choice(["auto", "limit", "request", "guarantee", "ignore"], case_sensitive=False)
@@ -33,12 +34,13 @@ class File(click.Path):
 
 
 class Number(click.ParamType[int]):
-    """A whole number from some number on."""
+    """A whole number from some number on, perhaps up to another."""
 
     name = "N"
 
-    def __init__(self, least: int) -> None:
+    def __init__(self, least: int, most: int | None = None) -> None:
         self._least = least
+        self._most = most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number."""
@@ -46,8 +48,9 @@ class Number(click.ParamType[int]):
             number = int(value)
         except ValueError:
             number = self._least - 1
-        if number < self._least:
-            self.fail(f"{value!r}; expected a whole number from {self._least} on", param, ctx)
+        if number < self._least or (self._most is not None and number > self._most):
+            up_to = "on" if self._most is None else f"to {self._most}"
+            self.fail(f"{value!r}; expected a whole number from {self._least} {up_to}", param, ctx)
         return number
 
 
@@ -166,6 +169,13 @@ verifier_options: Decorator = section(
         "--verifier-compat",
         type=click.Choice(["harbor-0.13.1"]),
         help="Leave the agent's files in /tests and /logs/verifier, as harbor does.",
+    ),
+    option(
+        "--verify-again",
+        type=Number(0, MOST_AGAIN),
+        default=0,
+        metavar="N",
+        help="Verify what the agent left N times more, and say how far the results agree.",
     ),
 )
 

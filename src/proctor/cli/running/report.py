@@ -10,6 +10,7 @@ import msgspec
 from proctor.cli.denominators import count_group, render_group, render_parts, render_value
 from proctor.cli.output import print_json, print_line
 from proctor.cli.running.findings import UNREADABLE, find_findings
+from proctor.cli.running.flakes import describe_flakes, render_flakes
 from proctor.cli.running.watching import first_line
 from proctor.errors import JobError
 from proctor.harbor.documents import TRIAL
@@ -83,6 +84,7 @@ def render_report(report: Report) -> Iterator[str]:
     yield from _render_errors(outcome)
     yield from _render_usage(outcome)
     yield from _render_findings(report.findings)
+    yield from render_flakes(outcome.flakes)
     yield from _render_refused(outcome)
     yield from _render_sealed(outcome.sealed)
     yield from (f"note: {note}" for note in outcome.notes)
@@ -274,6 +276,7 @@ def describe_report(report: Report) -> dict[str, object]:
             for task in outcome.refused
         ],
         "findings": dict(report.findings),
+        "verify_again": describe_flakes(outcome.flakes),
         "unplanned": list(outcome.unplanned),
         "notes": list(outcome.notes),
         "outcome": msgspec.structs.asdict(summarize(outcome.result)),

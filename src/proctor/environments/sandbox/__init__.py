@@ -3,6 +3,7 @@
 For a trial:
     environment   the sandbox as a trial sees it: start and stop
     premises      what sandboxes are made with, and one that waits ready for the next trial
+    frozen        its files as they were, copied for others to begin with; copying serves it
     inside        commands and files in one that runs, from the agent's place or a verifier's room
     preflight     whether it can be had at all, asked once for a job; refusals is what it has not
     limits        memory, processors and processes, by control groups

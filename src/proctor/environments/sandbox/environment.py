@@ -11,10 +11,12 @@ import asyncio
 import os
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box, shared_zygote
+from proctor.environments.sandbox.frozen import freeze_slot
 from proctor.environments.sandbox.inside import Inside, Room, Running, check_user
 from proctor.environments.sandbox.limits import limits_of
 from proctor.environments.sandbox.network import choose_network, connect
@@ -24,12 +26,13 @@ from proctor.environments.sandbox.refusals import check_order
 from proctor.environments.sandbox.roots.build import Root, build_root
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Session
+from proctor.environments.sandbox.slots import Slot
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.errors import ImageError, SandboxError
 from proctor.trial.environment import Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
-from proctor.trial.paths import INSIDE
+from proctor.trial.paths import INSIDE, TrialPaths
 
 _DIRECTORIES = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 _PHASE = "setup"
@@ -59,6 +62,7 @@ class SandboxEnvironment(Inside):
         self._snapshot: Snapshot | None = None
         self._held = Held()
         self._ending: asyncio.Task[None] | None = None
+        self._frozen: Parts | None = None
 
     @property
     def snapshot(self) -> Snapshot:
@@ -111,13 +115,16 @@ class SandboxEnvironment(Inside):
             self._held = ready
         else:
             await premises.hold_new(wish, self.session_id, self._held)
+        box, slot = self._check_made()
+        self._heed_limits(self._held.groups.missing)
+        slot.session.write_note(self.session_id, self.trial_paths.trial_dir, slot.uppers)
+        return box, slot.session
+
+    def _check_made(self) -> tuple[Box, Slot]:
         held = self._held
         if held.box is None or held.slot is None:
             raise SandboxError(f"{self.session_id}: the sandbox was not made")
-        self._heed_limits(held.groups.missing)
-        trial = self.trial_paths.trial_dir
-        held.slot.session.write_note(self.session_id, trial, held.slot.uppers)
-        return held.box, held.slot.session
+        return held.box, held.slot
 
     def _heed(self, root: Root) -> None:
         """Keep what building the root found, and see that its user can be had."""
@@ -211,6 +218,48 @@ class SandboxEnvironment(Inside):
         """A verifier's room; see Watched."""
         now = self._now()
         return Room(self, now, await now.box.open_room(fresh))
+
+    async def freeze(self) -> None:
+        """Keep its files as they are now; see Freezing.
+
+        Raises:
+            SandboxError, OSError: there is no room for them, or some cannot be copied.
+        """
+        self._now()
+        self._frozen = None
+        if self._held.slot is not None:
+            self._frozen = await freeze_slot(self._held.slot)
+
+    async def open_frozen(self, paths: TrialPaths) -> "SandboxEnvironment":
+        """Another sandbox, with the files that were kept; see Freezing.
+
+        Raises:
+            SandboxError, OSError: nothing was kept, or it cannot be brought up.
+        """
+        if self._frozen is None:
+            raise SandboxError(f"{self.session_id}: no state of this sandbox was kept")
+        other = SandboxEnvironment(replace(self._order, trial_paths=paths))
+        await other.start_like(self._now(), self._frozen)
+        return other
+
+    async def start_like(self, model: Running, root: Parts) -> None:
+        """Bring it up on what another sandbox has left, which is not built or furnished again.
+
+        Raises:
+            SandboxError, OSError: it cannot be brought up.
+        """
+        wish = Wish(root, self._choice.network, self._limits, (), is_frozen=True)
+        held = self._held = Held()
+        try:
+            await premises_of(await shared_zygote()).hold_new(wish, self.session_id, held)
+            box, slot = self._check_made()
+            held.connection = await connect(
+                wish.network, box.pid, box.namespaces, slot.session.directory
+            )
+        except BaseException:
+            await self._end()
+            raise
+        self._running = replace(model, box=box, findings=self._findings, is_owed=False)
 
 
 def _find_hosts_usr(parts: Parts) -> str | None:

@@ -48,6 +48,8 @@ class Wish:
     network: Network
     limits: Limits
     directories: tuple[str, ...]
+    is_frozen: bool = False
+    """Its root is what a trial has left: it is for that trial alone, and nothing is put there."""
 
 
 @dataclass(slots=True)
@@ -122,10 +124,12 @@ class Premises:
             SandboxError, OSError: it cannot be made.
         """
         held.slots = self._slots
-        slot = held.slot = self._slots.take(self.run, name, wish.root)
+        slot = self._slots.take(self.run, name, wish.root, is_for_one=wish.is_frozen)
+        held.slot = slot
         group = f"{PREFIX}{self.run.id}-{id(self):x}-{next(self._numbers)}"
         held.groups = make_groups(group, wish.limits, self._hierarchies)
-        write_resolver(wish.network, slot.uppers)
+        if not wish.is_frozen:
+            write_resolver(wish.network, slot.uppers)
         blueprint = Blueprint(
             session=name,
             root=str(slot.session.root),

@@ -51,6 +51,8 @@ class Slot:
     """What each upper directory was like when it was made."""
     n_served: int = 0
     """How many sandboxes have had it."""
+    is_for_one: bool = False
+    """No other sandbox is to have it: its root file system is one trial's own."""
 
     @property
     def uppers(self) -> Mapping[str, str]:
@@ -68,12 +70,14 @@ class Slots:
         self._queue: deque[Future[None]] = deque()
         self._is_closed = False
 
-    def take(self, run: Run, name: str, root: Parts) -> Slot:
+    def take(self, run: Run, name: str, root: Parts, *, is_for_one: bool = False) -> Slot:
         """Scratch for a sandbox on that root.
 
         Raises:
             OSError: there is none, and none can be made.
         """
+        if is_for_one:
+            return _make_slot(run, name, root, is_for_one=True)
         with self._lock:
             for slot in self._idle:
                 if slot.root == root:
@@ -96,7 +100,7 @@ class Slots:
 
     def _renew(self, slot: Slot) -> None:
         with suppress(OSError):
-            if slot.n_served + 1 < _MOST_SERVED and _is_renewed(slot):
+            if not slot.is_for_one and slot.n_served + 1 < _MOST_SERVED and _is_renewed(slot):
                 with self._lock:
                     if not self._is_closed and len(self._idle) < _MOST_IDLE:
                         self._idle.append(replace(slot, n_served=slot.n_served + 1))
@@ -124,27 +128,27 @@ def _delete(slot: Slot) -> None:
         _LOG.warning("%s: cannot be deleted: %s", slot.session.directory, error)
 
 
-def _make_slot(run: Run, name: str, root: Parts) -> Slot:
+def _make_slot(run: Run, name: str, root: Parts, *, is_for_one: bool = False) -> Slot:
     session = run.open_session(name)
     try:
-        return _furnish(session, root)
+        return _furnish(session, root, is_for_one=is_for_one)
     except BaseException:
         delete_session(session.directory)
         raise
 
 
-def _furnish(session: Session, root: Parts) -> Slot:
+def _furnish(session: Session, root: Parts, *, is_for_one: bool) -> Slot:
     parts, stamps = [], []
     for number, (target, lowers) in enumerate(root):
         upper, work = session.add_part(number, Path(lowers[0]))
         mounted = ""
         # The first one is changed by every sandbox; of the others most are left as they were.
-        if number > 0 and is_all_powerful():
+        if number > 0 and is_all_powerful() and not is_for_one:
             mounted = str(upper.with_name("mounted"))
             os.mkdir(mounted)
         parts.append(Part(target, tuple(map(str, lowers)), str(upper), str(work), mounted))
         stamps.append(stamp_of(str(upper)))
-    return Slot(session, root, tuple(parts), tuple(stamps))
+    return Slot(session, root, tuple(parts), tuple(stamps), is_for_one=is_for_one)
 
 
 def _is_renewed(slot: Slot) -> bool:

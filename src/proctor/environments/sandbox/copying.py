@@ -1,0 +1,248 @@
+"""A faithful copy of what was written in a sandbox: what overlays mean by it stays what it means.
+
+    python -I -S -c … LOCATION PARENT HOW SOURCE TARGET [SOURCE TARGET]…
+
+Deletions, opaque directories, owners, modes, times, attributes, hard links and holes are as before;
+where the file system can share blocks, they are shared. No link is followed: what is copied was a
+stranger's, and the runner may be root. What would take more than half of the free space is not
+begun. Only the standard library.
+"""
+
+import errno
+import fcntl
+import os
+import resource
+import signal
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from proctor.environments.sandbox.identity import map_self
+from proctor.environments.sandbox.syscalls import PR_SET_PDEATHSIG, prctl
+
+AS_ROOT, MAP_SELF, MAPPED = "root", "self", "mapped"
+"""How to be allowed to read all of it: as root, or in a user namespace of which this process is
+root, by its own map or by one that the runner writes once it was told a line."""
+
+_MOST_ENTRIES = 1_000_000
+_SHARE = 2
+"""The copy may take one part in so many of what is free."""
+_FICLONE = 0x40049409
+_PIECE = 1 << 20
+_BLOCK = 512
+_ATTRIBUTES = ("user.", "trusted.", "system.posix_acl_", "security.capability")
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class TooLargeError(Exception):
+    """There is not enough room for a copy; the message is a sentence."""
+
+
+def main() -> None:
+    """Copy trees; what goes wrong is said on standard error, in one line."""
+    parent, how, *places = sys.argv[2:]
+    try:
+        _be_allowed(how)
+        # After the change of rights, which would clear it.
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != int(parent):
+            return
+        _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+        os.umask(0)
+        pairs = list(zip(places[::2], places[1::2], strict=True))
+        _check_room(pairs)
+        for source, target in pairs:
+            copy_tree(source, target)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        sys.exit(f"{place}{error.strerror}")
+    except TooLargeError as error:
+        sys.exit(str(error))
+
+
+def _be_allowed(how: str) -> None:
+    if how == AS_ROOT:
+        return
+    uid, gid = os.geteuid(), os.getegid()
+    os.unshare(os.CLONE_NEWUSER)
+    if how == MAP_SELF:
+        map_self(uid, gid)
+    else:
+        os.write(1, b"\n")
+        os.read(0, 1)
+    os.setgid(0)
+    os.setuid(0)
+
+
+def _check_room(pairs: list[tuple[str, str]]) -> None:
+    n_bytes = n_entries = 0
+    for source, _ in pairs:
+        for size in _sizes(source):
+            n_bytes += size
+            n_entries += 1
+            if n_entries > _MOST_ENTRIES:
+                raise TooLargeError(f"there are more than {_MOST_ENTRIES:,} files in it")
+    found = os.statvfs(Path(pairs[0][1]).parent)
+    n_free = found.f_bavail * found.f_frsize
+    if n_bytes * _SHARE > n_free:
+        raise TooLargeError(
+            f"it has {n_bytes:,} bytes, and a copy may take half of the {n_free:,} that are free "
+            "in the scratch"
+        )
+
+
+def _sizes(top: str) -> Iterator[int]:
+    """What each file takes on the disk; one with several names is counted once for each."""
+    levels = [_open_level("", os.open(top, _DIRECTORY), -1)]
+    while levels:
+        level = levels[-1]
+        name = next(level.names, None)
+        if name is None:
+            os.close(levels.pop().source)
+            continue
+        status = os.stat(name, dir_fd=level.source, follow_symlinks=False)
+        yield _BLOCK * status.st_blocks
+        if stat.S_ISDIR(status.st_mode):
+            levels.append(_open_level("", os.open(name, _DIRECTORY, dir_fd=level.source), -1))
+
+
+class _Level(NamedTuple):
+    """A directory that is being copied."""
+
+    path: str
+    """Below the top, with a slash at its end unless it is the top."""
+    source: int
+    target: int
+    names: Iterator[str]
+
+
+def copy_tree(source: str, target: str) -> None:
+    """Copy a directory with all that is in it to a place where nothing is.
+
+    Raises:
+        OSError: something in it cannot be copied; what was copied so far is left.
+    """
+    Path(target).mkdir(0o700)
+    top = _open_level("", os.open(source, _DIRECTORY), os.open(target, _DIRECTORY))
+    levels = [top]
+    linked: dict[tuple[int, int], str] = {}
+    # Each directory is held open until it is done: paths may be longer than a path may be.
+    while levels:
+        name = next(levels[-1].names, None)
+        if name is None:
+            _close(levels.pop())
+        else:
+            levels += _copy_entry(top, levels[-1], name, linked)
+
+
+def _open_level(path: str, source: int, target: int) -> _Level:
+    return _Level(path, source, target, iter(os.listdir(source)))
+
+
+def _close(level: _Level) -> None:
+    """A directory looks as its model does when nothing more is put into it."""
+    _give_looks(level.source, level.target)
+    os.close(level.source)
+    os.close(level.target)
+
+
+def _copy_entry(
+    top: _Level, level: _Level, name: str, linked: dict[tuple[int, int], str]
+) -> list[_Level]:
+    """Copy what has this name; a directory is given back, still empty."""
+    status = os.stat(name, dir_fd=level.source, follow_symlinks=False)
+    if stat.S_ISDIR(status.st_mode):
+        os.mkdir(name, 0o700, dir_fd=level.target)
+        source = os.open(name, _DIRECTORY, dir_fd=level.source)
+        target = os.open(name, _DIRECTORY, dir_fd=level.target)
+        return [_open_level(f"{level.path}{name}/", source, target)]
+    known = status.st_dev, status.st_ino
+    if known in linked:
+        os.link(
+            *(linked[known], name),
+            src_dir_fd=top.target,
+            dst_dir_fd=level.target,
+            follow_symlinks=False,
+        )
+        return []
+    _copy_leaf(level, name, status)
+    if status.st_nlink > 1 and not _is_deletion(status):
+        linked[known] = f"{level.path}{name}"
+    return []
+
+
+def _is_deletion(status: os.stat_result) -> bool:
+    """Whether it says that what the layers below have under its name is gone; such share inodes."""
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
+
+
+def _copy_leaf(level: _Level, name: str, status: os.stat_result) -> None:
+    if stat.S_ISREG(status.st_mode):
+        source = os.open(name, _FILE, dir_fd=level.source)
+        target = os.open(name, _NEW, 0o600, dir_fd=level.target)
+        try:
+            _copy_bytes(source, target, status.st_size)
+            _give_looks(source, target)
+        finally:
+            os.close(source)
+            os.close(target)
+        return
+    if stat.S_ISLNK(status.st_mode):
+        os.symlink(os.readlink(name, dir_fd=level.source), name, dir_fd=level.target)
+    else:
+        # A deletion is a device 0:0, which everybody may make; pipes and sockets are files too.
+        os.mknod(name, status.st_mode, status.st_rdev, dir_fd=level.target)
+    place = level.target
+    os.chown(name, status.st_uid, status.st_gid, dir_fd=place, follow_symlinks=False)
+    if not stat.S_ISLNK(status.st_mode):
+        os.chmod(name, stat.S_IMODE(status.st_mode), dir_fd=place)
+    times = status.st_atime_ns, status.st_mtime_ns
+    os.utime(name, ns=times, dir_fd=place, follow_symlinks=False)
+
+
+def _copy_bytes(source: int, target: int, size: int) -> None:
+    """The bytes of a file, without its holes."""
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:
+        # A file system that cannot share blocks.
+        os.ftruncate(target, size)
+    else:
+        return
+    for start, end in _find_data(source, size):
+        at = start
+        while at < end:
+            piece = os.pread(source, min(_PIECE, end - at), at)
+            if not piece:
+                return
+            at += os.pwrite(target, piece, at)
+
+
+def _find_data(file: int, size: int) -> Iterator[tuple[int, int]]:
+    """Where in a file there is something, from and to."""
+    end = 0
+    while end < size:
+        try:
+            start = os.lseek(file, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        end = os.lseek(file, start, os.SEEK_HOLE)
+        yield start, end
+
+
+def _give_looks(source: int, target: int) -> None:
+    """Owner, attributes, mode and times, in the order in which none undoes another."""
+    status = os.fstat(source)
+    os.fchown(target, status.st_uid, status.st_gid)
+    for name in os.listxattr(source):
+        if name.startswith(_ATTRIBUTES):
+            os.setxattr(target, name, os.getxattr(source, name))
+    os.fchmod(target, stat.S_IMODE(status.st_mode))
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))

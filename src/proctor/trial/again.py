@@ -1,0 +1,209 @@
+"""Verifying again what an agent left, as often as the job asks for; the first time alone counts.
+
+    keep_state     before the verification that counts: the environment keeps its files as they are
+    noted          around it: what it gave is the first result
+    verify_again   after it: the same tests, each time where the files are as they were kept
+
+Processes are in no copy of files. Where some of the agent's were alive, or where it left files in
+memory, the tests are run again in new rooms of the environment itself: the state is `live`, and
+what one verification does there the next one meets. Whatever goes wrong here is written down in
+verify-again.json; nothing of it is an exception of the trial.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from proctor.errors import TrialError
+from proctor.files import replace_file
+from proctor.harbor.trial_result import VerifierResult
+from proctor.sentence import count_of
+from proctor.task.directory import Step
+from proctor.trial.environment import Environment, Watched, can_freeze, can_list, is_watched
+from proctor.trial.finding import FindingCode
+from proctor.trial.flakes import (
+    FROZEN,
+    LIVE,
+    Kept,
+    note_exception,
+    note_rewards,
+    render_verified_again,
+)
+from proctor.trial.inside import is_mounted, kind_of
+from proctor.trial.paths import TrialPaths
+from proctor.trial.sitting import Sitting
+from proctor.trial.verification import find_own_environment, run_verification
+
+_MEMORY = "/dev/shm"  # noqa: S108 - of the environment
+_SILENT = logging.Logger("verify-again")
+_SILENT.addHandler(logging.NullHandler())
+
+
+async def keep_state(
+    sitting: Sitting, environment: Environment, artifacts_dir: Path, step: Step | None = None
+) -> Kept | None:
+    """Keep what the agent left, if it is to be verified again; None where it is not."""
+    if not sitting.plan.verify_again or sitting.plan.config.verifier.disable:
+        return None
+    kept = Kept(step=step, artifacts_dir=artifacts_dir)
+    sitting.kept.append(kept)
+    if find_own_environment(sitting, step) is not None:
+        # Of the agent's work such a verifier gets what was collected, and that is kept already.
+        kept.state = FROZEN
+        return kept
+    try:
+        with sitting.phase("freeze", step):
+            await _keep(sitting, environment, kept)
+    except Exception as error:  # noqa: BLE001 - an environment may raise anything, and scores stand
+        kept.reason = f"its state could not be kept: {sitting.describe(error).exception_message}"
+    return kept
+
+
+async def _keep(sitting: Sitting, environment: Environment, kept: Kept) -> None:
+    watched = environment if is_watched(environment) else None
+    freezing = environment if can_freeze(environment) else None
+    if watched is None or freezing is None:
+        raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
+    moving = await _find_moving(watched)
+    if moving is None:
+        await freezing.freeze()
+        kept.state = FROZEN
+        return
+    if hindrance := _find_hindrance(sitting, environment, kept.step):
+        raise TrialError(f"{moving}, and {hindrance}")
+    kept.state = LIVE
+
+
+async def _find_moving(environment: Watched) -> str | None:
+    """What the agent left that is in no copy of its files."""
+    if processes := await environment.list_processes():
+        return f"{count_of(len(processes), 'process', 'processes')} of the agent still ran"
+    if can_list(environment) and await environment.list_files([_MEMORY], 1):
+        return f"files lay in {_MEMORY}, which is memory"
+    return None
+
+
+def _find_hindrance(sitting: Sitting, environment: Environment, step: Step | None) -> str | None:
+    """Why the tests cannot be run once more in the environment itself."""
+    if sitting.plan.is_harbor_compatible:
+        return "with --verifier-compat the tests would find what they had left before"
+    if is_mounted(environment):
+        return "its log directories are the trial's own"
+    if step is not None and step is not sitting.plan.task.steps[-1]:
+        return "the next step would begin with what the tests had changed"
+    return None
+
+
+async def noted(
+    sitting: Sitting, kept: Kept | None, verifying: Awaitable[VerifierResult]
+) -> VerifierResult:
+    """What a verification gives, written down where the state is verified again.
+
+    Raises:
+        Exception: what the verification raises.
+    """
+    began = sitting.clock.monotonic()
+    try:
+        verified = await verifying
+    except Exception as error:
+        if kept is not None:
+            told = sitting.describe(error)
+            seconds = sitting.clock.monotonic() - began
+            kept.add(note_exception(told.exception_type, told.exception_message, seconds))
+        raise
+    if kept is not None:
+        kept.add(note_rewards(verified.rewards, sitting.clock.monotonic() - began))
+    return verified
+
+
+async def verify_again(sitting: Sitting, environment: Environment, kept: Kept | None) -> None:
+    """Run the tests on a state as often as was asked for, and write down what they gave.
+
+    Raises:
+        CancelledError: what was verified until then is written.
+    """
+    if kept is None or not kept.verifications:
+        return
+    try:
+        if kept.state is not None:
+            with sitting.phase("verify-again", kept.step):
+                await _verify_all(sitting, environment, kept)
+    except asyncio.CancelledError:
+        kept.reason = "the run was stopped"
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, the score stands
+        told = sitting.describe(error)
+        kept.reason = f"{told.exception_type}: {told.exception_message}"
+    finally:
+        if kept.reason is not None:
+            sitting.logger.warning("not verified again, or not so often: %s", kept.reason)
+        _write(sitting)
+
+
+async def _verify_all(sitting: Sitting, environment: Environment, kept: Kept) -> None:
+    try:
+        for number in range(1, sitting.plan.verify_again + 1):
+            await _verify_once(sitting, environment, kept, number)
+            _write(sitting)
+    finally:
+        if differing := kept.n_differing:
+            n_again = len(kept.verifications) - 1
+            sitting.add_finding(
+                FindingCode.VERIFIER_FLAKY,
+                f"the tests gave another result than the one that counts in {differing} of "
+                f"{count_of(n_again, 'further verification')} of the same state ({kept.state})",
+                state=kept.state,
+                results=dict(kept.results),
+            )
+
+
+async def _verify_once(sitting: Sitting, environment: Environment, kept: Kept, number: int) -> None:
+    place = sitting.paths.verify_again_dir(number, kept.step.name if kept.step else None)
+    place.mkdir(parents=True)
+    if is_mounted(environment):
+        # Whoever the tests run as inside writes there through a mount.
+        place.chmod(0o777)
+    paths = TrialPaths(sitting.paths.trial_dir, place)
+    # What is found is found by the verification that counts.
+    again = replace(sitting, findings=[], logger=_SILENT, other_paths=paths)
+    async with _opened(sitting, environment, kept, paths) as where:
+        verifying = run_verification(again, where, kept.artifacts_dir, kept.step)
+        try:
+            await noted(sitting, kept, verifying)
+        except Exception as error:  # noqa: BLE001 - it is a result like another, and noted as one
+            sitting.logger.debug("verification %d again: %s", number, error)
+
+
+@asynccontextmanager
+async def _opened(
+    sitting: Sitting, environment: Environment, kept: Kept, paths: TrialPaths
+) -> AsyncIterator[Environment]:
+    """Where a state is verified: a copy that is stopped whatever happens, or what is there."""
+    if kept.state == LIVE or find_own_environment(sitting, kept.step) is not None:
+        yield environment
+        return
+    if not can_freeze(environment):
+        raise TrialError(f"{kind_of(environment)} is an environment that keeps no state")
+    opening = environment.open_frozen(paths)
+    copy = await asyncio.wait_for(opening, sitting.timeouts.environment)
+    try:
+        yield copy
+    finally:
+        try:
+            await asyncio.shield(copy.stop(delete=True))
+        except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
+            sitting.logger.debug("a copy of the environment could not be stopped: %s", error)
+
+
+def _write(sitting: Sitting) -> None:
+    plan = sitting.plan
+    text = render_verified_again(
+        plan.task.name, plan.digests.task_checksum, plan.verify_again, sitting.kept
+    )
+    try:
+        replace_file(sitting.paths.verify_again_path, sitting.clean(text).encode())
+    except OSError as error:
+        sitting.logger.warning("verify-again.json cannot be written: %s", error)
