@@ -2,11 +2,13 @@
 
 from proctor.environments.docker.engine import find_engine
 from proctor.environments.docker.environment import DockerEnvironment
+from proctor.environments.docker.reap import reap_containers
 from proctor.environments.docker.refusals import check_wishes as check_docker_wishes
 from proctor.environments.foreign import make_foreign_environment
 from proctor.environments.null import NullEnvironment
 from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.environments.sandbox.preflight import check_job, check_machine
+from proctor.environments.sandbox.reap import Reaped, reap_dead_runs
 from proctor.errors import UnsupportedError
 from proctor.harbor.configs import DOCKER, NULL, SANDBOX, EnvironmentConfig
 from proctor.trial.environment import Environment
@@ -75,6 +77,28 @@ async def check_environment(config: EnvironmentConfig) -> None:
         await check_machine()
     elif is_docker(config):
         await find_engine()
+
+
+def leaves_traces(config: EnvironmentConfig) -> bool:
+    """Whether a run in such environments that is killed leaves something to be reaped."""
+    return config.import_path == SANDBOX or is_docker(config)
+
+
+def reap_for(config: EnvironmentConfig) -> Reaped:
+    """Reap what killed runs in such environments left; blocking, for a thread."""
+    done = Reaped()
+    if is_docker(config):
+        reap_containers(done)
+    reap_dead_runs(done)
+    return done
+
+
+def reap_everything(*, dry_run: bool) -> Reaped:
+    """Reap what killed runs left in environments of all kinds, or say what that would be."""
+    done = Reaped()
+    reap_containers(done, dry_run=dry_run)
+    reap_dead_runs(done, dry_run=dry_run, everywhere=True)
+    return done
 
 
 def make_environment(order: EnvironmentOrder) -> Environment:

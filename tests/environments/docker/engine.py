@@ -40,6 +40,7 @@ def find_obstacle() -> str | None:
     return None
 
 
+_DOCKER = shutil.which("docker") or "docker"
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
@@ -84,7 +85,7 @@ class Engine:
     ) -> subprocess.CompletedProcess[bytes]:
         """Call docker; its exit code must be this one, unless that is None."""
         done = subprocess.run(
-            ["docker", "--host", self.host, *map(str, words)],
+            [_DOCKER, "--host", self.host, *map(str, words)],
             input=data,
             stdin=subprocess.DEVNULL if data is None else None,
             capture_output=True,

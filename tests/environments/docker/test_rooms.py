@@ -8,8 +8,8 @@ import pytest
 
 from proctor.environments.docker import environment as environment_module
 from proctor.environments.docker.environment import DockerEnvironment
-from proctor.errors import DockerError
 from proctor.environments.docker.room import Room
+from proctor.errors import DockerError
 from proctor.trial.finding import FindingCode
 from tests.environments.docker.containers import FRESH, docker_order, running
 from tests.environments.docker.engine import Engine
@@ -137,8 +137,8 @@ def test_a_top_level_entry_that_turns_into_a_link_leads_nowhere(tmp_path: Path) 
     async def look(place: DockerEnvironment, _: Room) -> list[str]:
         told = []
         for _n in range(4):
-            room = await place.open_room(FRESH)
-                done = await room.exec_script("cat /app/secret", "/tests/none")
+            room = await opened(place)
+            done = await room.exec_script("cat /app/secret", "/tests/none")
             told.append(done.stdout or "")
         return told
 

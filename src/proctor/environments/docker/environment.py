@@ -9,6 +9,7 @@ Everything that happens inside is in inside.py, the verifier's room in room.py.
 import asyncio
 import posixpath
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from proctor.environments.docker.containers import (
@@ -24,7 +25,7 @@ from proctor.environments.docker.files import Files
 from proctor.environments.docker.image import Image, prepare_image
 from proctor.environments.docker.inside import Inside, Running
 from proctor.environments.docker.merged import MergedFiles, is_mounted_here
-from proctor.environments.docker.processes import list_processes
+from proctor.environments.docker.processes import list_processes, list_processes_here
 from proctor.environments.docker.program import run_docker, run_docker_whole
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room
@@ -223,7 +224,11 @@ class DockerEnvironment(Inside):
 
     async def list_processes(self) -> Sequence[Process]:
         """What runs in it besides the two processes that keep it up."""
-        return await list_processes(self._now().container, self._first)
+        now = self._now()
+        if isinstance(now.files, MergedFiles):
+            with suppress(OSError):
+                return list_processes_here(self._first)
+        return await list_processes(now.container, self._first)
 
     async def open_room(self, fresh: Sequence[str]) -> Environment:
         """A verifier's room; see Watched."""

@@ -37,6 +37,8 @@ _KEPT_LINES = 30
 _KEPT_BYTES = 1 << 20
 """Of what any build said, in the trial's log."""
 _PIECE = 1 << 16
+_STEP = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
+"""How the older builder tells of a step's image."""
 _UNFIT = re.compile(r"[^a-z0-9]+")
 
 
@@ -151,7 +153,18 @@ async def _build(
         text = said.decode(errors="replace")
         logger.info("docker build of %s said:\n%s", tag, text)
     if code != 0:
+        await _remove_half(text)
         raise _failure_of(directory, text)
+
+
+async def _remove_half(said: str) -> None:
+    """Remove what a build that failed has made so far; what has a name is somebody's."""
+    made = _STEP.findall(said)
+    if not made:
+        return
+    told = await run_docker("image", "inspect", made[-1], is_checked=False)
+    if told.code == 0 and not json.loads(told.out)[0].get("RepoTags"):
+        await run_docker("rmi", made[-1], is_checked=False)
 
 
 def _failure_of(directory: Path, said: str) -> Exception:

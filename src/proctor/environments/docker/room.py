@@ -145,10 +145,11 @@ class Room(Inside):
         self._names.append(name)
         call: Call | None = None
         try:
+            async with self._paused():
+                call = await self._begin_alone(order, name)
             async with asyncio.timeout(timeout_sec):
-                async with self._paused():
-                    call = await self._begin_alone(order, name)
-                return call.finish(await call.wait())
+                code = await call.wait()
+            return call.finish(code)
         except (TimeoutError, asyncio.CancelledError):
             ending = asyncio.ensure_future(_abandon(call, name))
             await settled(ending)
