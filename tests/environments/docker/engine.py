@@ -21,6 +21,7 @@ from proctor.environments.sandbox.mounts import file_system_of, list_mounts
 from proctor.environments.sandbox.scratch import can_hold_upper
 from proctor.environments.sandbox.syscalls import unmount
 from tests.environments.sandbox.rootfs import PROGRAMS, make_rootfs, pack
+from tests.faults.site import descendants
 
 IMAGES = ("debian:bookworm-slim", "debian:12", "small:1")
 """All are the same small image of this machine's own programs."""
@@ -109,11 +110,11 @@ class Engine:
         self._process.kill()
         self._process.wait(_PATIENCE_SEC)
         # What it kept goes with it on a real machine, by its service's control group.
+        keeper = self.top / "exec" / "containerd" / "containerd.pid"
         with suppress(OSError, ValueError):
-            pid = int((self.top / "exec" / "containerd" / "containerd.pid").read_text())
-            os.kill(pid, signal.SIGKILL)
-        for name in ("pid", "docker.sock"):
-            (self.top / name).unlink(missing_ok=True)
+            os.kill(int(keeper.read_text()), signal.SIGKILL)
+        for path in (self.top / "pid", self.top / "docker.sock", keeper):
+            path.unlink(missing_ok=True)
 
     def stop(self) -> None:
         """End it and all its containers."""
@@ -123,6 +124,15 @@ class Engine:
             self.docker("rm", "--force", "--volumes", *left, code=None)
         self._process.terminate()
         self._process.wait(_PATIENCE_SEC)
+
+    def end_orphans(self) -> None:
+        """End what an engine that was killed has left running."""
+        mark = str(self.top).encode()
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (place / "cmdline").read_bytes() and place.name != str(os.getpid()):
+                    for pid in (*descendants(int(place.name)), int(place.name)):
+                        os.kill(pid, signal.SIGKILL)
 
     def mounts(self) -> list[str]:
         """What is mounted below its directories just now."""
@@ -156,6 +166,7 @@ def started(data: Path | None = None) -> Iterator[Engine]:
         yield engine
     finally:
         engine.stop()
+        engine.end_orphans()
         for target in reversed(engine.mounts()):
             unmount(target)
         delete_tree(top)

@@ -1,6 +1,5 @@
 """What runs in a container, as the engine or the kernel sees it: nothing in it is asked."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,16 +45,16 @@ def list_processes_here(first: int) -> list[Process]:
     Raises:
         OSError: the container is gone.
     """
-    namespace = os.readlink(f"/proc/{first}/ns/pid")  # noqa: PTH115 - the text as it is
+    namespace = str(Path(f"/proc/{first}/ns/pid").readlink())
     return _without_own(sorted(_find_in(namespace), key=lambda row: row.pid), first)
 
 
 def _find_in(namespace: str) -> Iterator[_Row]:
-    for name in os.listdir("/proc"):
+    for place in Path("/proc").iterdir():
         # One that ends meanwhile is none.
         with suppress(OSError, ValueError):
-            if name.isdecimal() and os.readlink(f"/proc/{name}/ns/pid") == namespace:  # noqa: PTH115
-                yield from _describe(int(name))
+            if place.name.isdecimal() and str((place / "ns/pid").readlink()) == namespace:
+                yield from _describe(int(place.name))
 
 
 def _describe(pid: int) -> Iterator[_Row]:
@@ -63,7 +62,7 @@ def _describe(pid: int) -> Iterator[_Row]:
     facts = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     if facts["State"].split()[0].startswith(_DEAD):
         return
-    with open(f"/proc/{pid}/cmdline", "rb") as file:
+    with Path(f"/proc/{pid}/cmdline").open("rb") as file:
         words = file.read(_LONGEST_COMMAND).rstrip(b"\0").replace(b"\0", b" ")
     command = words.decode(errors="replace") or f"[{facts['Name'].strip()}]"
     yield _Row(pid, int(facts["PPid"]), int(facts["NSpid"].split()[-1]), command)
