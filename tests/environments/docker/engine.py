@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
-
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.mounts import file_system_of, list_mounts
 from proctor.environments.sandbox.scratch import can_hold_upper
@@ -149,6 +147,7 @@ def import_images(engine: Engine, archive: Path) -> None:
 
 def pack_image(top: Path) -> Path:
     """The small image, as a tar."""
+    top.mkdir(parents=True, exist_ok=True)
     root = make_rootfs(top / "root", (*PROGRAMS, *_PROGRAMS))
     return pack(root, top / "image.tar")
 
@@ -170,8 +169,3 @@ def started(data: Path | None = None) -> Iterator[Engine]:
         for target in reversed(engine.mounts()):
             unmount(target)
         delete_tree(top)
-
-
-needs_engine = pytest.mark.skipif(
-    find_obstacle() is not None, reason=str(find_obstacle() or "there is an engine")
-)

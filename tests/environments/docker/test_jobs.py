@@ -49,7 +49,7 @@ def assert_as_recorded(name: str, job: Path) -> None:
 @pytest.fixture(scope="session")
 def our_job(shared_engine: Engine, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The oracle at the tasks that most of harbor's recorded jobs are of; run by one worker."""
-    assert cache
+    assert cache.exists()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", shared_engine.host)
         place = made_once(tmp_path_factory, "docker", lambda place: run_sets(place, *SETS))
