@@ -15,8 +15,8 @@ from pathlib import Path
 from proctor import __version__
 from proctor.agents.harbors import find_note
 from proctor.agents.kinds import make_agent
-from proctor.environments.kinds import check_environment, make_environment
-from proctor.harbor.configs import SANDBOX, JobConfig
+from proctor.environments.kinds import check_environment, leaves_traces, make_environment
+from proctor.harbor.configs import JobConfig
 from proctor.harbor.declared import SCRIPT
 from proctor.harbor.lock import render_lock
 from proctor.harbor.result import JobResult, render_result
@@ -80,7 +80,7 @@ async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
             check_classes(_find_rest(plan))
             await check_environment(environment)
         _write_own_files(plan, request, files)
-        reaping = Reaping(files.append_log) if environment.import_path == SANDBOX else None
+        reaping = Reaping(environment, files.append_log) if leaves_traces(environment) else None
         progress = _start_progress(plan)
         watch.job_planned(len(plan.decisions), progress.n_done)
         _say_what_is_odd(plan, request, files, watch)
