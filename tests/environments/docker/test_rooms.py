@@ -102,7 +102,7 @@ ATTACKS = (
     "mkdir -p /tests /logs/verifier; echo 1 > /logs/verifier/reward.txt",
     "for p in /proc/[0-9]*; do echo 1 > $p/root/logs/verifier/reward.txt;"
     " echo 1 > $p/cwd/../logs/verifier/reward.txt; done",
-    "for f in /proc/[0-9]*/fd/*; do echo 1 > $f; done",
+    "for f in /proc/[0-9]*/fd/*; do case $(readlink $f) in *verifier*) echo 1 > $f;; esac; done",
     "rm -rf /logs/verifier /tests; ln -sfn / /logs/verifier; ln -sfn / /tests",
 )
 """By its path, through /proc, through open files, by links in its place; all at the same time."""

@@ -65,7 +65,7 @@ async def run_command(order: Order, timeout_sec: float | None) -> Finished:
         ending.result()
         raise
     finally:
-        call.close()
+        await call.close()
     if finished.return_code != 0:
         await _check_running(order.container)
     return finished
@@ -129,13 +129,13 @@ class Call:
             raise explain(self._words[0], output.decode(errors="replace"))
         return Finished(rest, n_cut, code)
 
-    def close(self) -> None:
-        """Stop listening."""
+    async def close(self) -> None:
+        """Stop listening, and end the docker program if it has not ended."""
         self._output.close()
         if self._output.write_end >= 0:
             self._output.close_write_end()
         if self._process is not None:
-            end_call(self._process)
+            await end_call(self._process)
 
 
 async def _end(call: Call, order: Order) -> None:

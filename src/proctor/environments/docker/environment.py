@@ -27,6 +27,7 @@ from proctor.environments.docker.inside import Inside, Running
 from proctor.environments.docker.merged import MergedFiles, is_mounted_here
 from proctor.environments.docker.processes import list_processes, list_processes_here
 from proctor.environments.docker.program import run_docker, run_docker_whole
+from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room
 from proctor.environments.sandbox.limits import limits_of
@@ -208,15 +209,19 @@ class DockerEnvironment(Inside):
 
     async def _end(self) -> None:
         """End it once; whoever is cancelled while waiting for that does not stop it."""
-        self._running = None
+        owed, self._running = self._running, None
         if self._ending is None:
-            self._ending = asyncio.ensure_future(self._let_go())
+            is_owed = owed is not None and owed.is_owed
+            self._ending = asyncio.ensure_future(self._let_go(is_owed=is_owed))
         await asyncio.shield(self._ending)
 
-    async def _let_go(self) -> None:
+    async def _let_go(self, *, is_owed: bool) -> None:
         names, self._names = self._names, []
         scratch, self._scratch = self._scratch, []
         try:
+            if is_owed:
+                # The first one is the agent's; it goes once its evidence is in the trial.
+                await asyncio.to_thread(bring_in, names.pop(0), self.trial_paths.trial_dir)
             await remove_containers(names)
         finally:
             for directory in scratch:

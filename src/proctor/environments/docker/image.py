@@ -149,7 +149,7 @@ async def _build(
             del said[:-_KEPT_BYTES]
         code = await process.wait()
     finally:
-        end_call(process)
+        await end_call(process)
         text = said.decode(errors="replace")
         logger.info("docker build of %s said:\n%s", tag, text)
     if code != 0:

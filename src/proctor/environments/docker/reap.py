@@ -24,7 +24,7 @@ from proctor.environments.sandbox.parcel import BrokenParcelError, Limits
 from proctor.environments.sandbox.reap import Reaped
 from proctor.environments.sandbox.runs import parse_run_id
 from proctor.environments.sandbox.salvage import PLACES, salvage
-from proctor.environments.sandbox.scratch import NOTE, SessionNote, cache_directory
+from proctor.environments.sandbox.scratch import NOTE, SessionNote, cache_directory, find_attempt
 from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import DockerError, EngineError, ImageError, SandboxError
 from proctor.sentence import reason_of
@@ -87,6 +87,25 @@ def _find_left() -> Iterator[Left]:
 def _parse_attempt(text: str) -> tuple[int, int] | None:
     device, _, inode = text.partition(":")
     return (int(device), int(inode)) if device.isdigit() and inode.isdigit() else None
+
+
+def bring_in(container: str, trial: Path) -> None:
+    """Bring what a container holds to its trial, then remove it.
+
+    Raises:
+        DockerError: not all of it could be copied; the container stays, and does not run.
+    """
+    done = Reaped()
+    _reap(
+        Left(container, container, "", str(trial.absolute()), find_attempt(trial)),
+        done,
+        dry_run=False,
+    )
+    if not done.containers:
+        raise DockerError(
+            f"{container}: holds what the trial left and could not be copied "
+            f"({'; '.join(done.kept[:1])}); `proctor clean` brings it in when it can be"
+        )
 
 
 def _reap(left: Left, done: Reaped, *, dry_run: bool) -> None:

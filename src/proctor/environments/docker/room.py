@@ -156,7 +156,7 @@ class Room(Inside):
             raise
         finally:
             if call is not None:
-                call.close()
+                await call.close()
 
     async def _begin_alone(self, order: Order, name: str) -> Call:
         user = await self._find_user(order.user)
@@ -169,7 +169,7 @@ class Room(Inside):
             await call.wait_until_begun()
         except BaseException:
             await settled(asyncio.ensure_future(_abandon(call, name)))
-            call.close()
+            await call.close()
             raise
         return call
 
@@ -186,7 +186,7 @@ class Room(Inside):
     async def _words(self, name: str, user: User, options: Sequence[str]) -> list[str]:
         """The words that start a container for this room, up to its image."""
         outside, now = self._outside, self._outside.running
-        top = await self._look()
+        top = await self._list_top()
         of = f"container:{now.container}"
         words = ["run", "--name", name, "--pull", "never", "--log-driver", "none"]
         words += [*words_of_labels(), *words_of_limits(outside.limits)]
@@ -203,7 +203,7 @@ class Room(Inside):
             words += ["--mount", f"{kind},target={path}"]
         return [*words, *options, await prepare_room_image(top, outside.fresh)]
 
-    async def _look(self) -> TopLevel:
+    async def _list_top(self) -> TopLevel:
         """What lies at the top of the paused container."""
         outside, now = self._outside, self._outside.running
         apart = find_apart(outside.fresh)
