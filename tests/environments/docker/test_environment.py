@@ -30,6 +30,22 @@ def test_a_command_runs_in_bash_as_root_with_both_streams_in_their_order(tmp_pat
     assert asyncio.run(go()) == (ExecResult(f"0\n{mixed}", None, 3), ExecResult(None, None, 0))
 
 
+def test_what_is_wrong_with_a_command_is_its_result(tmp_path: Path) -> None:
+    async def go() -> list[ExecResult]:
+        async with running(docker_order(tmp_path)) as place:
+            return [
+                await place.exec("true", cwd="/nowhere"),
+                await place.exec("true", user="nobody-of-that-name"),
+                await place.exec("no-such-program"),
+            ]
+
+    nowhere, nobody, missing = asyncio.run(go())
+    assert nowhere.return_code != 0
+    assert "/nowhere" in (nowhere.stdout or "")
+    assert "nobody-of-that-name" in (nobody.stdout or "")
+    assert missing.return_code == 127
+
+
 def test_it_can_all_that_a_trial_asks_of_one_of_ours(tmp_path: Path) -> None:
     place = DockerEnvironment(docker_order(tmp_path))
     assert is_watched(place)

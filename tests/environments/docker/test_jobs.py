@@ -169,7 +169,7 @@ def test_an_image_is_built_once_for_all_trials(tmp_path: Path, engine: Engine) -
     dockerfile = "FROM small:1\nRUN head -c 16 /dev/urandom > /made\n"
     write(tmp_path / "task", {**TASK, "environment/Dockerfile": dockerfile})
     command = "cat /made > /logs/artifacts/made"
-    options = ("--command", command, "-k", 3, "-n", 3, "-e", "docker", "--no-ledger")
+    options = ("--command", command, "-k", 2, "-n", 2, "-e", "docker", "--no-ledger")
     run_ours("-p", tmp_path / "task", *options, jobs=tmp_path, code=0)
     made = {path.read_bytes() for path in (tmp_path / "job").glob("*/artifacts/made")}
     assert len(made) == 1
