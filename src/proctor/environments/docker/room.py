@@ -33,7 +33,7 @@ from proctor.environments.docker.copies import CopiedFiles
 from proctor.environments.docker.files import Files
 from proctor.environments.docker.inside import Inside, Running
 from proctor.environments.docker.merged import MergedFiles
-from proctor.environments.docker.program import run_docker, run_docker_whole
+from proctor.environments.docker.program import explain, run_docker, run_docker_whole
 from proctor.environments.docker.room_files import RoomFiles
 from proctor.environments.docker.top_level import (
     TopLevel,
@@ -41,6 +41,7 @@ from proctor.environments.docker.top_level import (
     list_here,
     list_there,
     prepare_room_image,
+    words_of_bind,
     words_of_binds,
 )
 from proctor.environments.sandbox.limits import Limits
@@ -201,10 +202,10 @@ class Room(Inside):
         words += words_of_binds(outside.merged, top, outside.fresh)
         words += ["--volumes-from", now.container] if now.image.has_volumes else []
         for path in outside.fresh:
-            kind = "type=volume,volume-nocopy"
             if outside.scratch is not None:
-                kind = f"type=bind,source={outside.scratch}{path}"
-            words += ["--mount", f"{kind},target={path}"]
+                words += words_of_bind(f"{outside.scratch}{path}", path)
+            else:
+                words += ["--mount", f"type=volume,volume-nocopy,target={path}"]
         return [*words, *options, await prepare_room_image(top, outside.fresh)]
 
     async def _list_top(self) -> TopLevel:
@@ -252,8 +253,11 @@ async def _pause(name: str, limits: Limits) -> None:
         DockerError: it does not.
     """
     for _ in range(_TRIES):
-        if (await run_docker_whole("pause", name, is_checked=False)).code == 0:
+        done = await run_docker_whole("pause", name, is_checked=False)
+        if done.code == 0:
             return
+        if "not running" in done.err:
+            raise explain("pause", done.err)
     # While nothing in it can start a process, it holds still long enough.
     await run_docker_whole("update", "--pids-limit", "1", name)
     try:
