@@ -132,7 +132,10 @@ async def _prepare_built(
                 await _build(directory, tag, digest, logger, force=force)
                 image = await find_image(tag)
             if image is None:
-                raise ImageError(f"{directory}: it was built as {tag}, which is not there")
+                raise ImageError(
+                    f"{directory}: it was built as {tag}, which the engine does not have; a "
+                    "builder that keeps images to itself is left by `docker buildx use default`"
+                )
             _KNOWN[key] = image
     return _KNOWN[key]
 
