@@ -38,7 +38,7 @@ def proctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 def run_sets(place: Path, *sets: str, agents: str = "{name: oracle}") -> None:
     """Run agents at every task of some sets, and at one task by itself."""
-    lines = ["n_concurrent_trials: 3", "quiet: true", f"agents: [{agents}]"]
+    lines = ["n_concurrent_trials: 2", "quiet: true", f"agents: [{agents}]"]
     lines += ["tasks:", f"  - path: {TASKS / 'binary' / 'pass-simple'}", "datasets:"]
     lines += [f"  - path: {TASKS / each}" for each in sets]
     (place / "job.yaml").write_text("\n".join(lines) + "\n")
@@ -122,7 +122,9 @@ def test_a_build_that_fails_half_way_leaves_nothing_and_says_its_last_lines(
     result = run_one(tmp_path, {"environment/Dockerfile": dockerfile})
     error = result["exception_info"]
     assert error["exception_type"] == "RuntimeError"
-    assert "about to fail" in error["exception_message"]
+    first, _, rest = error["exception_message"].partition("\n")
+    assert "docker build failed: " in first
+    assert "about to fail" in rest
     assert set(engine.lines_of("images", "--quiet")) <= before
     log = next((tmp_path / "job").glob("*/trial.log")).read_text()
     assert "RUN echo about to fail" in log

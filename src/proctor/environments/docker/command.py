@@ -83,16 +83,14 @@ class Call:
         self._process: asyncio.subprocess.Process | None = None
 
     async def run(self, timeout_sec: float | None) -> Finished:
-        """Run it to its end; what Docker takes to begin is not the command's time.
+        """Run it to its end; what Docker takes to begin it is of its time.
 
         Raises:
             TimeoutError: it took too long, and goes on.
             DockerError: the command was not begun.
         """
-        await self.begin()
-        if timeout_sec is not None:
-            await self.wait_until_begun()
         async with asyncio.timeout(timeout_sec):
+            await self.begin()
             code = await self.wait()
         return self.finish(code)
 

@@ -4,8 +4,12 @@ import asyncio
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
+from proctor.digest import sha256_hex
 from proctor.environments.docker.program import run_docker
+from proctor.environments.sandbox.locks import make_private
+from proctor.environments.sandbox.scratch import cache_directory
 from proctor.errors import EngineError
 
 BRIDGE = "bridge"
@@ -45,6 +49,16 @@ def name_choice() -> str:
     return "\n".join(
         os.environ.get(name, "") for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG")
     )
+
+
+def lock_of(name: str) -> Path:
+    """A file for whoever makes something of this name in the engine to be alone with it.
+
+    Raises:
+        ImageError, SandboxError: there is no place for it.
+    """
+    directory = make_private(cache_directory() / "docker")
+    return directory / f"{sha256_hex(f'{name_choice()}\n{name}'.encode())[:24]}.lock"
 
 
 async def _ask() -> Engine:

@@ -18,15 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.digest import sha256_file, sha256_hex
-from proctor.environments.docker.engine import name_choice
+from proctor.environments.docker.engine import lock_of, name_choice
 from proctor.environments.docker.program import (
     end_call,
     explain,
     run_docker,
     start_docker,
 )
-from proctor.environments.sandbox.locks import locked_soon, make_private
-from proctor.environments.sandbox.scratch import cache_directory
+from proctor.environments.sandbox.locks import locked_soon
 from proctor.errors import DockerError, EngineError, ImageError
 from proctor.sentence import reason_of
 from proctor.trial.unchanged import SeenTrees, find_looks, now_ns
@@ -97,7 +96,7 @@ async def prepare_image(
 
 async def _prepare_named(name: str, logger: logging.Logger) -> Image:
     key = (name_choice(), "named", name)
-    async with locked_soon(_lock_of(name)):
+    async with locked_soon(lock_of(name)):
         if key not in _KNOWN:
             if (image := await find_image(name)) is None:
                 logger.info("pulling %s", name)
@@ -125,7 +124,7 @@ async def _prepare_built(
 ) -> Image:
     tag = f"proctor-{_UNFIT.sub('-', name.lower()).strip('-') or 'task'}:{digest[:16]}"
     key = (name_choice(), "built", tag, digest)
-    async with locked_soon(_lock_of(tag)):
+    async with locked_soon(lock_of(tag)):
         if key not in _KNOWN:
             image = None if force else await find_image(tag, context=digest)
             if image is None:
@@ -181,8 +180,9 @@ def _failure_of(directory: Path, said: str) -> Exception:
     lines = [line for line in said.splitlines() if line.strip()]
     if isinstance(error, EngineError) or "no space left" in str(error):
         return error
-    last = "\n".join(lines[-_KEPT_LINES:])
-    return RuntimeError(f"{directory / 'Dockerfile'}: docker build failed:\n{last}")
+    *before, last = lines[-_KEPT_LINES:] or ["it said nothing"]
+    told = "\n".join(before)
+    return RuntimeError(f"{directory / 'Dockerfile'}: docker build failed: {last}\n{told}")
 
 
 async def find_image(name: str, *, context: str | None = None) -> Image | None:
@@ -268,8 +268,3 @@ def _describe(path: Path) -> str:
     if stat.S_ISREG(status.st_mode):
         return f"{mode}\0{sha256_file(path)}"
     return f"{mode}\0{stat.S_IFMT(status.st_mode):o}"
-
-
-def _lock_of(name: str) -> Path:
-    directory = make_private(cache_directory() / "docker")
-    return directory / f"{sha256_hex(f'{name_choice()}\n{name}'.encode())[:24]}.lock"

@@ -210,4 +210,5 @@ def _tidy(said: str) -> str:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     kept = [line for line in lines if not line.startswith(("Run 'docker", "See 'docker"))]
     text = " ".join(kept).removeprefix("docker: ").removeprefix("Error response from daemon: ")
+    text = text.removesuffix(" Is the docker daemon running?")
     return text.removesuffix(".") if len(text) <= _SHOWN else f"…{text[-_SHOWN:]}"

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.digest import sha256_hex
-from proctor.environments.docker.engine import name_choice
+from proctor.environments.docker.engine import lock_of, name_choice
 from proctor.environments.docker.program import run_docker
+from proctor.environments.sandbox.locks import locked_soon
 from proctor.errors import DockerError
 
 _OWN = frozenset({"proc", "sys", "dev", ".dockerenv"})
@@ -136,8 +137,9 @@ async def prepare_room_image(top: TopLevel, fresh: Sequence[str]) -> str:
     name = f"{_ROOM_IMAGE}:{sha256_hex(told.encode(errors='surrogateescape'))[:24]}"
     key = f"{name_choice()}\n{name}"
     if key not in _MADE:
-        if (await run_docker("image", "inspect", name, is_checked=False)).code != 0:
-            await run_docker("import", "-", name, data=_pack(links))
+        async with locked_soon(lock_of(name)):
+            if (await run_docker("image", "inspect", name, is_checked=False)).code != 0:
+                await run_docker("import", "-", name, data=_pack(links))
         _MADE.add(key)
     return name
 
