@@ -1,7 +1,6 @@
 """The verifier's room: what the agent built is there, and nothing of the agent reaches in."""
 
 import asyncio
-import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from proctor.environments.docker import environment as environment_module
 from proctor.environments.docker.environment import DockerEnvironment
 from proctor.environments.docker.room import Room
-from proctor.errors import DockerError
 from proctor.trial.finding import FindingCode
 from tests.environments.docker.containers import FRESH, docker_order, running
 from tests.environments.docker.engine import Engine
@@ -103,9 +101,7 @@ ATTACKS = (
     "mkdir -p /tests /logs/verifier; echo 1 > /logs/verifier/reward.txt",
     "for p in /proc/[0-9]*; do echo 1 > $p/root/logs/verifier/reward.txt;"
     " echo 1 > $p/cwd/../logs/verifier/reward.txt; done",
-    # Not what a program loads: libraries are the agent's as well, and without them nothing runs.
-    "for f in /proc/[0-9]*/fd/*; do"
-    ' case "$(readlink $f)" in *.so*|*/ld-*) ;; *) echo 1 > $f ;; esac; done',
+    "for f in /proc/[0-9]*/fd/*; do case $(readlink $f) in *verifier*) echo 1 > $f;; esac; done",
     "rm -rf /logs/verifier /tests; ln -sfn / /logs/verifier; ln -sfn / /tests",
 )
 """By its path, through /proc, through open files, by links in its place; all at the same time."""
@@ -114,9 +110,7 @@ ATTACKS = (
 def survivors(*attacks: str) -> str:
     """A command that leaves processes behind which attack for as long as they live."""
     loops = [f"while :; do {{ {attack}; }} 2>/dev/null; done" for attack in attacks]
-    return "\n".join(
-        f"setsid bash -c {shlex.quote(loop)} </dev/null >/dev/null 2>&1 &" for loop in loops
-    )
+    return "\n".join(f"setsid bash -c '{loop}' </dev/null >/dev/null 2>&1 &" for loop in loops)
 
 
 def test_survivors_who_are_root_cannot_write_the_reward(tmp_path: Path) -> None:
@@ -190,9 +184,8 @@ def test_where_no_room_can_be_had_the_directories_are_emptied_and_that_is_found(
     assert findings == [FindingCode.VERIFIER_NOT_APART]
 
 
-def test_a_name_that_docker_cannot_bind_is_said(tmp_path: Path) -> None:
-    async def look(_: DockerEnvironment, room: Room) -> None:
-        with pytest.raises(DockerError, match="cannot bind such a name"):
-            await room.exec("true")
+def test_a_name_may_hold_whatever_names_may_hold(tmp_path: Path) -> None:
+    async def look(_: DockerEnvironment, room: Room) -> str:
+        return await said(room, "cat /a,*/file")
 
-    in_room(tmp_path, "mkdir '/a,b'", look)
+    assert in_room(tmp_path, "mkdir $'/a,b\"\\nc='; echo odd > $'/a,b\"\\nc=/file'", look) == "odd"

@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.digest import sha256_file, sha256_hex
-from proctor.environments.docker.engine import name_choice
+from proctor.environments.docker.engine import lock_of, name_choice
 from proctor.environments.docker.program import (
     end_call,
     explain,
     run_docker,
     start_docker,
 )
-from proctor.environments.sandbox.locks import locked_soon, make_private
-from proctor.environments.sandbox.scratch import cache_directory
+from proctor.environments.sandbox.locks import locked_soon
 from proctor.errors import DockerError, EngineError, ImageError
 from proctor.sentence import reason_of
+from proctor.trial.unchanged import SeenTrees, find_looks, now_ns
 
 CONTEXT = "proctor.context"
 """Label of an image that was built here: the digest of what it was built from."""
@@ -62,6 +62,10 @@ _KNOWN: dict[tuple[str, ...], Image] = {}
 """Images that were asked for, by engine and by what asked."""
 
 
+_CONTEXTS: dict[Path, tuple[SeenTrees, str]] = {}
+"""Directories that images were built from, as they looked, and their digests."""
+
+
 async def prepare_image(
     environment_dir: Path,
     docker_image: str | None,
@@ -85,14 +89,14 @@ async def prepare_image(
             "environment needs one of them"
         )
     if is_built:
-        digest = await asyncio.to_thread(hash_context, environment_dir)
+        digest = await asyncio.to_thread(_recall_context, environment_dir)
         return await _prepare_built(environment_dir, digest, name, logger, force=force)
     return await _prepare_named(str(docker_image), logger)
 
 
 async def _prepare_named(name: str, logger: logging.Logger) -> Image:
     key = (name_choice(), "named", name)
-    async with locked_soon(_lock_of(name)):
+    async with locked_soon(lock_of(name)):
         if key not in _KNOWN:
             if (image := await find_image(name)) is None:
                 logger.info("pulling %s", name)
@@ -120,14 +124,17 @@ async def _prepare_built(
 ) -> Image:
     tag = f"proctor-{_UNFIT.sub('-', name.lower()).strip('-') or 'task'}:{digest[:16]}"
     key = (name_choice(), "built", tag, digest)
-    async with locked_soon(_lock_of(tag)):
+    async with locked_soon(lock_of(tag)):
         if key not in _KNOWN:
             image = None if force else await find_image(tag, context=digest)
             if image is None:
                 await _build(directory, tag, digest, logger, force=force)
                 image = await find_image(tag)
             if image is None:
-                raise ImageError(f"{directory}: it was built as {tag}, which is not there")
+                raise ImageError(
+                    f"{directory}: it was built as {tag}, which the engine does not have; a "
+                    "builder that keeps images to itself is left by `docker buildx use default`"
+                )
             _KNOWN[key] = image
     return _KNOWN[key]
 
@@ -149,7 +156,7 @@ async def _build(
             del said[:-_KEPT_BYTES]
         code = await process.wait()
     finally:
-        end_call(process)
+        await end_call(process)
         text = said.decode(errors="replace")
         logger.info("docker build of %s said:\n%s", tag, text)
     if code != 0:
@@ -173,8 +180,9 @@ def _failure_of(directory: Path, said: str) -> Exception:
     lines = [line for line in said.splitlines() if line.strip()]
     if isinstance(error, EngineError) or "no space left" in str(error):
         return error
-    last = "\n".join(lines[-_KEPT_LINES:])
-    return RuntimeError(f"{directory / 'Dockerfile'}: docker build failed:\n{last}")
+    *before, last = lines[-_KEPT_LINES:] or ["it said nothing"]
+    told = "\n".join(before)
+    return RuntimeError(f"{directory / 'Dockerfile'}: docker build failed: {last}\n{told}")
 
 
 async def find_image(name: str, *, context: str | None = None) -> Image | None:
@@ -224,6 +232,16 @@ def _repository_of(name: str) -> str:
     return head if colon and "/" not in tag else name
 
 
+def _recall_context(directory: Path) -> str:
+    """As hash_context, without reading files again that look as they did."""
+    if directory not in _CONTEXTS or not _CONTEXTS[directory][0].look_alike([directory]):
+        began, looks, seen = now_ns(), find_looks([directory]), SeenTrees()
+        digest = hash_context(directory)
+        seen.accept(looks, began)
+        _CONTEXTS[directory] = seen, digest
+    return _CONTEXTS[directory][1]
+
+
 def hash_context(directory: Path) -> str:
     """A digest of everything that a build may see: paths, modes, bytes, links.
 
@@ -250,8 +268,3 @@ def _describe(path: Path) -> str:
     if stat.S_ISREG(status.st_mode):
         return f"{mode}\0{sha256_file(path)}"
     return f"{mode}\0{stat.S_IFMT(status.st_mode):o}"
-
-
-def _lock_of(name: str) -> Path:
-    directory = make_private(cache_directory() / "docker")
-    return directory / f"{sha256_hex(f'{name_choice()}\n{name}'.encode())[:24]}.lock"
