@@ -36,7 +36,7 @@ def recorded(
     return RecordedTrial(
         name="a/1",
         config=config,
-        result=TrialDocument("a", "a__1", AgentInfo("x"), step_results=steps),
+        result=TrialDocument("a", "a__1", AgentInfo(agent.name or "x"), step_results=steps),
         rewards={"reward": 1.0},
         trace=trace,
     )

@@ -67,6 +67,8 @@ def test_the_shells_of_known_agents_are_read(
         (call("bash", ""), "has no command"),
         (call("bash", "curl -H [redacted:API_KEY]"), "a secret was taken out"),
         (call("bash", "", command="ls", directory="src"), "ran in 'src'"),
+        (call("bash", "echo a\0b"), "holds a NUL character"),
+        (call("bash", "", command="ls", cwd="/a\0b"), "holds a NUL character"),
     ],
 )
 def test_what_cannot_be_run_again_says_why(entry: Entry, reason: str) -> None:

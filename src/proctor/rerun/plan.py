@@ -17,6 +17,7 @@ from proctor.harbor.configs import AgentConfig, EnvironmentConfig, JobConfig, Ta
 from proctor.harbor.env import is_redacted, is_template
 from proctor.record.ids import make_id
 from proctor.rerun.recorded import RecordedTrial, TraceFile
+from proctor.sentence import reason_of
 from proctor.trajectory.commands import LASTING, ShellCommand, Unreplayable, find_calls
 from proctor.trajectory.convert import load_entries
 
@@ -51,6 +52,7 @@ def plan_rerun(trial: RecordedTrial, environment: str | None) -> RerunPlan:
     room = _find_environment(trial, environment, notes)
     recorded = trial.config.agent
     if recorded.import_path is None and recorded.name in _RUN_AGAIN:
+        _check_own_replay(recorded.name, trial.result.agent_info.name)
         agent = _make_agent(recorded, recorded.name, {})
         return RerunPlan(agent=agent, environment=room, commands=[], notes=notes)
     if trial.result.step_results is not None:
@@ -101,13 +103,16 @@ def load_commands(trace: TraceFile) -> list[ShellCommand]:
     """The commands of a trace, all of which can be run again.
 
     Raises:
-        NotReplayableError: the trace is damaged, or a call of it is no shell command.
+        NotReplayableError: the trace is damaged, a call of it is no shell command, or there is no
+            room for a copy.
     """
     with tempfile.TemporaryDirectory(prefix="proctor-rerun-") as folder:
         path = Path(folder, trace.name)
-        path.write_bytes(trace.data)
         try:
+            path.write_bytes(trace.data)
             entries = load_entries(str(path), trace.kind).entries
+        except OSError as error:
+            raise NotReplayableError(f"its trace cannot be copied: {reason_of(error)}") from error
         except TraceError as error:
             said = str(error).replace(str(path), trace.name)
             raise NotReplayableError(f"its trace is damaged: {said}") from error
@@ -128,6 +133,12 @@ def _check_verified(trial: RecordedTrial) -> None:
     _check_variables(verifier.env, "verifier")
     if trial.rewards is None and error is not None and error.exception_type not in REWARD_ERRORS:
         raise NotReplayableError(f"it ended in {error.exception_type}, without a reward")
+
+
+def _check_own_replay(told: str, claimed: str) -> None:
+    """See that the claimed agent is the one that follows from the task, not just a config.json."""
+    if claimed != told:
+        raise NotReplayableError(f"its config.json tells of the {told}, its result of {claimed!r}")
 
 
 def _find_environment(

@@ -125,6 +125,8 @@ def _read_call(entry: Entry, result: Entry | None) -> Call:
     command = _find_command(entry)
     cwd = next((text for key in _DIRECTORIES if (text := _text(arguments, key))), None)
     reason = _find_reason(tool, command, arguments)
+    if reason is None and "\0" in f"{command}{cwd}":
+        reason = "holds a NUL character, which no program can be given"
     if reason is None and cwd is not None and not cwd.startswith("/"):
         reason = f"ran in {cwd!r}, and below which directory that is does not stand there"
     if reason is not None:
