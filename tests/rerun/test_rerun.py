@@ -327,6 +327,14 @@ def test_a_directory_that_leads_elsewhere_is_not_read(
     assert found["reason"].endswith("agent/trajectory.jsonl: no plain file of the trial's own")
 
 
+def test_a_new_trial_that_breaks_says_nothing_of_the_recorded_one(again: Again, job: Path) -> None:
+    edit_json(only_trial(job) / "config.json", lambda config: config.update(timeout_multiplier=0))
+    found = again(job)
+    assert (found["verdict"], found["same_rewards"], found["code"]) == ("not replayable", None, 3)
+    assert found["reason"].startswith("the new trial ended in EnvironmentStartTimeoutError: ")
+    assert found["directory"] is not None
+
+
 def test_an_agents_secrets_are_left_out_and_that_is_said(again: Again, job: Path) -> None:
     env = {"API_KEY": "sk-1****xyz", "WORD": "plain"}
     edit_json(only_trial(job) / "config.json", lambda config: config["agent"].update(env=env))

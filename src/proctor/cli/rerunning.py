@@ -29,7 +29,7 @@ from proctor.job.wish import INTERRUPTED, JobOutcome, JobWish
 from proctor.rerun.again import Reruns, RerunWish, Trials, make_directory, run_again
 from proctor.rerun.from_claim import load_claim_trials
 from proctor.rerun.from_job import load_job_trials
-from proctor.rerun.plan import rooms
+from proctor.rerun.plan import find_usable
 from proctor.rerun.sample import choose_trials
 from proctor.rerun.verdict import Rerun, Verdict, find_exit_code
 from proctor.sentence import count_of
@@ -44,8 +44,8 @@ def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> in
     if len(jobs) != 1:
         raise click.UsageError(f"--rerun is of one job or one claim; {len(jobs)} were given")
     environment = given["environment"]
-    if environment is not None and environment not in rooms():
-        known = ", ".join(rooms())
+    if environment is not None and environment not in find_usable():
+        known = ", ".join(find_usable())
         raise click.UsageError(f"--env is {environment!r}; expected one of {known}")
     tasks = [Path(place) for place in given["task_dirs"]]
     for place in tasks:

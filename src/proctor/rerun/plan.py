@@ -39,8 +39,8 @@ class RerunPlan:
     """What is another than it was, in sentences."""
 
 
-def plan_rerun(trial: RecordedTrial, environment: str | None) -> RerunPlan:
-    """How a trial is run again; `environment` names another kind than the recorded one.
+def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
+    """How a trial is run again; `wanted` names another kind than the recorded one.
 
     The agent is `replay`, and has no trajectory yet: the caller says where that lies.
 
@@ -49,12 +49,12 @@ def plan_rerun(trial: RecordedTrial, environment: str | None) -> RerunPlan:
     """
     _check_verified(trial)
     notes: list[str] = []
-    room = _find_environment(trial, environment, notes)
+    environment = _find_environment(trial, wanted, notes)
     recorded = trial.config.agent
     if recorded.import_path is None and recorded.name in _RUN_AGAIN:
         _check_own_replay(recorded.name, trial.result.agent_info.name)
         agent = _make_agent(recorded, recorded.name, {})
-        return RerunPlan(agent=agent, environment=room, commands=[], notes=notes)
+        return RerunPlan(agent=agent, environment=environment, commands=[], notes=notes)
     if trial.result.step_results is not None:
         raise NotReplayableError("its task has several steps, and no trace says which is whose")
     if trial.trace is None:
@@ -66,10 +66,10 @@ def plan_rerun(trial: RecordedTrial, environment: str | None) -> RerunPlan:
     if lasting := sorted({each.tool for each in commands} & LASTING):
         notes.append(f"the shell of {', '.join(lasting)} lasted; here each command has its own")
     agent = _make_agent(recorded, "replay" if commands else "nop", env)
-    return RerunPlan(agent=agent, environment=room, commands=commands, notes=notes)
+    return RerunPlan(agent=agent, environment=environment, commands=commands, notes=notes)
 
 
-def rooms() -> list[str]:
+def find_usable() -> list[str]:
     """The kinds of environments in which something can be run again."""
     return [name for name in environment_names() if name != _NOWHERE]
 
@@ -146,9 +146,9 @@ def _find_environment(
 ) -> EnvironmentConfig:
     recorded = trial.config.environment
     was = environment_name_for(recorded)
-    if wanted is None and was not in rooms():
+    if wanted is None and was not in find_usable():
         why = "in which nothing runs" if was in environment_names() else "which is not here"
-        raise NotReplayableError(f"it ran in {was}, {why}; -e {rooms()[0]} takes another")
+        raise NotReplayableError(f"it ran in {was}, {why}; -e {find_usable()[0]} takes another")
     if recorded.mounts or recorded.extra_docker_compose:
         raise NotReplayableError("it had files of its machine mounted, or a compose file")
     _check_variables(recorded.env, "environment")
