@@ -23,6 +23,8 @@ from proctor.trajectory.convert import load_entries
 
 _RUN_AGAIN = ("oracle", "nop")
 """Agents that are their own replay: what they do follows from the task alone."""
+_TAKEN_OVER = frozenset({"base"})
+"""Settings of an environment that say what it is made from; another may open this machine to it."""
 _NOWHERE = "null"
 """The environment that runs nothing and rewards everything."""
 
@@ -154,7 +156,10 @@ def _find_environment(
     _check_variables(recorded.env, "environment")
     if recorded.extra_allowed_hosts:
         notes.append("hosts that the job allowed beyond the task's cannot be reached")
-    ours: dict[str, object] = {"delete": True, "extra_allowed_hosts": []}
+    kwargs = {name: told for name, told in recorded.kwargs.items() if name in _TAKEN_OVER}
+    if gone := sorted(recorded.kwargs.keys() - kwargs.keys()):
+        notes.append(f"the environment's settings {', '.join(gone)} are not taken over")
+    ours: dict[str, object] = {"delete": True, "extra_allowed_hosts": [], "kwargs": kwargs}
     if wanted is not None and wanted != was:
         notes.append(f"it ran in {was}; this is {wanted}")
         other = EnvironmentConfig.model_validate({"type": wanted})
