@@ -105,3 +105,5 @@ def test_of_an_environments_settings_its_base_alone_is_taken_over() -> None:
     plan = plan_rerun(trial, None)
     assert plan.environment.kwargs == {"base": "small"}
     assert plan.notes == ["the environment's settings network are not taken over"]
+    trial.config.environment.import_path = "their.module:Room"
+    assert plan_rerun(trial, "sandbox").environment.kwargs == {}
