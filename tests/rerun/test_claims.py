@@ -130,6 +130,17 @@ def test_a_claim_that_does_not_hold_is_not_run(sealed: Sealed) -> None:
     assert not (sealed.place / "new").exists()
 
 
+def test_a_score_that_does_not_follow_is_not_run(sealed: Sealed) -> None:
+    path = sealed.place / "claim.json"
+    words = ("--experiment", "job", "-o", path, "--ledger", sealed.ledger)
+    assert sealed.proctor("ledger", "claim", *words).code == 0
+    edit_json(path, lambda claim: claim["certificate"]["outcome"].update(score="0x1.8p+0"))
+    ran = sealed.rerun(path)
+    assert ran.code == 1, ran.out
+    assert str(path) in ran.err
+    assert not (sealed.place / "new").exists()
+
+
 def test_a_withheld_trial_leaves_nothing_to_run(sealed: Sealed) -> None:
     words = ("--reason", "a key in it", "--author", "ana", "--ledger", sealed.ledger)
     assert sealed.proctor("ledger", "withhold", sealed.trial, *words).code == 0

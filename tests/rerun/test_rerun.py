@@ -335,6 +335,31 @@ def test_a_new_trial_that_breaks_says_nothing_of_the_recorded_one(again: Again, 
     assert found["directory"] is not None
 
 
+def test_a_task_gets_variables_of_this_machine_only_when_told(
+    again: Again, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORD", "here")
+    task = write_task(tmp_path / "task")
+    with (task / "task.toml").open("a") as file:
+        file.write('env = { WORD = "${WORD}" }\n')
+    job = run_trial(tmp_path, scripted(tmp_path, HONEST))
+    found = again(job)
+    assert (found["verdict"], found["code"]) == ("not replayable", 3)
+    assert found["reason"] == "its task takes variables of this machine: WORD; --yes gives it"
+    assert again(job, "--yes")["verdict"] == "reproduced"
+
+
+def test_a_verifier_that_found_things_as_harbor_leaves_them_does_so_again(
+    again: Again, job: Path
+) -> None:
+    compat = "harbor-0.13.1"
+    edit_json(job / "proctor.json", lambda state: state["settings"].update(verifier_compat=compat))
+    found = again(job)
+    assert found["verdict"] == "reproduced"
+    new = load(Path(found["directory"]) / "proctor.json")
+    assert new["settings"]["verifier_compat"] == compat
+
+
 def test_an_agents_secrets_are_left_out_and_that_is_said(again: Again, job: Path) -> None:
     env = {"API_KEY": "sk-1****xyz", "WORD": "plain"}
     edit_json(only_trial(job) / "config.json", lambda config: config["agent"].update(env=env))
