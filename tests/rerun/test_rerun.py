@@ -356,6 +356,9 @@ def test_a_verifier_that_found_things_as_harbor_leaves_them_does_so_again(
     edit_json(job / "proctor.json", lambda state: state["settings"].update(verifier_compat=compat))
     found = again(job)
     assert found["verdict"] == "reproduced"
+    assert found["notes"] == [
+        f"with --verifier-compat {compat}, a reward that the agent wrote counts"
+    ]
     new = load(Path(found["directory"]) / "proctor.json")
     assert new["settings"]["verifier_compat"] == compat
 

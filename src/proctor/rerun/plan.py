@@ -51,6 +51,8 @@ def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
     """
     _check_verified(trial)
     notes: list[str] = []
+    if compat := trial.verifier_compat:
+        notes.append(f"with --verifier-compat {compat}, a reward that the agent wrote counts")
     environment = _find_environment(trial, wanted, notes)
     recorded = trial.config.agent
     if recorded.import_path is None and recorded.name in _RUN_AGAIN:
