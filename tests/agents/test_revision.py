@@ -106,6 +106,11 @@ def test_a_revision_is_what_the_command_says_and_the_digest_of_the_files(tmp_pat
     assert find_revision(AgentConfig(import_path="a:B"), "echo v2") == "v2"
 
 
+def test_a_device_is_not_read_to_its_end(tmp_path: Path) -> None:
+    with pytest.raises(AgentError, match="/dev/zero: no plain file; expected one"):
+        find_revision(AgentConfig(name="replay", kwargs={"trajectory": "/dev/zero"}))
+
+
 def test_files_that_are_not_there_get_a_sentence(tmp_path: Path) -> None:
     kwargs = {"command": "x", "tree": str(tmp_path / "nowhere")}
     with pytest.raises(AgentError, match="nowhere: "):

@@ -11,7 +11,11 @@ from proctor.audit.findings import Finding, Kind
 from proctor.harbor.job import load_job
 from tests.audit.directories import edit_config, make_job, write_json
 
-LONG = ["ls -la /app", "grep -rn needle .", "sed -i s/needle/pin/ a.txt"]
+LONG = [
+    "ls -la /app /app/src",
+    "grep -rn needle /app/src --include=*.txt",
+    "sed -i s/needle/pin/ /app/src/a.txt",
+]
 SOLUTION = (
     "#!/bin/bash\ncd /app\ngrep -rn needle . > found.txt\nsed -i 's/needle/pin/' a.txt b.txt\n\
 python3 make.py --from found.txt --to out.json\n"
@@ -77,8 +81,8 @@ def test_equal_commands_at_different_tasks_are_told_too(trials: list[Path]) -> N
 
 
 def test_other_commands_or_few_of_them_are_nothing_to_tell(trials: list[Path]) -> None:
-    leave_trajectory(trials[0], ["ls"])
-    leave_trajectory(trials[1], ["ls"])
+    for trial in trials[:2]:
+        leave_trajectory(trial, ["ls", "cat task.txt", "echo 42 > answer.txt"])
     leave_trajectory(trials[2], LONG)
     assert audit(trials) == []
 
@@ -112,7 +116,7 @@ def test_the_commands_of_the_solution_are_a_note(trials: list[Path], tmp_path: P
     (finding,) = audit(trials)
     assert finding.kind is Kind.COMMANDS_LIKE_SOLUTION
     assert finding.message == (
-        "a__job1: its commands hold 4 of 4 lines, 100% of the text of the task's own solution"
+        "a__job1: its commands hold 4 of 4 parts, 100% of the text of the task's own solution"
     )
     set_agent(trials[0], name="oracle")
     assert audit(trials) == []

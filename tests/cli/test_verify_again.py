@@ -41,6 +41,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
     "writes": {"tests/test.sh": SEES, "solution/solve.sh": WRITES},
     "serves": {"tests/test.sh": COUNTING, "solution/solve.sh": SERVES},
     "memory": {"tests/test.sh": COUNTING, "solution/solve.sh": "echo 1 > /dev/shm/kept\n"},
+    "devices": {"tests/test.sh": COUNTING, "solution/solve.sh": "echo 1 > /dev/kept\n"},
     "slow": {
         "tests/test.sh": "echo 1 > /logs/verifier/reward.txt; exec sleep 600\n",
         "solution/solve.sh": "true\n",
@@ -135,6 +136,7 @@ def rewards(*values: float) -> list[str]:
         ("writes", "frozen", rewards(1.0, 1.0, 1.0)),
         ("serves", "live", rewards(0.0, 1.0, 2.0)),
         ("memory", "live", rewards(0.0, 1.0, 2.0)),
+        ("devices", "live", rewards(0.0, 1.0, 2.0)),
         ("slow", "frozen", ["VerifierTimeoutError"] * 3),
         ("apart", "frozen", rewards(4.0, 4.0, 4.0)),
     ],
@@ -167,7 +169,7 @@ def test_disagreement_is_a_finding_and_agreement_is_none(place: Path) -> None:
         for finding in load(path)
         if finding["code"] == "verifier-flaky"
     }
-    assert flaky == {"serves", "memory"}
+    assert flaky == {"serves", "memory", "devices"}
 
 
 def test_the_job_says_how_often_the_tests_of_each_task_disagree(place: Path) -> None:
@@ -180,6 +182,7 @@ def test_the_job_says_how_often_the_tests_of_each_task_disagree(place: Path) -> 
     assert rates == {
         ("apart", None, "frozen"): 0.0,
         ("counting", None, "frozen"): 0.0,
+        ("devices", None, "live"): 1.0,
         ("memory", None, "live"): 1.0,
         ("serves", None, "live"): 1.0,
         ("slow", None, "frozen"): 0.0,

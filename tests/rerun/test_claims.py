@@ -10,7 +10,7 @@ import pytest
 from proctor.job.wish import LedgerWish
 from proctor.ledger.artifacts import Artifacts
 from tests.cli.programs import Proctor, Ran, run_here
-from tests.rerun.jobs import HONEST, digest_tree, only_trial, run_trial, scripted
+from tests.rerun.jobs import HONEST, digest_tree, edit_json, only_trial, run_trial, scripted
 
 
 @pytest.fixture
@@ -97,6 +97,28 @@ def test_evidence_that_is_not_what_was_sealed_is_not_run(sealed: Sealed) -> None
     )
 
 
+@pytest.mark.parametrize(
+    ("table", "field", "what"),
+    [
+        ("agent", "adapter", "agent"),
+        ("task", "task_id", "task"),
+        ("task", "task_revision", "checksum of the task"),
+    ],
+)
+def test_evidence_of_another_trial_than_the_record_counts_is_not_run(
+    tmp_path: Path, proctor: Proctor, table: str, field: str, what: str
+) -> None:
+    job = run_trial(tmp_path, scripted(tmp_path, HONEST))
+    trial = only_trial(job)
+    edit_json(trial / "record.json", lambda record: record[table].update({field: "better"}))
+    ran = proctor("ledger", "seal", trial, "--ledger", tmp_path / "ledger")
+    assert ran.code == 0, ran.err
+    doctored = Sealed(tmp_path, trial.name, proctor)
+    found = doctored.told(doctored.claim())
+    assert (found["verdict"], found["directory"]) == ("not replayable", None)
+    assert found["reason"].startswith(f"its record counts the {what} 'better', and its evidence is")
+
+
 def test_a_claim_that_does_not_hold_is_not_run(sealed: Sealed) -> None:
     path = sealed.place / "claim.json"
     words = ("--experiment", "job", "-o", path, "--ledger", sealed.ledger)
@@ -105,6 +127,17 @@ def test_a_claim_that_does_not_hold_is_not_run(sealed: Sealed) -> None:
     ran = sealed.rerun(path)
     assert ran.code == 1
     assert "are not in the ledger that the checkpoint speaks of" in ran.err
+    assert not (sealed.place / "new").exists()
+
+
+def test_a_score_that_does_not_follow_is_not_run(sealed: Sealed) -> None:
+    path = sealed.place / "claim.json"
+    words = ("--experiment", "job", "-o", path, "--ledger", sealed.ledger)
+    assert sealed.proctor("ledger", "claim", *words).code == 0
+    edit_json(path, lambda claim: claim["certificate"]["outcome"].update(score="0x1.8p+0"))
+    ran = sealed.rerun(path)
+    assert ran.code == 1, ran.out
+    assert str(path) in ran.err
     assert not (sealed.place / "new").exists()
 
 

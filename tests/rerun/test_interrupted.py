@@ -1,14 +1,21 @@
 """A rerun that is stopped, and one by an ordinary user."""
 
+import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from proctor.job.job import run_job
+from proctor.job.watch import Nobody
+from proctor.job.wish import JobWish
+from proctor.rerun.again import Reruns, RerunWish, run_again
+from proctor.rerun.from_job import load_job_trials
 from tests.cli.programs import command_line, environment
 from tests.faults.site import PATIENCE_SEC, descendants, describe, wait_until
 from tests.ordinary_user import PERSON, ordinary_home, run_as_ordinary_user
@@ -51,6 +58,38 @@ def test_ctrl_c_ends_a_rerun_and_nothing_of_the_audited_job_changes(tmp_path: Pa
     assert digest_tree(job) == before
     (result,) = new.glob("*/jobs/*/*/result.json")
     assert json.loads(result.read_text())["exception_info"]["exception_type"] == "CancelledError"
+
+
+def test_ctrl_c_between_two_trials_tells_what_came_of_the_first(tmp_path: Path) -> None:
+    job = run_trial(tmp_path, scripted(tmp_path, HONEST))
+    shutil.copytree(only_trial(job), job / "task__second")
+    trials = load_job_trials(str(job))
+    told: list[int] = []
+    (tmp_path / "new").mkdir()
+
+    async def run() -> Reruns:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def interrupt(_: str) -> None:
+            if told:
+                task.cancel()
+
+        return await run_again(trials, trials.names, make_wish(interrupt))
+
+    def make_wish(began: Callable[[str], None]) -> RerunWish:
+        return RerunWish(
+            directory=tmp_path / "new",
+            tasks=[],
+            environment=None,
+            run_job=lambda config, _: run_job(JobWish(config=config), Nobody()),
+            began=began,
+            ended=lambda reruns: told.append(len(reruns)),
+        )
+
+    done = asyncio.run(run())
+    assert (done.interrupted, [each.verdict for each in done.reruns]) == (True, ["reproduced"])
+    assert told == [1]
 
 
 def _sleeps(pid: int) -> bool:

@@ -85,6 +85,19 @@ def test_of_an_output_that_was_not_kept_the_beginning_counts() -> None:
     assert compare_all([then], [gave("another")]).first is not None
 
 
+def test_of_an_output_whose_middle_was_cut_both_ends_count_in_whole_lines() -> None:
+    kept = Observation(None, 0, "first\ntook 0.1", "2s\nlast\n")
+    then = ShellCommand(step=1, tool="bash", command="c", observation=kept)
+    found = compare_all([then], [gave("first\ntook 0.35s\n…\ntook 9s\nlast\n")])
+    assert (found.first, found.equal_after) == (None, 1)
+    first = compare_all([then], [gave("first\ntook 1s\nanother\n")]).first
+    assert first is not None
+    assert (first.then, first.now) == ("last", "another")
+    first = compare_all([then], [gave("1st\nlast\n")]).first
+    assert first is not None
+    assert (first.then, first.now) == ("first", "1st")
+
+
 def test_what_is_not_on_record_is_not_compared() -> None:
     silent = ShellCommand(step=1, tool="bash", command="c")
     found = compare_all([silent], [gave("a")])

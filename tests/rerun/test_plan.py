@@ -36,7 +36,7 @@ def recorded(
     return RecordedTrial(
         name="a/1",
         config=config,
-        result=TrialDocument("a", "a__1", AgentInfo("x"), step_results=steps),
+        result=TrialDocument("a", "a__1", AgentInfo(agent.name or "x"), step_results=steps),
         rewards={"reward": 1.0},
         trace=trace,
     )
@@ -97,3 +97,13 @@ def test_the_first_call_that_cannot_be_replayed_is_named() -> None:
     assert str(caught.value) == (
         "step 2: tool 'edit' is not known to run a shell command (and 1 more)"
     )
+
+
+def test_of_an_environments_settings_its_base_alone_is_taken_over() -> None:
+    trial = recorded(AgentConfig(name="nop"))
+    trial.config.environment.kwargs = {"base": "small", "network": "host"}
+    plan = plan_rerun(trial, None)
+    assert plan.environment.kwargs == {"base": "small"}
+    assert plan.notes == ["the environment's settings network are not taken over"]
+    trial.config.environment.import_path = "their.module:Room"
+    assert plan_rerun(trial, "sandbox").environment.kwargs == {}

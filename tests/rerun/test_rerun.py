@@ -68,6 +68,8 @@ def test_an_honest_trial_is_reproduced(again: Again, job: Path, tmp_path: Path) 
     assert found["reason"] == "reward 1.0 again; 3 observations equal"
     new = Path(found["directory"])
     assert new.parent.parent.parent == tmp_path / "new"
+    kept = load(new.parent.parent / "reruns.json")
+    assert (kept["interrupted"], kept["reruns"][0]["verdict"]) == (False, "reproduced")
     assert load(only_trial(new) / "result.json")["verifier_result"]["rewards"] == {"reward": 1.0}
 
 
@@ -77,7 +79,7 @@ def test_what_is_printed_says_where_the_new_jobs_are(
     ran = proctor("audit", job, "--rerun", 9, "--seed", "x", "-o", tmp_path / "new")
     assert ran.code == 0
     first, second, last = ran.out.splitlines()
-    assert first == f"{job}: 1 of 1 trial run again, seed x"
+    assert first == f"{job}: 1 of 1 trial chosen to run again, seed x"
     assert second.startswith(f"  reproduced      {only_trial(job).name}: reward 1.0 again")
     assert last.startswith(f"kept in {tmp_path / 'new'}/copy.")
     assert ran.err == f"[1/1] {only_trial(job).name}\n"
@@ -234,8 +236,10 @@ def test_a_task_that_changed_or_is_gone_is_not_run(
     edit_json(
         trial / "config.json", lambda config: config["task"].update(path=str(tmp_path / "task"))
     )
-    found = again(job)
-    assert found["reason"] == f"its task is not there: it was {tmp_path / 'task'}; say --tasks DIR"
+    gone = f"its task is not there: it was {tmp_path / 'task'}"
+    assert again(job)["reason"] == f"{gone}; --tasks DIR says where it is"
+    found = again(job, "--tasks", tmp_path)
+    assert found["reason"].startswith(f"{gone}, and not below {tmp_path}; --tasks DIR ")
     assert again(job, "--tasks", tmp_path / "tasks")["verdict"] == "reproduced"
     write_task(tmp_path / "tasks" / "task", f"# easier\n{TEST}")
     found = again(job, "--tasks", tmp_path / "tasks")
@@ -270,6 +274,93 @@ def test_what_a_stranger_asks_of_this_machine_is_not_given(
     found = again(job)
     assert (found["verdict"], found["directory"]) == ("not replayable", None)
     assert found["reason"].startswith(reason)
+
+
+def test_a_task_that_is_not_the_claimed_one_is_not_run(again: Again, job: Path) -> None:
+    edit_json(only_trial(job) / "result.json", lambda result: result.update(task_name="harder"))
+    found = again(job)
+    assert (found["verdict"], found["directory"]) == ("not replayable", None)
+    assert found["reason"] == "it claims the task 'harder'; what it ran on is 'task'"
+
+
+def test_a_renamed_directory_holds_the_same_task(
+    again: Again, job: Path, honest: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(honest / "task", tmp_path / "elsewhere")
+    assert again(job, "--tasks", tmp_path / "elsewhere")["verdict"] == "reproduced"
+
+
+def test_the_oracle_is_not_run_for_a_trial_that_claims_another_agent(
+    again: Again, job: Path
+) -> None:
+    edit_json(only_trial(job) / "config.json", lambda config: config["agent"].update(name="oracle"))
+    found = again(job)
+    assert (found["verdict"], found["directory"]) == ("not replayable", None)
+    assert found["reason"] == "its config.json tells of the oracle, its result of 'scripted'"
+
+
+def test_trials_that_call_themselves_alike_are_each_run_again(
+    proctor: Proctor, job: Path, tmp_path: Path
+) -> None:
+    worse = shutil.copytree(only_trial(job), job / "task__worse")
+    trace = worse / "agent" / "trajectory.jsonl"
+    edit_lines(trace, lambda line: "command" in line and line.update(command="true"))
+    ran = proctor("audit", job, "--rerun", 2, "-o", tmp_path / "new", "--json")
+    assert ran.code == 1
+    told = {each["trial"]: each["same_rewards"] for each in json.loads(ran.out)["reruns"]}
+    assert told == {only_trial_but(worse).name: True, "task__worse": False}
+
+
+def only_trial_but(other: Path) -> Path:
+    (found,) = (path.parent for path in other.parent.glob("*/result.json") if path.parent != other)
+    return found
+
+
+def test_a_directory_that_leads_elsewhere_is_not_read(
+    again: Again, job: Path, tmp_path: Path
+) -> None:
+    agent = trace_of(job).parent
+    agent.rename(tmp_path / "elsewhere")
+    agent.symlink_to(tmp_path / "elsewhere")
+    found = again(job)
+    assert (found["verdict"], found["directory"]) == ("not replayable", None)
+    assert found["reason"].endswith("agent/trajectory.jsonl: no plain file of the trial's own")
+
+
+def test_a_new_trial_that_breaks_says_nothing_of_the_recorded_one(again: Again, job: Path) -> None:
+    edit_json(only_trial(job) / "config.json", lambda config: config.update(timeout_multiplier=0))
+    found = again(job)
+    assert (found["verdict"], found["same_rewards"], found["code"]) == ("not replayable", None, 3)
+    assert found["reason"].startswith("the new trial ended in EnvironmentStartTimeoutError: ")
+    assert found["directory"] is not None
+
+
+def test_a_task_gets_variables_of_this_machine_only_when_told(
+    again: Again, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORD", "here")
+    task = write_task(tmp_path / "task")
+    with (task / "task.toml").open("a") as file:
+        file.write('env = { WORD = "${WORD}" }\n')
+    job = run_trial(tmp_path, scripted(tmp_path, HONEST))
+    found = again(job)
+    assert (found["verdict"], found["code"]) == ("not replayable", 3)
+    assert found["reason"] == "its task takes variables of this machine: WORD; --yes gives it"
+    assert again(job, "--yes")["verdict"] == "reproduced"
+
+
+def test_a_verifier_that_found_things_as_harbor_leaves_them_does_so_again(
+    again: Again, job: Path
+) -> None:
+    compat = "harbor-0.13.1"
+    edit_json(job / "proctor.json", lambda state: state["settings"].update(verifier_compat=compat))
+    found = again(job)
+    assert found["verdict"] == "reproduced"
+    assert found["notes"] == [
+        f"with --verifier-compat {compat}, a reward that the agent wrote counts"
+    ]
+    new = load(Path(found["directory"]) / "proctor.json")
+    assert new["settings"]["verifier_compat"] == compat
 
 
 def test_an_agents_secrets_are_left_out_and_that_is_said(again: Again, job: Path) -> None:
@@ -320,6 +411,7 @@ def test_a_trial_without_a_reward_has_nothing_to_compare(again: Again, job: Path
         (("--rerun", "1", "--ledger", "x"), "--ledger goes with a claim"),
         (("--rerun", "1", "-o", "{job}/new"), "nothing is written into what is audited"),
         (("--rerun", "1", "{job}"), "--rerun is of one job or one claim; 2 were given"),
+        (("--rerun", "1", "--tasks", "{job}/gone"), "/gone: no directory; expected one with tasks"),
         (("--rerun", "1", "-o", "{job}/result.json/new"), "nothing is written into what"),
     ],
 )

@@ -10,6 +10,7 @@ from proctor.trajectory.commands import (
     Unreplayable,
     find_calls,
     find_commands,
+    render_cut,
 )
 from proctor.trajectory.entry import Entry
 
@@ -67,6 +68,8 @@ def test_the_shells_of_known_agents_are_read(
         (call("bash", ""), "has no command"),
         (call("bash", "curl -H [redacted:API_KEY]"), "a secret was taken out"),
         (call("bash", "", command="ls", directory="src"), "ran in 'src'"),
+        (call("bash", "echo a\0b"), "holds a NUL character"),
+        (call("bash", "", command="ls", cwd="/a\0b"), "holds a NUL character"),
     ],
 )
 def test_what_cannot_be_run_again_says_why(entry: Entry, reason: str) -> None:
@@ -100,3 +103,37 @@ def test_of_an_output_that_was_not_kept_the_beginning_is_known() -> None:
 def test_calls_of_any_tool_can_be_told_apart() -> None:
     entries = [call("bash", "ls"), call("edit", "", path="a", to="b"), call("edit", "", path="a")]
     assert find_commands(entries) == ["ls", 'edit {"path": "a", "to": "b"}', 'edit {"path": "a"}']
+
+
+def test_a_call_that_its_harness_did_not_run_is_passed_over() -> None:
+    refused = Entry(
+        role="tool_call",
+        step=3,
+        tool_name="python",
+        command="",
+        metadata={"atif": {"extra": {"malformed": "print(1)"}}},
+    )
+    (found,) = find_calls([refused, result("python", "error"), call("bash", "ls")])
+    assert isinstance(found, ShellCommand)
+    assert found.command == "ls"
+
+
+def test_of_an_output_whose_middle_was_cut_both_ends_are_known() -> None:
+    cut = Entry(
+        role="tool_result",
+        step=3,
+        tool_name="bash",
+        stdout=f"one{render_cut(1234)}two",
+        exit_code=0,
+        metadata={"atif": {"extra": {"characters_cut": 1234}}},
+    )
+    found = only(call("bash", "ls"), cut)
+    assert isinstance(found, ShellCommand)
+    assert found.observation == Observation(None, 0, "one", "two")
+
+
+def test_a_command_that_took_too_long_gets_the_time_that_it_had() -> None:
+    late = Entry(role="tool_result", step=3, tool_name="bash", exit_code=-1, duration_ms=2040)
+    found = only(call("bash", "sleep 9", command="sleep 9", timeout=2), late)
+    assert isinstance(found, ShellCommand)
+    assert found.timeout_sec == 2

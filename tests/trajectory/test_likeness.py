@@ -18,8 +18,8 @@ wc -l out.csv \\
 def test_the_solution_itself_is_all_of_it() -> None:
     found = find_likeness([SOLUTION], SOLUTION)
     assert found is not None
-    assert (found.share, found.lines, found.of, found.is_close) == (1.0, 4, 4, True)
-    assert str(found) == "4 of 4 lines, 100% of the text"
+    assert (found.share, found.parts, found.of, found.is_close) == (1.0, 5, 5, True)
+    assert str(found) == "5 of 5 parts, 100% of the text"
 
 
 def test_blanks_quotes_comments_and_order_hide_nothing() -> None:
@@ -29,6 +29,14 @@ def test_blanks_quotes_comments_and_order_hide_nothing() -> None:
         'cd "/app"\npython3 -c \'import csv; rows = list(csv.reader(open("in.csv")))\'',
     ]
     found = find_likeness(commands, SOLUTION)
+    assert found is not None
+    assert found.share == 1.0
+
+
+def test_commands_joined_to_one_are_those_below_each_other() -> None:
+    directory, python, sort = SOLUTION.split("\n")[3:6]
+    joined = f"{directory} && {python};{sort} || wc -l out.csv | tee count.txt"
+    found = find_likeness([joined], SOLUTION)
     assert found is not None
     assert found.share == 1.0
 
@@ -57,5 +65,7 @@ def test_what_two_people_would_write_alike_is_not_compared(short: str) -> None:
 
 def test_a_few_short_commands_may_be_shared_by_chance() -> None:
     assert not is_telling(["ls", "cat answer.txt"])
-    assert is_telling(["ls", "cat a", "cat b"])
+    assert not is_telling(["ls", "cat task.txt", "echo 42 > answer.txt"])
+    assert is_telling(["ls", "cat a", "x" * 74])
+    assert not is_telling(["ls", "x" * 197])
     assert is_telling(["x" * 200])

@@ -20,7 +20,7 @@ from proctor.audit.things import Thing, find_thing
 from proctor.errors import AgentError, InputError
 from proctor.harbor.configs import AgentConfig
 from proctor.sentence import count_of
-from proctor.trajectory.commands import LASTING, Call, ShellCommand, find_calls
+from proctor.trajectory.commands import LASTING, TIMED_OUT, Call, ShellCommand, find_calls
 from proctor.trajectory.convert import load_entries
 from proctor.trajectory.trace import TraceKind
 from proctor.trajectory.writer import TrajectoryWriter
@@ -30,8 +30,6 @@ from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import AgentOrder
 
 TRAJECTORY = "trajectory.jsonl"
-TIMED_OUT = -1
-"""The exit code of a command that took too long, as trajectories have it."""
 _TOOL = "bash"
 _MOST = 100
 _TIMEOUT = "Command timed out after"

@@ -48,8 +48,10 @@ def file_digest(path: Path) -> str:
     """`sha256:…` of a file's bytes.
 
     Raises:
-        AgentError: it cannot be read.
+        AgentError: it cannot be read, or is no plain file and may have no end.
     """
+    if path.exists() and not path.is_file():
+        raise AgentError(f"{path}: no plain file; expected one")
     try:
         return f"sha256:{sha256_file(path)}"
     except OSError as error:

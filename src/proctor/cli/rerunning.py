@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,18 +20,23 @@ from proctor.cli.output import print_json, print_line
 from proctor.cli.running.display import Silent, leave_at_once, say
 from proctor.cli.running.host import find_needs
 from proctor.errors import InputError
+from proctor.files import replace_file
 from proctor.harbor.configs import JobConfig
+from proctor.harbor.render import render_json
 from proctor.job.job import run_job
 from proctor.job.settings import Settings
 from proctor.job.wish import INTERRUPTED, JobOutcome, JobWish
 from proctor.rerun.again import Reruns, RerunWish, Trials, make_directory, run_again
 from proctor.rerun.from_claim import load_claim_trials
 from proctor.rerun.from_job import load_job_trials
-from proctor.rerun.plan import rooms
+from proctor.rerun.plan import find_usable
 from proctor.rerun.sample import choose_trials
 from proctor.rerun.verdict import Rerun, Verdict, find_exit_code
 from proctor.sentence import count_of
 from proctor.task.directory import Task
+
+ACCOUNT = "reruns.json"
+"""The document of --json as far as it is known, beside the new jobs."""
 
 
 def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> int:
@@ -38,40 +44,83 @@ def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> in
     if len(jobs) != 1:
         raise click.UsageError(f"--rerun is of one job or one claim; {len(jobs)} were given")
     environment = given["environment"]
-    if environment is not None and environment not in rooms():
-        known = ", ".join(rooms())
+    if environment is not None and environment not in find_usable():
+        known = ", ".join(find_usable())
         raise click.UsageError(f"--env is {environment!r}; expected one of {known}")
+    tasks = [Path(place) for place in given["task_dirs"]]
+    for place in tasks:
+        if not place.is_dir():
+            raise InputError(f"--tasks {place}: no directory; expected one with tasks in it")
     trials = _load_trials(jobs[0], given["ledger_dir"])
     _check_apart(Path(given["jobs_dir"]), jobs[0])
     names = choose_trials(trials.names, given["rerun"], given["seed"])
     directory = make_directory(Path(given["jobs_dir"]), trials.title, datetime.now(UTC))
-    began = _Counter(len(names))
+    account = _Account(
+        audited=jobs[0],
+        seed=given["seed"],
+        trials=len(trials.names),
+        withheld=trials.n_withheld,
+        sample=names,
+        directory=directory,
+    )
     wish = RerunWish(
         directory=directory,
-        tasks=[Path(place) for place in given["task_dirs"]],
+        tasks=tasks,
         environment=environment,
         run_job=_Runner(yes=given["yes"]),
-        began=began,
+        began=_Counter(len(names)),
+        ended=account.write,
     )
     with contextlib.redirect_stdout(sys.stderr):
         done = asyncio.run(run_again(trials, names, wish))
     if done.interrupted:
         # A key that is pressed once too often ends what is left, without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    facts = {
-        "audited": jobs[0],
-        "seed": given["seed"],
-        "trials": len(trials.names),
-        "withheld": trials.n_withheld,
-        "sample": names,
-        "directory": _keep(directory),
-        "interrupted": done.interrupted,
-    }
+    kept = _keep(directory)
     if as_json:
-        print_json({**facts, "reruns": [_document(each) for each in done.reruns]})
+        print_json(account.describe(done, kept))
     else:
-        _print(facts, done)
+        _print(account, done, kept)
     return INTERRUPTED if done.interrupted else find_exit_code(done.reruns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Account:
+    """What is told of all reruns."""
+
+    audited: str
+    seed: str
+    trials: int
+    """How many there are to choose from."""
+    withheld: int
+    """How many more there were, of which nothing is known."""
+    sample: Sequence[str]
+    directory: Path
+
+    def describe(self, done: Reruns, kept: str | None) -> dict[str, object]:
+        """All of it as one document; `kept` is the directory, where something lies in it."""
+        return {
+            "audited": self.audited,
+            "seed": self.seed,
+            "trials": self.trials,
+            "withheld": self.withheld,
+            "sample": list(self.sample),
+            "directory": kept,
+            "interrupted": done.interrupted,
+            "reruns": [msgspec.to_builtins(rerun) for rerun in done.reruns],
+        }
+
+    def write(self, reruns: Sequence[Rerun]) -> None:
+        """Put what is known so far beside the new jobs, where a kill does not take it along."""
+        if not any(self.directory.iterdir()):
+            return
+        is_all = len(reruns) == len(self.sample)
+        known = Reruns(list(reruns), interrupted=not is_all)
+        document = self.describe(known, str(self.directory))
+        try:
+            replace_file(self.directory / ACCOUNT, render_json(document, indent=2).encode())
+        except OSError as error:
+            say(f"{self.directory / ACCOUNT}: cannot be written: {error.strerror}")
 
 
 def _load_trials(path: str, ledger: str | None) -> Trials:
@@ -138,21 +187,20 @@ class _Runner:
             raise InputError(f"its task takes variables of this machine: {wanted}; --yes gives it")
 
 
-def _print(facts: Mapping[str, Any], done: Reruns) -> None:
-    chosen = f"{len(facts['sample'])} of {count_of(facts['trials'], 'trial')}"
-    print_line(f"{facts['audited']}: {chosen} run again, seed {facts['seed']}")
+def _print(account: _Account, done: Reruns, kept: str | None) -> None:
+    chosen = f"{len(account.sample)} of {count_of(account.trials, 'trial')}"
+    print_line(f"{account.audited}: {chosen} chosen to run again, seed {account.seed}")
     width = max(len(verdict) for verdict in Verdict)
     for each in done.reruns:
         print_line(f"  {each.verdict:{width}}  {each.trial}: {each.reason}")
         for line in _details(each):
             print_line(f"    {line}")
-    if facts["withheld"]:
-        gone = count_of(facts["withheld"], "trial")
+    if account.withheld:
+        gone = count_of(account.withheld, "trial")
         print_line(f"  besides, {gone} of the claim withheld: not replayable, and in no sample")
     if done.interrupted:
-        missing = len(facts["sample"]) - len(done.reruns)
+        missing = len(account.sample) - len(done.reruns)
         print_line(f"  interrupted: {count_of(missing, 'trial')} not run again")
-    kept = facts["directory"]
     print_line("nothing was run" if kept is None else f"kept in {kept}")
 
 
@@ -168,8 +216,3 @@ def _details(rerun: Rerun) -> list[str]:
     if rerun.exception_now is not None:
         lines.append(f"the new trial ended in {rerun.exception_now}")
     return [*lines, *(f"note: {note}" for note in rerun.notes)]
-
-
-def _document(rerun: Rerun) -> dict[str, object]:
-    document: dict[str, object] = msgspec.to_builtins(rerun)
-    return document

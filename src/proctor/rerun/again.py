@@ -3,10 +3,12 @@
     <out>/<what>.<time>/
       traces/<trial>/…   the trace that is run again, as it was on record
       jobs/<trial>/      a job of one trial, as `proctor run` leaves it
+      reruns.json        what came of them so far; whoever asks for the reruns writes it
 
 What is audited is read and never written to. What the trials ran is run inside environments alone.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -78,6 +80,8 @@ class RerunWish:
     run_job: RunJob
     began: Callable[[str], None]
     """Told the name of each trial."""
+    ended: Callable[[Sequence[Rerun]], None]
+    """Told what came of all trials until then, after each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +118,23 @@ async def run_again(trials: Trials, names: Sequence[str], wish: RerunWish) -> Re
     for name in names:
         wish.began(name)
         try:
-            trial = trials.load(name)
-        except NotReplayableError as error:
-            reruns.append(_refuse(name, "", str(error)))
-            continue
-        rerun = await _run_one(trial, wish)
+            rerun = await _run_one(trials, name, wish)
+        except asyncio.CancelledError:
+            # Ctrl-C where no job ran to be stopped by it: what came of the others is told.
+            rerun = None
         if rerun is None:
             return Reruns(reruns, interrupted=True)
         reruns.append(rerun)
+        wish.ended(reruns)
     return Reruns(reruns, interrupted=False)
 
 
-async def _run_one(trial: RecordedTrial, wish: RerunWish) -> Rerun | None:
+async def _run_one(trials: Trials, name: str, wish: RerunWish) -> Rerun | None:
     """One trial; None when it was interrupted."""
+    try:
+        trial = trials.load(name)
+    except NotReplayableError as error:
+        return _refuse(name, "", str(error))
     try:
         plan = plan_rerun(trial, wish.environment)
         task = find_task(trial, wish.tasks)

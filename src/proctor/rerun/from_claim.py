@@ -14,6 +14,7 @@ import msgspec
 
 from proctor.errors import DamageError, MissingArtifactError, NotReplayableError
 from proctor.harbor.documents import TRIAL, TrialDocument, WrittenRewards
+from proctor.importers.trial_inputs import UNRESOLVED
 from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.claims.claim import Proven, find_differences, parse_claim, prove_claim
 from proctor.ledger.claims.document import load_document
@@ -49,7 +50,8 @@ class ClaimTrials:
         """One of them.
 
         Raises:
-            NotReplayableError: its evidence is not there, withheld, or not what was sealed.
+            NotReplayableError: its evidence is not there, withheld, not what was sealed, or of
+                another trial than its record.
         """
         entry = self.entries[name]
         files = {file.path: file for file in entry.evidence}
@@ -61,10 +63,12 @@ class ClaimTrials:
         if config is None or result is None:
             missing = "config.json" if config is None else "result.json"
             raise NotReplayableError(f"{missing} is not among its sealed evidence")
+        found = _parse_result(result)
+        _check_counted(entry, found)
         return RecordedTrial(
             name=name,
             config=parse_config(config, "its config.json"),
-            result=_parse_result(result),
+            result=found,
             rewards=_find_rewards(entry),
             trace=find_trace_file(read),
             image=find_image(bytes(entry.record)),
@@ -129,6 +133,43 @@ def _parse_result(data: bytes) -> TrialDocument:
         return TRIAL.parse(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise NotReplayableError(f"its result.json is no trial result: {error}") from error
+
+
+class _Task(msgspec.Struct, frozen=True):
+    task_id: str
+    task_revision: str
+
+
+class _Agent(msgspec.Struct, frozen=True):
+    adapter: str
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """As much of a record as says what is counted."""
+
+    task: _Task
+    agent: _Agent
+
+
+_decode_counted = msgspec.json.Decoder(_Counted).decode
+
+
+def _check_counted(entry: TrialEntry, result: TrialDocument) -> None:
+    """See that the evidence, which is run again, tells of what the record counts."""
+    try:
+        record = _decode_counted(entry.record)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise NotReplayableError(f"its record says nothing of its task: {error}") from error
+    pairs = {
+        "task": (record.task.task_id, result.task_name),
+        "checksum of the task": (record.task.task_revision, result.task_checksum or UNRESOLVED),
+        "agent": (record.agent.adapter, result.agent_info.name),
+    }
+    for what, (counted, told) in pairs.items():
+        if counted not in (told, UNRESOLVED):
+            raise NotReplayableError(
+                f"its record counts the {what} {counted!r}, and its evidence is of {told!r}"
+            )
 
 
 def _find_rewards(entry: TrialEntry) -> WrittenRewards | None:

@@ -38,8 +38,8 @@ class JobTrials:
 
     @property
     def names(self) -> list[str]:
-        """The names of the trials."""
-        return [found.trial.name for found in self.job.trials]
+        """The names of the trials' directories: what a trial calls itself may be taken twice."""
+        return [_name_of(found) for found in self.job.trials]
 
     def load(self, name: str) -> RecordedTrial:
         """One of them.
@@ -47,7 +47,7 @@ class JobTrials:
         Raises:
             NotReplayableError: its files cannot be used.
         """
-        found = next(each for each in self.job.trials if each.trial.name == name)
+        found = next(each for each in self.job.trials if _name_of(each) == name)
         claimed = found.claimed
         return RecordedTrial(
             name=name,
@@ -75,6 +75,10 @@ def load_job_trials(directory: str) -> JobTrials:
     return JobTrials(job, compat)
 
 
+def _name_of(found: FoundTrial) -> str:
+    return Path(found.directory).name
+
+
 def _load_config(found: FoundTrial) -> TrialConfig:
     name = "config.json"
     data = _read(found, name, _LARGEST)
@@ -86,9 +90,10 @@ def _load_config(found: FoundTrial) -> TrialConfig:
 def _read(found: FoundTrial, name: str, largest: int) -> bytes | None:
     path = f"{found.directory}/{name}"
     try:
-        # What lies there is a stranger's: a link would lead to a file of ours.
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise NotReplayableError(f"{path}: no plain file")
+        # What lies there is a stranger's: a link, of a directory too, would lead to a file of ours.
+        is_plain = stat.S_ISREG(os.lstat(path).st_mode)
+        if not is_plain or os.path.realpath(path) != f"{os.path.realpath(found.directory)}/{name}":
+            raise NotReplayableError(f"{path}: no plain file of the trial's own")
         return read_small(path, largest)
     except FileNotFoundError:
         return None

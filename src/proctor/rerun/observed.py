@@ -20,9 +20,8 @@ from itertools import zip_longest
 
 import msgspec
 
-from proctor.trajectory.commands import Observation, ShellCommand
+from proctor.trajectory.commands import TIMED_OUT, Observation, ShellCommand
 
-TIMED_OUT = -1
 _SHOWN = 160
 
 _DAYS = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
@@ -110,7 +109,8 @@ def normalise(text: str) -> str:
 
 def _is_exact(then: Observation, now: Observation) -> bool:
     if then.text is None:
-        return (now.text or "").startswith(then.beginning or "")
+        text = now.text or ""
+        return text.startswith(then.beginning or "") and text.endswith(then.ending or "")
     return then.text == now.text
 
 
@@ -126,14 +126,36 @@ def _compare(
     codes = (then.exit_code, now.exit_code)
     if None not in codes and codes[0] != codes[1]:
         return _differ(command, "exit code", str(codes[0]), str(codes[1]))
-    before, after = normalise(then.text or then.beginning or ""), normalise(now.text or "")
-    same = after.startswith(before) if then.text is None else before == after
-    return None if same else _differ(command, "output", *_first_lines(before, after))
+    lines = _find_lines(then, normalise(now.text or ""))
+    return None if lines is None else _differ(command, "output", *lines)
 
 
-def _first_lines(then: str, now: str) -> tuple[str, str]:
+def _find_lines(then: Observation, now: str) -> tuple[str, str] | None:
+    """The first line that differs, in both; of an output that was not kept whole, of its parts."""
+    if then.text is not None:
+        before = normalise(then.text)
+        return None if before == now else _first_lines(before.split("\n"), now.split("\n"))
+    beginning, ending = _whole_lines(then)
+    if not now.startswith(beginning):
+        return _first_lines(beginning.split("\n"), now.split("\n"))
+    if not now.endswith(ending):
+        return _first_lines(ending.split("\n")[::-1], now.split("\n")[::-1])
+    return None
+
+
+def _whole_lines(then: Observation) -> tuple[str, str]:
+    """What was kept of an output, without lines that were cut: what varies may be halved there."""
+    beginning, ending = then.beginning or "", then.ending or ""
+    if "\n" in beginning:
+        beginning = beginning.rpartition("\n")[0]
+    if "\n" in ending:
+        ending = ending.partition("\n")[2]
+    return normalise(beginning), normalise(ending)
+
+
+def _first_lines(then: Sequence[str], now: Sequence[str]) -> tuple[str, str]:
     """The first line that differs, in both."""
-    for before, after in zip_longest(then.split("\n"), now.split("\n")):
+    for before, after in zip_longest(then, now):
         if before != after:
             return (
                 "(nothing more)" if before is None else _shorten(before),

@@ -17,11 +17,14 @@ from proctor.harbor.configs import AgentConfig, EnvironmentConfig, JobConfig, Ta
 from proctor.harbor.env import is_redacted, is_template
 from proctor.record.ids import make_id
 from proctor.rerun.recorded import RecordedTrial, TraceFile
+from proctor.sentence import reason_of
 from proctor.trajectory.commands import LASTING, ShellCommand, Unreplayable, find_calls
 from proctor.trajectory.convert import load_entries
 
 _RUN_AGAIN = ("oracle", "nop")
 """Agents that are their own replay: what they do follows from the task alone."""
+_TAKEN_OVER = frozenset({"base"})
+"""Settings of an environment that say what it is made from; another may open this machine to it."""
 _NOWHERE = "null"
 """The environment that runs nothing and rewards everything."""
 
@@ -38,8 +41,8 @@ class RerunPlan:
     """What is another than it was, in sentences."""
 
 
-def plan_rerun(trial: RecordedTrial, environment: str | None) -> RerunPlan:
-    """How a trial is run again; `environment` names another kind than the recorded one.
+def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
+    """How a trial is run again; `wanted` names another kind than the recorded one.
 
     The agent is `replay`, and has no trajectory yet: the caller says where that lies.
 
@@ -48,11 +51,14 @@ def plan_rerun(trial: RecordedTrial, environment: str | None) -> RerunPlan:
     """
     _check_verified(trial)
     notes: list[str] = []
-    room = _find_environment(trial, environment, notes)
+    if compat := trial.verifier_compat:
+        notes.append(f"with --verifier-compat {compat}, a reward that the agent wrote counts")
+    environment = _find_environment(trial, wanted, notes)
     recorded = trial.config.agent
     if recorded.import_path is None and recorded.name in _RUN_AGAIN:
+        _check_own_replay(recorded.name, trial.result.agent_info.name)
         agent = _make_agent(recorded, recorded.name, {})
-        return RerunPlan(agent=agent, environment=room, commands=[], notes=notes)
+        return RerunPlan(agent=agent, environment=environment, commands=[], notes=notes)
     if trial.result.step_results is not None:
         raise NotReplayableError("its task has several steps, and no trace says which is whose")
     if trial.trace is None:
@@ -64,10 +70,10 @@ def plan_rerun(trial: RecordedTrial, environment: str | None) -> RerunPlan:
     if lasting := sorted({each.tool for each in commands} & LASTING):
         notes.append(f"the shell of {', '.join(lasting)} lasted; here each command has its own")
     agent = _make_agent(recorded, "replay" if commands else "nop", env)
-    return RerunPlan(agent=agent, environment=room, commands=commands, notes=notes)
+    return RerunPlan(agent=agent, environment=environment, commands=commands, notes=notes)
 
 
-def rooms() -> list[str]:
+def find_usable() -> list[str]:
     """The kinds of environments in which something can be run again."""
     return [name for name in environment_names() if name != _NOWHERE]
 
@@ -101,13 +107,16 @@ def load_commands(trace: TraceFile) -> list[ShellCommand]:
     """The commands of a trace, all of which can be run again.
 
     Raises:
-        NotReplayableError: the trace is damaged, or a call of it is no shell command.
+        NotReplayableError: the trace is damaged, a call of it is no shell command, or there is no
+            room for a copy.
     """
     with tempfile.TemporaryDirectory(prefix="proctor-rerun-") as folder:
         path = Path(folder, trace.name)
-        path.write_bytes(trace.data)
         try:
+            path.write_bytes(trace.data)
             entries = load_entries(str(path), trace.kind).entries
+        except OSError as error:
+            raise NotReplayableError(f"its trace cannot be copied: {reason_of(error)}") from error
         except TraceError as error:
             said = str(error).replace(str(path), trace.name)
             raise NotReplayableError(f"its trace is damaged: {said}") from error
@@ -130,20 +139,29 @@ def _check_verified(trial: RecordedTrial) -> None:
         raise NotReplayableError(f"it ended in {error.exception_type}, without a reward")
 
 
+def _check_own_replay(told: str, claimed: str) -> None:
+    """See that the claimed agent is the one that follows from the task, not just a config.json."""
+    if claimed != told:
+        raise NotReplayableError(f"its config.json tells of the {told}, its result of {claimed!r}")
+
+
 def _find_environment(
     trial: RecordedTrial, wanted: str | None, notes: list[str]
 ) -> EnvironmentConfig:
     recorded = trial.config.environment
     was = environment_name_for(recorded)
-    if wanted is None and was not in rooms():
+    if wanted is None and was not in find_usable():
         why = "in which nothing runs" if was in environment_names() else "which is not here"
-        raise NotReplayableError(f"it ran in {was}, {why}; -e {rooms()[0]} takes another")
+        raise NotReplayableError(f"it ran in {was}, {why}; -e {find_usable()[0]} takes another")
     if recorded.mounts or recorded.extra_docker_compose:
         raise NotReplayableError("it had files of its machine mounted, or a compose file")
     _check_variables(recorded.env, "environment")
     if recorded.extra_allowed_hosts:
         notes.append("hosts that the job allowed beyond the task's cannot be reached")
-    ours: dict[str, object] = {"delete": True, "extra_allowed_hosts": []}
+    kwargs = {name: told for name, told in recorded.kwargs.items() if name in _TAKEN_OVER}
+    if gone := sorted(recorded.kwargs.keys() - kwargs.keys()):
+        notes.append(f"the environment's settings {', '.join(gone)} are not taken over")
+    ours: dict[str, object] = {"delete": True, "extra_allowed_hosts": [], "kwargs": kwargs}
     if wanted is not None and wanted != was:
         notes.append(f"it ran in {was}; this is {wanted}")
         other = EnvironmentConfig.model_validate({"type": wanted})

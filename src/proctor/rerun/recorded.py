@@ -61,14 +61,14 @@ def find_trace_file(read: Read) -> TraceFile | None:
     return None
 
 
-class _Room(msgspec.Struct, frozen=True):
+class _Environment(msgspec.Struct, frozen=True):
     runtime_image: str | None = None
 
 
 class _Record(msgspec.Struct, frozen=True):
     """As much of a record as says where the trial ran."""
 
-    environment: _Room = _Room()
+    environment: _Environment = _Environment()
 
 
 _decode_record = msgspec.json.Decoder(_Record).decode

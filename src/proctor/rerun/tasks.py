@@ -10,6 +10,7 @@ from pathlib import Path
 from proctor.errors import NotReplayableError, TaskError
 from proctor.rerun.recorded import RecordedTrial
 from proctor.task.checksum import task_checksum
+from proctor.task.directory import load_task
 
 _SHOWN = 12
 """Characters of a checksum that are shown."""
@@ -19,7 +20,8 @@ def find_task(trial: RecordedTrial, places: Sequence[Path]) -> Path:
     """The directory of a trial's task; of several that bear its name, the one that is the same.
 
     Raises:
-        NotReplayableError: it is gone, or another one than was run.
+        NotReplayableError: it is gone, another one than was run, or not the one that is claimed.
+        TaskError: it is no task.
     """
     wanted = trial.result.task_checksum
     if wanted is None:
@@ -31,6 +33,7 @@ def find_task(trial: RecordedTrial, places: Sequence[Path]) -> Path:
         except (OSError, TaskError):
             continue
         if found == wanted:
+            _check_name(trial, directory)
             return directory.absolute()
         seen.append(f"{directory} ({found[:_SHOWN]})")
     if seen:
@@ -38,7 +41,20 @@ def find_task(trial: RecordedTrial, places: Sequence[Path]) -> Path:
             f"its task has changed: the trial ran on the checksum {wanted[:_SHOWN]}, and there is "
             f"{', '.join(seen)}"
         )
-    raise NotReplayableError(f"its task is not there: {_describe(trial)}; say --tasks DIR")
+    looked = f", and not below {', '.join(map(str, places))}" if places else ""
+    raise NotReplayableError(
+        f"its task is not there: {_describe(trial)}{looked}; --tasks DIR says where it is"
+    )
+
+
+def _check_name(trial: RecordedTrial, directory: Path) -> None:
+    """See that the task is the claimed one; one that does not name itself may have moved."""
+    task, path = load_task(directory, verifying=False), trial.config.task.path
+    name = path.name if path is not None and task.config.task is None else task.name
+    if name != trial.result.task_name:
+        raise NotReplayableError(
+            f"it claims the task {trial.result.task_name!r}; what it ran on is {name!r}"
+        )
 
 
 def _candidates(trial: RecordedTrial, places: Sequence[Path]) -> Iterator[Path]:

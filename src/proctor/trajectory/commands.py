@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from proctor.trajectory.atif.in_metadata import pair_results
+from proctor.trajectory.atif.in_metadata import ATIF_KEY, pair_results
 from proctor.trajectory.entry import Entry, Object
 
 SHELLS: Final = frozenset(
@@ -30,6 +30,12 @@ WITHOUT_EFFECT: Final = frozenset(
     {"think", "finish", "mark_task_complete", "update_plan", "todowrite", "todoread"}
 )
 """Tools that change nothing outside their harness, in lower case."""
+TIMED_OUT: Final = -1
+"""Exit code of a command that took too long, in trajectories."""
+MALFORMED: Final = "malformed"
+"""Says, in what is carried with a call, that its harness ran nothing for it."""
+CUT: Final = "characters_cut"
+"""Says, in what is carried with a result, how much of the output's middle was left out."""
 
 _COMMANDS = ("command", "cmd")
 _DIRECTORIES = ("cwd", "workdir", "working_dir", "working_directory", "directory", "dir_path")
@@ -53,6 +59,8 @@ class Observation(msgspec.Struct, frozen=True):
     """None where the trace does not say."""
     beginning: str | None = None
     """The beginning of what it printed, where the rest was not kept."""
+    ending: str | None = None
+    """The end of it, where that was kept too."""
 
 
 class ShellCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +107,20 @@ def find_calls(entries: Sequence[Entry]) -> list[Call]:
         _read_call(entry, seen.get(at))
         for at, entry in enumerate(calls)
         if (entry.tool_name or "").lower() not in WITHOUT_EFFECT
+        and MALFORMED not in _carried_with(entry)
     ]
+
+
+def render_cut(n_characters: int) -> str:
+    """What stands in an output where so many characters of its middle were left out."""
+    return f"\n[… {n_characters:,} characters cut here …]\n"
+
+
+def _carried_with(entry: Entry) -> Object:
+    """What its harness says of an entry beyond its fields."""
+    held = (entry.metadata or {}).get(ATIF_KEY)
+    extra = held.get("extra") if isinstance(held, dict) else None
+    return extra if isinstance(extra, dict) else {}
 
 
 def find_commands(entries: Iterable[Entry]) -> list[str]:
@@ -125,6 +146,8 @@ def _read_call(entry: Entry, result: Entry | None) -> Call:
     command = _find_command(entry)
     cwd = next((text for key in _DIRECTORIES if (text := _text(arguments, key))), None)
     reason = _find_reason(tool, command, arguments)
+    if reason is None and "\0" in f"{command}{cwd}":
+        reason = "holds a NUL character, which no program can be given"
     if reason is None and cwd is not None and not cwd.startswith("/"):
         reason = f"ran in {cwd!r}, and below which directory that is does not stand there"
     if reason is not None:
@@ -134,7 +157,7 @@ def _read_call(entry: Entry, result: Entry | None) -> Call:
         tool=tool,
         command=command,
         cwd=cwd,
-        timeout_sec=_find_timeout(tool, arguments),
+        timeout_sec=_find_timeout(tool, arguments) or _find_patience(result),
         observation=None if result is None else _observe(result),
     )
 
@@ -172,6 +195,13 @@ def _find_timeout(tool: str, arguments: Object) -> int | None:
     return None
 
 
+def _find_patience(result: Entry | None) -> int | None:
+    """The limit of a command that took too long, where only how long it took is on record."""
+    if result is None or result.exit_code != TIMED_OUT or result.duration_ms is None:
+        return None
+    return max(1, round(result.duration_ms / 1000))
+
+
 def _text(arguments: Object, key: str) -> str | None:
     value = arguments.get(key)
     return value if isinstance(value, str) and value else None
@@ -180,4 +210,10 @@ def _text(arguments: Object, key: str) -> str | None:
 def _observe(result: Entry) -> Observation:
     if result.stdout is None and result.stderr is None and result.output_summary is not None:
         return Observation(None, result.exit_code, result.output_summary)
-    return Observation((result.stdout or "") + (result.stderr or ""), result.exit_code)
+    printed = (result.stdout or "") + (result.stderr or "")
+    n_cut = _carried_with(result).get(CUT)
+    if isinstance(n_cut, int):
+        beginning, note, ending = printed.partition(render_cut(n_cut))
+        if note:
+            return Observation(None, result.exit_code, beginning, ending)
+    return Observation(printed, result.exit_code)

@@ -37,7 +37,8 @@ from proctor.trial.paths import TrialPaths
 from proctor.trial.sitting import Sitting
 from proctor.trial.verification import find_own_environment, run_verification
 
-_MEMORY = "/dev/shm"  # noqa: S108 - of the environment
+_DEVICES, _MEMORY = "/dev", "/dev/shm/"  # noqa: S108 - of the environment
+_MOST_SEEN = 1000
 _SILENT = logging.Logger("verify-again")
 _SILENT.addHandler(logging.NullHandler())
 
@@ -81,8 +82,11 @@ async def _find_moving(environment: Watched) -> str | None:
     """What the agent left that is in no copy of its files."""
     if processes := await environment.list_processes():
         return f"{count_of(len(processes), 'process', 'processes')} of the agent still ran"
-    if can_list(environment) and await environment.list_files([_MEMORY], 1):
-        return f"files lay in {_MEMORY}, which is memory"
+    if can_list(environment):
+        # Devices and links are there from the start; a plain file is not, and nor is it on a disk.
+        for file in await environment.list_files([_DEVICES], _MOST_SEEN):
+            if file.size is not None or file.path.startswith(_MEMORY):
+                return f"files lay in {_DEVICES}, which is memory"
     return None
 
 

@@ -34,7 +34,7 @@ async def look_for_solution(sitting: Sitting, trace: Trace) -> bool:
         FindingCode.COMMANDS_LIKE_SOLUTION,
         f"the agent's commands hold {found} of the task's own solution",
         share=round(found.share, 3),
-        lines=found.lines,
+        parts=found.parts,
         of=found.of,
     )
     return True

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proctor.trajectory.read import load_trajectory
-from tests.agents.chat.server import MODEL, Server, refuses, runs, says, serving, waits
+from tests.agents.chat.server import MODEL, Server, calls, refuses, runs, says, serving, waits
 from tests.agents.chat.talks import KEY
 from tests.cli.programs import Proctor, run_here
 from tests.faults.conftest import site as site  # a fixture
@@ -98,6 +98,18 @@ def test_a_killed_run_keeps_what_was_said_and_resume_goes_on(site: Site) -> None
     roles = [entry.role for entry in trace_of(attempt)]
     assert roles == ["system", "user", "assistant", "tool_call", "tool_result"]
     assert [entry.role for entry in trace_of(trial)][-1] == "assistant"
+
+
+def test_what_a_model_did_comes_out_again_with_its_blunders(site: Site) -> None:
+    task = site.make_task("t", test=CHECK)
+    patience = ("--ak", "command_timeout_sec=1", "--ak", "output_limit=200")
+    talk = (calls("{", name="python"), runs("exec sleep 600", "seq 999", GREETS), says("Done."))
+    with serving(*talk) as up:
+        ran = site.run("-p", task, *chat_with(up, *patience))
+    assert (ran.code, site.rewards()) == (0, [1.0]), ran.err
+    again = site.proctor("audit", site.job, "--rerun", 1, "-o", site.top / "new")
+    assert again.code == 0, again.out
+    assert "reward 1.0 again; 3 observations equal" in again.out
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from proctor.agents.chat.accounting import Charge
 from proctor.agents.chat.tool import NAME, Command, Malformed, Result
 from proctor.agents.chat.wire import Answer, Call, Object
 from proctor.trajectory.atif.in_metadata import ATIF_KEY
+from proctor.trajectory.commands import CUT, MALFORMED
 from proctor.trajectory.writer import TrajectoryWriter
 
 _LONGEST_MALFORMED: Final = 2000
@@ -65,14 +66,14 @@ class Story:
         if isinstance(parsed, Command):
             fields = {"command": parsed.text, "arguments": parsed.arguments}
         else:
-            carried["extra"] = {"malformed": call.arguments[:_LONGEST_MALFORMED]}
+            carried["extra"] = {MALFORMED: call.arguments[:_LONGEST_MALFORMED]}
         self.trace.entry(
             role="tool_call", tool_name=call.name, metadata={ATIF_KEY: carried}, **fields
         )
 
     def result(self, result: Result) -> None:
         """What came of a command, as the model is shown it."""
-        cut = {ATIF_KEY: {"extra": {"characters_cut": result.n_cut}}} if result.n_cut else None
+        cut = {ATIF_KEY: {"extra": {CUT: result.n_cut}}} if result.n_cut else None
         self.trace.tool_result(
             NAME,
             stdout=result.output,

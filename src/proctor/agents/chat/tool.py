@@ -13,11 +13,10 @@ import msgspec
 
 from proctor.agents.chat.settings import ChatSettings
 from proctor.agents.chat.wire import Call, Object, parse_object
+from proctor.trajectory.commands import TIMED_OUT, render_cut
 from proctor.trial.environment import Environment
 
 NAME: Final = "bash"
-TIMED_OUT: Final = -1
-"""Exit code of a command that was ended, in trajectories."""
 
 _LONGEST_COMMAND: Final = 120_000
 """Bytes; the kernel takes no argument of more than 128 KiB."""
@@ -143,8 +142,7 @@ def cut_middle(text: str, limit: int) -> tuple[str, int]:
     if n_cut <= 0:
         return text, 0
     half = limit // 2
-    note = f"\n[… {n_cut:,} characters cut here …]\n"
-    return text[: limit - half] + note + text[len(text) - half :], n_cut
+    return text[: limit - half] + render_cut(n_cut) + text[len(text) - half :], n_cut
 
 
 def render_result(result: Result) -> str:
