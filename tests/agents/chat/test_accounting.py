@@ -11,7 +11,7 @@ from proctor.agents.chat.wire import parse_spent
 from proctor.harbor.account import AgentResultAccount
 from proctor.harbor.spending import Reported, make_trial_cost
 from proctor.record.cost import CostBasis
-from tests.agents.chat.server import USAGE, runs, says, serving
+from tests.agents.chat.server import USAGE, refuses, runs, says, serving
 from tests.agents.chat.talks import Talk, talk
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -103,6 +103,32 @@ def test_figures_that_cannot_be_are_not_taken_and_that_is_said(
     (said,) = run.of("assistant")
     assert said.metadata is not None
     assert problem in said.metadata["atif"]["metrics"]["extra"]["refused"]
+
+
+def test_an_amount_is_taken_also_where_the_tokens_cannot_be(tmp_path: Path) -> None:
+    run = spent(tmp_path, {"prompt_tokens": -1, "cost": 0.5})
+    assert (run.context.n_input_tokens, run.context.cost_usd) == (None, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("usage", "amount"),
+    [
+        ({"cost": 0.5, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.5}}, 0.5),
+        ({"cost": 0.5, "is_byok": True, "cost_details": {"upstream_inference_cost": 9}}, 9.5),
+        ({"cost": 0.5, "is_byok": True}, None),
+    ],
+)
+def test_a_key_of_ones_own_costs_what_its_provider_charges_too(
+    usage: dict[str, Any], amount: float | None
+) -> None:
+    assert parse_spent(usage).cost_usd == amount
+
+
+def test_an_amount_says_that_some_requests_got_no_answer(tmp_path: Path) -> None:
+    with serving(refuses(500), says("Done.")) as up:
+        run = talk(tmp_path, up)
+    note = "1 request got no answer; if that cost anything, it is not in the amount"
+    assert note in basis_of(run).notes
 
 
 @pytest.mark.parametrize("cost", [-1, "1", True, float("1e300"), 10**400])

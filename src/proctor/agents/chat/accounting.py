@@ -16,6 +16,7 @@ from proctor.agents.chat.wire import Answer, Spent
 from proctor.errors import RecordError
 from proctor.record.cost import CostBasis, Spending, find_cost, unknown_cost
 from proctor.record.usage import Usage, sum_usage
+from proctor.sentence import count_of
 from proctor.trial.agent import AgentContext
 
 
@@ -72,7 +73,12 @@ class Account:
     @property
     def basis(self) -> CostBasis:
         """Money of all answers, and where the amount comes from."""
-        return merge_bases([charge.basis for charge in self.charges])
+        basis = merge_bases([charge.basis for charge in self.charges])
+        if not self.n_retries or basis.amount_usd is None:
+            return basis
+        failed = count_of(self.n_retries, "request")
+        note = f"{failed} got no answer; if that cost anything, it is not in the amount"
+        return msgspec.structs.replace(basis, notes=(*basis.notes, note))
 
     def add(self, answer: Answer, when: datetime) -> Charge:
         """Take down what an answer took."""
@@ -84,7 +90,7 @@ class Account:
 
     def _price(self, answer: Answer, when: datetime) -> CostBasis:
         spent = answer.spent
-        if spent.problem is not None:
+        if spent.problem is not None and spent.cost_usd is None:
             return unknown_cost(spent.problem)
         bases = [
             _price_as(name, spent, when) for name in find_names(answer.model, self.asked_model)
