@@ -16,7 +16,6 @@
     theirs_environments     environments in which harbor runs here without Docker
     docker_trials   trials in containers, beside the bare calls of docker; a subject too
     sandbox_start   the start of a sandbox, beside a bare bubblewrap
-    docker_trials   trials in containers, beside the bare calls of docker
     trace_data      trajectories to read, kept in build/bench-data
     trace_reading   ways to read them: ours, the bare decoder, the peer's shape
 

@@ -7,6 +7,13 @@ from proctor.harbor.configs import AgentConfig
 
 _KEY = re.compile(r"(?:^|_)(?:API_KEY|ACCESS_KEY|TOKEN|TOKEN_BEDROCK)$")
 
+CHAT = "chat"
+"""Our own agent that asks a model from this machine."""
+CHAT_KEY = "OPENAI_API_KEY"
+"""The variable that its key is in."""
+SHORTEST_CHAT_KEY = 8
+"""A shorter one is no secret: endpoints that need none are given a word, such as EMPTY."""
+
 VERSION = "0.13.1"
 """The harbor whose agents these are."""
 
@@ -54,7 +61,9 @@ def is_harbors(config: AgentConfig) -> bool:
 
 
 def find_keys(config: AgentConfig, host: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the host that an agent of harbor's may take for its model without being told."""
+    """Variables of the host that an agent may take for its model without being told."""
+    if config.name == CHAT:
+        return {name: value for name, value in host.items() if name == CHAT_KEY}
     if not is_harbors(config):
         return {}
     return {name: value for name, value in host.items() if _KEY.search(name)}

@@ -18,6 +18,7 @@ from proctor.record.cost import (
     Spending,
     find_cost,
     make_cost,
+    merge_bases,
     reported_cost,
     unknown_cost,
 )
@@ -52,10 +53,9 @@ def make_trial_cost(
         spendings = [Spending(usages=(usage,), model=None if model == NO_MODEL else model)]
         if advisor is not None:
             spendings.append(Spending(usages=(advisor,), model=None, who="advisor"))
-        found = _find_own_basis(results) or find_cost(
-            spendings, when, reported_usd=_sum_usd(results)
+        basis = _find_own_basis(results) or _find_basis(
+            reported, trace, find_cost(spendings, when, reported_usd=_sum_usd(results))
         )
-        basis = _find_basis(reported, trace, found)
     except RecordError as error:
         notes.append(f"the trial's figures cannot be: {error}; cost is null")
         return None, unknown_cost(str(error))
@@ -84,26 +84,28 @@ def _find_basis(reported: Reported, trace: Trace | None, basis: CostBasis) -> Co
 
 
 def _find_own_basis(results: Sequence[AgentResultAccount]) -> CostBasis | None:
-    """How an agent came to its amount, where it says so and it is not the provider's own.
-
-    Steps of one trial may differ in that; then nothing is said of the whole.
+    """How an agent came to its amount, where it says so of every step.
 
     Raises:
         RecordError: it is no amount of money.
     """
-    if len(results) != 1:
-        return None
-    (result,) = results
+    bases = [_basis_in(result) for result in results]
+    known = [basis for basis in bases if basis is not None]
+    return merge_bases(known) if known and len(known) == len(bases) else None
+
+
+def _basis_in(result: AgentResultAccount) -> CostBasis | None:
+    """What a result says of its own amount; None where it says nothing that fits."""
     try:
         basis = msgspec.convert((result.metadata or {}).get(_BASIS), CostBasis)
     except msgspec.ValidationError:
         return None
-    if basis.kind == "reported" or basis.amount_usd != result.cost_usd:
+    if basis.amount_usd != result.cost_usd:
         return None
     if basis.amount_usd is None:
         return unknown_cost(basis.why_unknown or "the agent does not say why")
-    amount = reported_cost(basis.amount_usd).amount_usd
-    return basis if basis.kind == "estimated" and amount == basis.amount_usd else None
+    reported_cost(basis.amount_usd)
+    return None if basis.kind == "unknown" else basis
 
 
 def _usage(result: AgentResultAccount) -> Usage:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from proctor.errors import ProctorError
-from proctor.harbor.agents import find_keys
+from proctor.harbor.agents import CHAT, CHAT_KEY, SHORTEST_CHAT_KEY, find_keys
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.env import is_sensitive, resolve_env
 from proctor.job.wish import LedgerWish, SealedTrials
@@ -146,7 +146,15 @@ def find_secrets(config: JobConfig, host: Mapping[str, str]) -> dict[str, str]:
     for env in (*(one.env for one in config.agents), config.environment.env, config.verifier.env):
         given |= {name: value for name, value in env.items() if is_sensitive(name)}
     taken = {name: key for one in config.agents for name, key in find_keys(one, host).items()}
-    return taken | resolve_env(given, host)
+    secrets = taken | resolve_env(given, host)
+    if any(one.name == CHAT for one in config.agents):
+        return {name: secrets[name] for name in secrets if not _is_word(name, secrets[name])}
+    return secrets
+
+
+def _is_word(name: str, value: str) -> bool:
+    """Whether this is what an endpoint that needs no key is given in its place."""
+    return name == CHAT_KEY and len(value) < SHORTEST_CHAT_KEY
 
 
 def find_sealed_names(directory: Path, experiment: str) -> set[str]:

@@ -129,6 +129,34 @@ def find_cost(
     return estimated
 
 
+def merge_bases(bases: Sequence[CostBasis]) -> CostBasis:
+    """Amounts of one trial as one: unknown when one of them is, and estimated when one of them is.
+
+    Raises:
+        RecordError: they add up to no amount of money.
+    """
+    if unknown := [basis for basis in bases if basis.amount_usd is None]:
+        return unknown[0]
+    estimated = [basis for basis in bases if basis.kind == "estimated"]
+    notes = [note for basis in bases for note in basis.notes]
+    if 0 < len(estimated) < len(bases):
+        n_own = len(bases) - len(estimated)
+        notes.append(f"{n_own} of {len(bases)} amounts are the provider's own")
+    return msgspec.structs.replace(
+        (*estimated, *bases)[0],
+        amount_usd=reported_cost(_add(basis.amount_usd or 0.0 for basis in bases)).amount_usd,
+        matched=tuple(dict.fromkeys(match for basis in bases for match in basis.matched)),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _add(amounts: Iterable[float]) -> float:
+    try:
+        return math.fsum(amounts)
+    except OverflowError:
+        return math.inf
+
+
 def _has_tokens(spendings: Sequence[Spending]) -> bool:
     return any(usage.input or usage.output for each in spendings for usage in each.usages)
 

@@ -15,6 +15,7 @@ import msgspec
 from proctor.diagnostic import Diagnostic
 from proctor.errors import TraceError
 from proctor.trajectory.atif.convert import to_entries
+from proctor.trajectory.atif.in_metadata import ATIF_KEY
 from proctor.trajectory.atif.model import Atif
 from proctor.trajectory.atif.read import load_atif
 from proctor.trajectory.conversation import load_conversation
@@ -54,7 +55,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     turns: tuple[Turn, ...] = ()
     """Of a conversation."""
     models: tuple[str, ...] = ()
-    """Models that the file says have answered, in their order; an ATIF file may say so."""
+    """Models that the file says have answered, in their order; no conversation says so."""
     diagnostics: list[Diagnostic] = []
 
     @property
@@ -77,6 +78,7 @@ def load_trace_file(path: str, kind: TraceKind) -> Trace:
                 path=path,
                 entries=found.entries,
                 lines=found.lines,
+                models=_find_carried_models(found.entries),
                 diagnostics=found.diagnostics,
             )
         case TraceKind.ATIF:
@@ -119,3 +121,10 @@ def find_trace(candidates: Iterable[tuple[TraceKind, str]]) -> tuple[Trace | Non
 def _find_models(atif: Atif) -> tuple[str, ...]:
     answered = [step.model_name for step in atif.steps or () if step.model_name]
     return tuple(dict.fromkeys(answered))
+
+
+def _find_carried_models(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Of a trajectory, whose entries have no field for it."""
+    carried = [entry.metadata.get(ATIF_KEY) for entry in entries if entry.metadata]
+    names = [each.get("model_name") for each in carried if isinstance(each, dict)]
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name))

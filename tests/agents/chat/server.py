@@ -164,9 +164,11 @@ def refuses(
     return lambda connection: connection.send(status, body, headers)
 
 
-def sends(body: bytes, kind: str = "application/json", length: int = -1) -> Reply:
-    """Any bytes with status 200; a length beyond them is a body that is cut off."""
-    return lambda connection: connection.send(200, body, {"content-type": kind}, length)
+def sends(
+    body: bytes, kind: str = "application/json", length: int = -1, status: int = 200
+) -> Reply:
+    """Any bytes; a length beyond them is a body that is cut off."""
+    return lambda connection: connection.send(status, body, {"content-type": kind}, length)
 
 
 def chunk(delta: Mapping[str, Any], reason: str | None = None, **changes: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from proctor.agents.chat.wire import parse_spent
 from proctor.harbor.account import AgentResultAccount
 from proctor.harbor.spending import Reported, make_trial_cost
 from proctor.record.cost import CostBasis
-from tests.agents.chat.server import USAGE, runs, says, serving
+from tests.agents.chat.server import USAGE, refuses, runs, says, serving
 from tests.agents.chat.talks import Talk, talk
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -26,17 +26,20 @@ def spent(root: Path, *usages: Any, **changes: Any) -> Talk:
         return talk(root, up, **changes)
 
 
-def basis_of(run: Talk) -> CostBasis:
-    """What a record of the run says of its cost."""
-    context = run.context
-    account = AgentResultAccount(
-        context.n_input_tokens,
-        context.n_cache_tokens,
-        context.n_output_tokens,
-        context.cost_usd,
-        context.metadata,
+def basis_of(*steps: Talk) -> CostBasis:
+    """What a record says of the cost of a trial with these steps."""
+    contexts = [run.context for run in steps]
+    accounts = tuple(
+        AgentResultAccount(
+            context.n_input_tokens,
+            context.n_cache_tokens,
+            context.n_output_tokens,
+            context.cost_usd,
+            context.metadata,
+        )
+        for context in contexts
     )
-    _, basis = make_trial_cost(Reported((account,)), None, "openai/gpt-4o", NOW, [])
+    _, basis = make_trial_cost(Reported(accounts), None, "openai/gpt-4o", NOW, [])
     return basis
 
 
@@ -60,7 +63,7 @@ def test_one_estimate_among_amounts_makes_the_sum_an_estimate(tmp_path: Path) ->
     basis = basis_of(run)
     assert basis.kind == "estimated"
     assert basis.amount_usd == pytest.approx(0.2503)
-    assert "1 of 2 amounts are the endpoint's own" in basis.notes
+    assert "1 of 2 amounts are the provider's own" in basis.notes
 
 
 def test_a_model_without_a_price_costs_nobody_knows_what(tmp_path: Path) -> None:
@@ -68,6 +71,23 @@ def test_a_model_without_a_price_costs_nobody_knows_what(tmp_path: Path) -> None
     assert (run.context.cost_usd, run.context.n_input_tokens) == (None, 100)
     basis = basis_of(run)
     # The record does not take the price of the name that was asked for instead.
+    assert (basis.kind, basis.amount_usd) == ("unknown", None)
+    assert "my-own-model" in str(basis.why_unknown)
+
+
+def test_what_is_estimated_of_a_step_is_estimated_of_the_trial(tmp_path: Path) -> None:
+    first = spent(tmp_path / "1", USAGE)
+    second = spent(tmp_path / "2", {**USAGE, "cost": 0.25})
+    basis = basis_of(first, second)
+    assert basis.kind == "estimated"
+    assert basis.amount_usd == pytest.approx(0.2503)
+
+
+def test_what_is_unknown_of_a_step_is_unknown_of_the_trial(tmp_path: Path) -> None:
+    first = spent(tmp_path / "1", USAGE)
+    second = spent(tmp_path / "2", USAGE, reported="my-own-model")
+    basis = basis_of(first, second)
+    # Not the price of the name that was asked for, for both.
     assert (basis.kind, basis.amount_usd) == ("unknown", None)
     assert "my-own-model" in str(basis.why_unknown)
 
@@ -103,6 +123,32 @@ def test_figures_that_cannot_be_are_not_taken_and_that_is_said(
     (said,) = run.of("assistant")
     assert said.metadata is not None
     assert problem in said.metadata["atif"]["metrics"]["extra"]["refused"]
+
+
+def test_an_amount_is_taken_also_where_the_tokens_cannot_be(tmp_path: Path) -> None:
+    run = spent(tmp_path, {"prompt_tokens": -1, "cost": 0.5})
+    assert (run.context.n_input_tokens, run.context.cost_usd) == (None, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("usage", "amount"),
+    [
+        ({"cost": 0.5, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.5}}, 0.5),
+        ({"cost": 0.5, "is_byok": True, "cost_details": {"upstream_inference_cost": 9}}, 9.5),
+        ({"cost": 0.5, "is_byok": True}, None),
+    ],
+)
+def test_a_key_of_ones_own_costs_what_its_provider_charges_too(
+    usage: dict[str, Any], amount: float | None
+) -> None:
+    assert parse_spent(usage).cost_usd == amount
+
+
+def test_an_amount_says_that_some_requests_got_no_answer(tmp_path: Path) -> None:
+    with serving(refuses(500), says("Done.")) as up:
+        run = talk(tmp_path, up)
+    note = "1 request got no answer; if that cost anything, it is not in the amount"
+    assert note in basis_of(run).notes
 
 
 @pytest.mark.parametrize("cost", [-1, "1", True, float("1e300"), 10**400])

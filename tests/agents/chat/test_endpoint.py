@@ -1,5 +1,6 @@
 """An endpoint that misbehaves: what is tried again, what is an error, and which."""
 
+import gzip
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.agents.chat.server import (
     Reply,
     answers,
     chunk,
+    completion,
     drips,
     floods,
     hangs_up,
@@ -40,8 +42,16 @@ from tests.agents.chat.server import (
 )
 from tests.agents.chat.talks import KEY, fail, talk
 
+
+def packed(status: int) -> Reply:
+    """A body that takes thousands of times as much room as on the wire."""
+    body = gzip.compress(bytes(64 << 20))
+    return lambda connection: connection.send(status, body, {"content-encoding": "gzip"})
+
+
 CUT_BODY = sends(b'{"choices": [{"message": {"cont', length=900)
 CUT_STREAM = streams(chunk({"content": "Do"}), ending="")
+EVENTS = "text/event-stream"
 HALF_CALL = streams(chunk({"tool_calls": [{"index": 0, **tool_call('{"command": "r')}]}), ending="")
 
 
@@ -68,6 +78,11 @@ HALF_CALL = streams(chunk({"tool_calls": [{"index": 0, **tool_call('{"command": 
         answers({"error": {"message": "upstream is gone"}}),
         answers({"error": {"message": "upstream is gone", "code": 502}}),
         streams({"error": {"message": "upstream is gone"}}),
+        streams(chunk({"content": "Half"}, "error")),
+        answers({"choices": [{"message": {"content": "Half"}, "finish_reason": "error"}]}),
+        answers({"choices": [{"message": {"content": "Half"}, "error": {"code": 502}}]}),
+        # A limit of a minute, for all that it says of billing.
+        refuses(429, "You exceeded your current quota, please check your plan and billing details"),
     ],
 )
 def test_what_may_pass_is_tried_again(tmp_path: Path, bad: Reply) -> None:
@@ -153,6 +168,22 @@ def test_an_answer_that_is_not_whole_in_time_is_tried_again_and_then_an_error(
             ModelRequestError,
             "HTTP 302: it sends on to http://elsewhere/v1; give that as base_url",
         ),
+        (
+            sends(b'[{"error": {"code": 400, "message": "no thought_signature"}}]', status=400),
+            ModelRequestError,
+            "HTTP 400: no thought_signature",
+        ),
+        (
+            refuses(400, "The input token count exceeds the maximum number of tokens allowed"),
+            ModelContextError,
+            "HTTP 400: The input token count",
+        ),
+        (
+            packed(200),
+            ModelAnswerError,
+            "the answer is packed (gzip); expected it plain, as it was asked for",
+        ),
+        (packed(400), ModelRequestError, "HTTP 400: no reason given"),
         (floods(50 << 20), ModelAnswerError, "the answer has more than 33,554,432 bytes"),
         (
             floods(50 << 20, "text/event-stream"),
@@ -202,6 +233,40 @@ def test_words_of_an_endpoint_are_one_line_without_the_key(
     trace = (run.place.trial_paths.agent_dir / "trajectory.jsonl").read_text()
     assert KEY not in str(error) + trace + caplog.text
     assert "trying again in 0.8 s (1 of 1)" in caplog.text
+
+
+@pytest.mark.parametrize("n_before", [484, 492, 498])
+@pytest.mark.parametrize("status", [200, 302, 500])
+def test_no_part_of_a_key_is_left_where_words_are_cut(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, status: int, n_before: int
+) -> None:
+    text = "x" * n_before + KEY
+    rude = (
+        refuses(status, text, {"location": text}) if status != 200 else sends(text.encode(), EVENTS)
+    )
+    with serving(rude) as up:
+        error, run = fail(tmp_path, up, retries=1)
+    trace = (run.place.trial_paths.agent_dir / "trajectory.jsonl").read_text()
+    assert KEY[:4] not in str(error) + trace + caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("ALL_PROXY", "gopher://me:secret@h", "Unknown scheme for proxy URL"),
+        ("HTTP_PROXY", "http://me:secret@h:port", "Invalid port: 'port'"),
+        ("SSL_CERT_FILE", "/gone", "No such file or directory"),
+    ],
+)
+def test_variables_that_cannot_be_used_are_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    error, _ = fail(tmp_path, "http://127.0.0.1:1/v1")
+    assert type(error) is ModelRequestError
+    assert said in str(error)
+    assert "are the variables for proxies (such as ALL_PROXY)" in str(error)
+    assert "secret" not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -261,6 +326,44 @@ def test_a_stream_without_a_last_word_is_whole_once_the_model_has_stopped(tmp_pa
         assert talk(tmp_path, up, stream=True).told["ended"] == "answer"
 
 
+def test_calls_that_all_have_the_number_0_are_told_apart(tmp_path: Path) -> None:
+    begun = [{"index": 0, **tool_call({"command": f"echo {n}"}, call_id=f"c{n}")} for n in (1, 2)]
+    whole = [chunk({"tool_calls": [call]}) for call in begun]
+    with serving(streams(*whole, chunk({}, "tool_calls")), says("Done.")) as up:
+        run = talk(tmp_path, up, stream=True)
+    assert run.commands == ["echo 1", "echo 2"]
+
+
+def test_a_call_whose_pieces_have_ids_of_their_own_is_one_call(tmp_path: Path) -> None:
+    begun = {"index": 0, **tool_call('{"command": "ec', call_id="c1")}
+    more = {"index": 0, "id": "c2", "function": {"arguments": 'ho 1"}'}}
+    pieces = [chunk({"tool_calls": [piece]}) for piece in (begun, more)]
+    with serving(streams(*pieces, chunk({}, "tool_calls")), says("Done.")) as up:
+        run = talk(tmp_path, up, stream=True)
+    assert run.commands == ["echo 1"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_no_end_of_calls_is_no_answer_and_keeps_nobody_waiting(
+    tmp_path: Path, stream: bool
+) -> None:
+    many = {"tool_calls": [{"index": n} for n in range(30_000)]}
+    endless = streams(chunk(many, "stop")) if stream else answers(completion(many))
+    with serving(endless) as up:
+        error, run = fail(tmp_path, up, retries=0)
+    assert type(error) is ModelAnswerError
+    assert "the answer has 30,000 calls; expected 1,000 at most" in str(error)
+    assert run.of("tool_call") == []
+
+
+def test_no_two_calls_have_one_id(tmp_path: Path) -> None:
+    begun = [tool_call({"command": "true"}, call_id=given) for given in ("call_2", "", "call_2")]
+    with serving(answers(completion({"tool_calls": begun})), says("Done.")) as up:
+        talk(tmp_path, up)
+    told = up.asked[1].body["messages"][-3:]
+    assert [message["tool_call_id"] for message in told] == ["call_2", "call_1", "call_3"]
+
+
 def test_calls_without_ids_or_numbers_are_told_apart(tmp_path: Path) -> None:
     begun: list[dict[str, Any]] = [tool_call({"command": f"echo {n}"}) for n in (1, 2)]
     with serving(
@@ -268,5 +371,5 @@ def test_calls_without_ids_or_numbers_are_told_apart(tmp_path: Path) -> None:
     ) as up:
         run = talk(tmp_path, up, stream=True)
     told = up.asked[1].body["messages"][-2:]
-    assert [message["tool_call_id"] for message in told] == ["c1", "call_2"]
+    assert [message["tool_call_id"] for message in told] == ["c1", "call_1"]
     assert run.commands == ["echo 1", "echo 2"]

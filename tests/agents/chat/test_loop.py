@@ -1,10 +1,10 @@
 """The loop of `chat`: what the model is told, what is run, and what ends it."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from proctor.errors import AgentError
@@ -174,8 +174,9 @@ def test_a_streamed_answer_is_the_same_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reply", "sentence"),
     [
-        (calls('{"command": "ls'), 'error: the arguments are no JSON object: \'{"command": "ls\''),
-        (calls([1]), "error: the arguments are no JSON object: '[1]'"),
+        (calls('{"command": "ls'), "error: the 15 characters of arguments are no JSON object"),
+        (calls([1]), "error: the 3 characters of arguments are no JSON object; expected"),
+        (calls('{"command": "ls", "timeout": NaN}'), "error: the 33 characters of arguments are"),
         (calls({"command": "ls"}, "a.b"), "error: there is no tool 'a.b'; the only tool is bash"),
         (calls({"cmd": "ls"}), "error: bash takes command and timeout, not cmd"),
         (calls({"command": " "}), "error: command is missing or empty"),
@@ -194,7 +195,7 @@ def test_a_call_that_cannot_be_run_is_answered_with_a_sentence(
     assert told["content"].startswith(sentence)
     # What is sent back can be read by an endpoint that reads it.
     sent = said["tool_calls"][0]["function"]
-    assert isinstance(json.loads(sent["arguments"]), dict)
+    assert isinstance(msgspec.json.decode(sent["arguments"]), dict)
     assert sent["name"] in ("bash", "unknown")
     assert (run.commands, run.told["malformed"], run.told["ended"]) == ([], 1, "answer")
     (result,) = run.of("tool_result")
@@ -269,6 +270,12 @@ def test_a_limit_ends_an_endless_run_without_an_error(
     )
 
 
+def test_calls_that_time_left_no_room_for_are_no_malformed_answer(tmp_path: Path) -> None:
+    with serving(runs("sleep 600", "true")) as up:
+        run = talk(tmp_path, up, max_seconds=0.4, max_malformed=1)
+    assert (run.told["limit"]["name"], run.told["malformed"]) == ("max_seconds", 0)
+
+
 @pytest.mark.parametrize("script", [(waits(),), (runs("sleep 600", "sleep 600"),)])
 def test_max_seconds_ends_a_wait_for_the_model_and_one_for_a_command(
     tmp_path: Path, script: Any
@@ -308,6 +315,34 @@ def test_the_key_stays_on_the_host_and_out_of_the_trace(tmp_path: Path) -> None:
     trace = (run.place.trial_paths.agent_dir / "trajectory.jsonl").read_text()
     assert KEY not in trace + str(run.context)
     assert "I know [redacted:OPENAI_API_KEY]" in trace
+
+
+@pytest.mark.parametrize("n_before", [1, 90, 95])
+def test_a_secret_is_not_cut_in_two_and_kept_in_halves(tmp_path: Path, n_before: int) -> None:
+    secret = f"tok-{'0123456789'}abcdef"
+    env = {"OPENAI_API_KEY": KEY, "MY_TOKEN": secret}
+    printed = f"printf 'a%.0s' {{1..{n_before}}}; printf %s $MY_TOKEN; printf 'z%.0s' {{1..500}}"
+    malformed = calls("x" * (1900 + n_before) + secret)
+    with serving(runs(printed), malformed, says("Done.")) as up:
+        run = talk(tmp_path, up, env=env, output_limit=200)
+    # The model is shown what there is; nothing of it is kept.
+    assert "tok-" in up.asked[1].last["content"]
+    trace = (run.place.trial_paths.agent_dir / "trajectory.jsonl").read_text()
+    assert "tok-" not in trace
+    assert "cdef" not in trace
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_a_call_was_signed_with_goes_back_with_it(tmp_path: Path, stream: bool) -> None:
+    signed = {"extra_content": {"google": {"thought_signature": "abc"}}}
+    said = {"tool_calls": [{"index": 0, **tool_call({"command": "true"}), **signed}]}
+    whole = streams(chunk(said, "tool_calls")) if stream else answers(completion(said))
+    with serving(whole, runs("true"), says("Done.")) as up:
+        talk(tmp_path, up, stream=stream)
+    messages = up.asked[2].body["messages"]
+    first, second = (one["tool_calls"][0] for one in messages if "tool_calls" in one)
+    assert first["extra_content"] == signed["extra_content"]
+    assert "extra_content" not in second
 
 
 def test_a_run_that_is_stopped_leaves_its_steps_and_its_figures(tmp_path: Path) -> None:

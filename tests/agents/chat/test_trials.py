@@ -43,6 +43,7 @@ def test_a_model_solves_a_task_and_the_record_says_at_what_price(site: Site) -> 
     assert (counts, said["cost_usd"]) == ((200, 80, 20), 0.0006)
     assert said["metadata"]["models"] == [MODEL]
     record = load(trial / "record.json")
+    assert record["agent"]["model"] == MODEL  # not the name that was asked for
     assert record["cost"]["estimated_cost_usd"] == 0.0006
     assert record["outputs"]["trajectory_path"] == "agent/trajectory.jsonl"
     assert record["inputs"]["system_prompt"].startswith("You are working on a computer")

@@ -5,8 +5,7 @@ endpoint's own where it gives one, else its tokens at the listed prices of the m
 endpoint names. Requests that got no answer are counted, and what they cost is known to nobody.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -14,8 +13,9 @@ import msgspec
 
 from proctor.agents.chat.wire import Answer, Spent
 from proctor.errors import RecordError
-from proctor.record.cost import CostBasis, Spending, find_cost, unknown_cost
+from proctor.record.cost import CostBasis, Spending, find_cost, merge_bases, unknown_cost
 from proctor.record.usage import Usage, sum_usage
+from proctor.sentence import count_of
 from proctor.trial.agent import AgentContext
 
 
@@ -72,7 +72,14 @@ class Account:
     @property
     def basis(self) -> CostBasis:
         """Money of all answers, and where the amount comes from."""
-        return merge_bases([charge.basis for charge in self.charges])
+        if not self.charges:
+            return unknown_cost("the model has not answered")
+        basis = merge_bases([charge.basis for charge in self.charges])
+        if not self.n_retries or basis.amount_usd is None:
+            return basis
+        failed = count_of(self.n_retries, "request")
+        note = f"{failed} got no answer; if that cost anything, it is not in the amount"
+        return msgspec.structs.replace(basis, notes=(*basis.notes, note))
 
     def add(self, answer: Answer, when: datetime) -> Charge:
         """Take down what an answer took."""
@@ -84,7 +91,7 @@ class Account:
 
     def _price(self, answer: Answer, when: datetime) -> CostBasis:
         spent = answer.spent
-        if spent.problem is not None:
+        if spent.problem is not None and spent.cost_usd is None:
             return unknown_cost(spent.problem)
         bases = [
             _price_as(name, spent, when) for name in find_names(answer.model, self.asked_model)
@@ -129,31 +136,6 @@ def _price_as(name: str, spent: Spent, when: datetime) -> CostBasis:
         return find_cost([spending], when, reported_usd=spent.cost_usd)
     except RecordError as error:
         return unknown_cost(str(error))
-
-
-def merge_bases(bases: Sequence[CostBasis]) -> CostBasis:
-    """The amounts of several answers as one; unknown as a whole when one is."""
-    if not bases:
-        return unknown_cost("the model has not answered")
-    unknown = [basis for basis in bases if basis.amount_usd is None]
-    if unknown:
-        return unknown[0]
-    n_estimated = sum(basis.kind == "estimated" for basis in bases)
-    first = next((basis for basis in bases if basis.kind == "estimated"), bases[0])
-    mixed = f"{len(bases) - n_estimated} of {len(bases)} amounts are the endpoint's own"
-    notes = [note for basis in bases for note in basis.notes]
-    if 0 < n_estimated < len(bases):
-        notes.append(mixed)
-    return msgspec.structs.replace(
-        first,
-        amount_usd=math.fsum(basis.amount_usd or 0.0 for basis in bases),
-        matched=_each_once(match for basis in bases for match in basis.matched),
-        notes=_each_once(notes),
-    )
-
-
-def _each_once[T](values: Iterable[T]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(values))
 
 
 def _without_blanks(basis: CostBasis) -> dict[str, object]:

@@ -25,6 +25,7 @@ from proctor.agents.live import open_trace
 from proctor.agents.secrets import redact_env
 from proctor.agents.settings import parse_settings
 from proctor.errors import AgentError, ModelError
+from proctor.harbor.agents import SHORTEST_CHAT_KEY
 from proctor.trajectory.writer import Redactor
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
@@ -33,8 +34,6 @@ from proctor.trial.sitting import host_variables
 
 VERSION: Final = "1.0.0"
 """Of the loop: what it says to the model and how it runs what comes back."""
-_SHORTEST_KEY: Final = 8
-"""A shorter one is no secret: endpoints that need none are given a word, such as EMPTY."""
 
 
 class ChatAgent:
@@ -71,7 +70,7 @@ class ChatAgent:
             AgentError: max_tokens or max_cost_usd cannot be watched.
         """
         redactor = self._find_redactor()
-        async with self._open_endpoint() as endpoint:
+        async with self._open_endpoint(redactor) as endpoint:
             with open_trace(self._order.logs_dir, redactor) as trace:
                 retries, logger = self._settings.retries, self._order.logger
                 loop = Loop(
@@ -80,10 +79,11 @@ class ChatAgent:
                     asker=Asker(endpoint, retries, self._pace, redactor, logger),
                     environment=environment,
                     env=_without_endpoint(self._order.extra_env),
-                    story=Story(trace),
+                    story=Story(trace, redactor),
                     account=Account(self._model),
                     context=context,
                     pace=self._pace,
+                    redactor=redactor,
                 )
                 loop.story.begin(self._system, instruction, self._describe())
                 await self._run(loop, instruction, redactor)
@@ -109,13 +109,13 @@ class ChatAgent:
     def _find_redactor(self) -> Redactor:
         key = self._address.key or ""
         env = {**self._order.extra_env, KEY_VARIABLE: key}
-        if len(key) < _SHORTEST_KEY:
+        if len(key) < SHORTEST_CHAT_KEY:
             del env[KEY_VARIABLE]
         return redact_env(env)
 
-    def _open_endpoint(self) -> AbstractAsyncContextManager[Endpoint]:
+    def _open_endpoint(self, redactor: Redactor) -> AbstractAsyncContextManager[Endpoint]:
         seconds = self._settings.request_timeout_sec
-        return open_endpoint(self._address, seconds, self._pace.clock)
+        return open_endpoint(self._address, seconds, redactor, self._pace.clock)
 
     def _describe(self) -> Object:
         """The agent as a trajectory names it."""

@@ -1,7 +1,7 @@
 """One request to an endpoint: an answer, or how it failed. Whether to try again is not said here.
 
 No redirect is followed, so that the key goes nowhere else; a proxy of the usual variables is used.
-An answer is read no further than 32 MiB.
+An answer is read no further than 32 MiB, and is not unpacked: a few bytes can hold any number.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import httpx
 from proctor.agents.chat.refusals import Failed, clean, find_retry_after, judge_error, judge_refusal
 from proctor.agents.chat.settings import Address
 from proctor.agents.chat.stream import Lines, Pieces
-from proctor.agents.chat.wire import Answer, parse_answer, parse_completion
+from proctor.agents.chat.wire import Answer, Completion, make_answer, parse_completion
 from proctor.errors import (
     ModelAnswerError,
     ModelError,
@@ -25,14 +25,15 @@ from proctor.errors import (
     ModelTimeoutError,
     ModelUnreachableError,
 )
+from proctor.trajectory.writer import Redactor
 from proctor.trial.clock import SYSTEM, Clock
 
 LARGEST: Final = 32 << 20
 """Bytes of an answer that are read."""
 _LARGEST_REFUSAL: Final = 64 << 10
 _OK: Final = 200
-
-
+_STREAM: Final = "text/event-stream"
+_PACKED: Final = "the answer is packed ({}); expected it plain, as it was asked for"
 _TOO_LONG: Final = f"the answer has more than {LARGEST:,} bytes; no more was read"
 
 
@@ -44,6 +45,8 @@ class Endpoint:
     address: Address
     timeout_sec: float
     """Seconds for one request, its answer included."""
+    redactor: Redactor
+    """For an endpoint's own words: of these it is not known what they hold."""
     clock: Clock = SYSTEM
 
     async def ask(self, body: bytes) -> Answer | Failed:
@@ -55,12 +58,12 @@ class Endpoint:
             said = f"no whole answer after {self.timeout_sec:g} s (request_timeout_sec)"
             return Failed(ModelTimeoutError(said), is_passing=True)
         except ModelError as error:
-            return Failed(error, is_passing=True)
+            said = clean(self.redactor.redact_text(str(error)))
+            return Failed(type(error)(said), is_passing=True)
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
             return _judge_breakdown(error)
 
     async def _ask(self, body: bytes) -> Answer | Failed:
-        # What comes is bounded before it is unpacked, therefore nothing may come packed.
         headers = {"content-type": "application/json", "accept-encoding": "identity"}
         if self.address.key is not None:
             headers["authorization"] = f"Bearer {self.address.key}"
@@ -68,55 +71,86 @@ class Endpoint:
             "POST", self.address.url, content=body, headers=headers
         ) as response:
             if response.status_code != _OK:
-                said = await _read(response, _LARGEST_REFUSAL)
-                failed = judge_refusal(response.status_code, said, response.headers.get("location"))
-                waits = find_retry_after(response.headers, self.clock.now())
-                return Failed(failed.error, failed.is_passing, waits)
-            kind = response.headers.get("content-type", "")
-            if kind.startswith("text/event-stream"):
-                return await _read_stream(response)
+                return await self._read_refusal(response)
+            if packed := _find_packing(response):
+                return Failed(ModelAnswerError(_PACKED.format(packed)), is_passing=False)
+            if response.headers.get("content-type", "").lower().startswith(_STREAM):
+                return await self._read_stream(response)
             data = await _read(response, LARGEST + 1)
         if len(data) > LARGEST:
             return _too_long()
-        if (error := parse_completion(data).error) is not None:
-            return judge_error(error)
-        return parse_answer(data)
+        completion = parse_completion(data)
+        return self._find_fault(completion) or make_answer(completion)
+
+    async def _read_refusal(self, response: httpx.Response) -> Failed:
+        data = b"" if _find_packing(response) else await _read(response, _LARGEST_REFUSAL)
+        # What is shown is cut, and half a secret would not be known as one.
+        said, to = (
+            self.redactor.redact_text(text)
+            for text in (data.decode(errors="replace"), response.headers.get("location", ""))
+        )
+        failed = judge_refusal(response.status_code, said.encode(), to)
+        waits = find_retry_after(response.headers, self.clock.now())
+        return Failed(failed.error, failed.is_passing, waits)
+
+    async def _read_stream(self, response: httpx.Response) -> Answer | Failed:
+        lines, pieces, n_read = Lines(), Pieces(), 0
+        async for data in response.aiter_raw():
+            n_read += len(data)
+            if n_read > LARGEST:
+                return _too_long()
+            for line in lines.add(data):
+                piece = pieces.add_line(line)
+                if piece is not None and (failed := self._find_fault(piece)):
+                    return failed
+            if pieces.is_done:
+                break
+        return pieces.finish()
+
+    def _find_fault(self, completion: Completion) -> Failed | None:
+        fault = completion.fault
+        return None if fault is None else judge_error(self.redactor.redact(fault))
 
 
 @asynccontextmanager
 async def open_endpoint(
-    address: Address, timeout_sec: float, clock: Clock
+    address: Address, timeout_sec: float, redactor: Redactor, clock: Clock
 ) -> AsyncIterator[Endpoint]:
-    """An endpoint whose connections are closed afterwards."""
+    """An endpoint whose connections are closed afterwards.
+
+    Raises:
+        ModelRequestError: the variables for proxies or certificates cannot be used.
+    """
+    async with _make_client(address) as client:
+        yield Endpoint(client, address, timeout_sec, redactor, clock)
+
+
+def _make_client(address: Address) -> httpx.AsyncClient:
     # The time for a request is kept by `ask`, as a whole.
     never = httpx.Timeout(None)
-    async with httpx.AsyncClient(timeout=never, follow_redirects=False) as client:
-        yield Endpoint(client, address, timeout_sec, clock)
+    try:
+        return httpx.AsyncClient(timeout=never, follow_redirects=False)
+    except (ImportError, ValueError, OSError, httpx.InvalidURL) as error:
+        raise ModelRequestError(
+            f"{address.shown}: cannot be asked: {clean(str(error))}; are the variables for proxies "
+            "(such as ALL_PROXY) and certificates (such as SSL_CERT_FILE) right?"
+        ) from error
+
+
+def _find_packing(response: httpx.Response) -> str | None:
+    """How a body is packed although it was asked for plain; None where it is not."""
+    packing = response.headers.get("content-encoding", "").strip().lower()
+    return None if packing in ("", "identity") else clean(packing)
 
 
 async def _read(response: httpx.Response, most: int) -> bytes:
     """The bytes of a response, no more than so many."""
     data = bytearray()
-    async for piece in response.aiter_bytes():
+    async for piece in response.aiter_raw():
         data += piece
         if len(data) >= most:
             break
     return bytes(data[:most])
-
-
-async def _read_stream(response: httpx.Response) -> Answer | Failed:
-    lines, pieces, n_read = Lines(), Pieces(), 0
-    async for data in response.aiter_bytes():
-        n_read += len(data)
-        if n_read > LARGEST:
-            return _too_long()
-        for line in lines.add(data):
-            piece = pieces.add_line(line)
-            if piece is not None and piece.error is not None:
-                return judge_error(piece.error)
-        if pieces.is_done:
-            break
-    return pieces.finish()
 
 
 def _too_long() -> Failed:

@@ -36,6 +36,7 @@ from proctor.agents.chat.wire import (
     tool_message,
     user_message,
 )
+from proctor.trajectory.writer import Redactor
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 
@@ -62,6 +63,7 @@ class Loop:
     account: Account
     context: AgentContext
     pace: Pace
+    redactor: Redactor
     _messages: list[Object] = field(default_factory=list)
     _n_malformed_in_a_row: int = 0
     _start: float = 0.0
@@ -157,7 +159,9 @@ class Loop:
             for call in answer.calls:
                 if self._seconds_left > 0:
                     could_run.append(await self._run_call(call))
-            self._count_malformed(could_run.count(False), is_useless=not any(could_run))
+            # Calls for which there was no time left are no fault of the model.
+            is_useless = len(could_run) == len(answer.calls) and not any(could_run)
+            self._count_malformed(could_run.count(False), is_useless=is_useless)
             return True
         is_cut = answer.finish_reason == "length"
         if answer.text.strip() and not is_cut:
@@ -193,6 +197,6 @@ class Loop:
         command = msgspec.structs.replace(command, timeout_sec=seconds)
         try:
             limit = self.settings.output_limit
-            return await run_command(command, self.environment, self.env, limit)
+            return await run_command(command, self.environment, self.env, limit, self.redactor)
         finally:
             self.account.command_seconds += self.pace.clock.monotonic() - start

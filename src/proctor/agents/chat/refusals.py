@@ -25,10 +25,14 @@ _SHOWN: Final = 500
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _OVERFLOW = re.compile(
     r"context[ _-]?(length|window|size)|maximum context|prompt is too long|too many (input )?tokens"
-    r"|reduce the length|exceed_context_size|input is too long",
+    r"|reduce the length|exceed_context_size|input is too long|maximum prompt length"
+    r"|exceeds the maximum number of tokens",
     re.IGNORECASE,
 )
-_USED_UP = re.compile(r"insufficient_quota|billing|credit balance", re.IGNORECASE)
+_USED_UP = re.compile(
+    r"insufficient_quota|billing_(hard_limit|not_active)|credit balance", re.IGNORECASE
+)
+"""No word of plain billing: some say it of limits that are over in a minute."""
 _PASSING: Final = frozenset({408, 409, 425, 429})
 """Refusals that may be over in a while; so may all from 500 on."""
 _REFUSALS: Final[Mapping[int, tuple[type[ModelError], str]]] = {
@@ -64,7 +68,7 @@ class _Body(msgspec.Struct, frozen=True):
     detail: Any = None
 
 
-def judge_refusal(status: int, body: bytes, location: str | None = None) -> Failed:
+def judge_refusal(status: int, body: bytes, location: str = "") -> Failed:
     """What a status other than 200 means."""
     said, code = read_refusal(body)
     shown = f"HTTP {status}: {said or 'no reason given'}"
@@ -98,9 +102,11 @@ def judge_error(error: object) -> Failed:
 def read_refusal(body: bytes) -> tuple[str, str]:
     """The words of an endpoint on one line, and its code for them."""
     try:
-        found = msgspec.json.decode(body, type=_Body)
+        bodies = msgspec.json.decode(body, type=_Body | tuple[_Body, ...])
     except (msgspec.DecodeError, RecursionError):
         return clean(body.decode(errors="replace")), ""
+    # Some put their one error into a list.
+    found = bodies if isinstance(bodies, _Body) else (*bodies, _Body())[0]
     error = _parse_error(found.error or found.message or found.detail)
     return _words(error), f"{error.code} {error.type}"
 

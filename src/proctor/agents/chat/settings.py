@@ -12,10 +12,11 @@ from pydantic import Field, StringConstraints, model_validator
 
 from proctor.agents.settings import Settings, load_text, parse_settings
 from proctor.errors import AgentError
+from proctor.harbor.agents import CHAT_KEY
 from proctor.harbor.configs import AgentConfig
 from proctor.harbor.env import is_sensitive, resolve_env
 
-KEY_VARIABLE: Final = "OPENAI_API_KEY"
+KEY_VARIABLE: Final = CHAT_KEY
 URL_VARIABLE: Final = "OPENAI_BASE_URL"
 PATH: Final = "/chat/completions"
 
@@ -26,6 +27,8 @@ _OURS: Final = frozenset(
 """Keys of a request that extra_body may not have: they are the loop's, or kwargs."""
 _KEY = re.compile(r"[\x21-\x7e]+")
 """What an HTTP header can hold. Of another key httpx would print every byte."""
+_USER = re.compile(r"//[^/]*@")
+"""User name and password in a URL."""
 
 type Whole = Annotated[int, Field(strict=True, ge=1)]
 type Amount = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -166,7 +169,8 @@ def find_address(
 def _whole_url(text: str, where: str) -> str:
     parts = _split(text)
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise AgentError(f"{where} is {text!r}; expected a URL such as https://…/v1")
+        shown = _USER.sub("//…@", text)
+        raise AgentError(f"{where} is {shown!r}; expected a URL such as https://…/v1")
     if parts.username is not None or parts.password is not None:
         # It would be in config.json, and in every error.
         raise AgentError(

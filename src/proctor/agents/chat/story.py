@@ -12,7 +12,7 @@ from proctor.agents.chat.tool import NAME, Command, Malformed, Result
 from proctor.agents.chat.wire import Answer, Call, Object
 from proctor.trajectory.atif.in_metadata import ATIF_KEY
 from proctor.trajectory.commands import CUT, MALFORMED
-from proctor.trajectory.writer import TrajectoryWriter
+from proctor.trajectory.writer import Redactor, TrajectoryWriter
 
 _LONGEST_MALFORMED: Final = 2000
 """Characters that are kept of arguments that cannot be read."""
@@ -23,6 +23,8 @@ class Story:
     """The trajectory of one run."""
 
     trace: TrajectoryWriter
+    redactor: Redactor
+    """For what is cut: half a secret would not be known as one."""
 
     def begin(self, system: str, instruction: str, agent: Object) -> None:
         """What the model is told, by which agent."""
@@ -66,17 +68,18 @@ class Story:
         if isinstance(parsed, Command):
             fields = {"command": parsed.text, "arguments": parsed.arguments}
         else:
-            carried["extra"] = {MALFORMED: call.arguments[:_LONGEST_MALFORMED]}
+            kept = self.redactor.redact_text(call.arguments)[:_LONGEST_MALFORMED]
+            carried["extra"] = {MALFORMED: kept}
         self.trace.entry(
             role="tool_call", tool_name=call.name, metadata={ATIF_KEY: carried}, **fields
         )
 
     def result(self, result: Result) -> None:
-        """What came of a command, as the model is shown it."""
+        """What came of a command, as the model is shown it, secrets apart."""
         cut = {ATIF_KEY: {"extra": {CUT: result.n_cut}}} if result.n_cut else None
         self.trace.tool_result(
             NAME,
-            stdout=result.output,
+            stdout=result.kept,
             exit_code=result.exit_code,
             duration_ms=result.seconds * 1000,
             metadata=cut,

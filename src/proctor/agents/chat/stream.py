@@ -6,7 +6,7 @@ why it stopped: what is there of such an answer may be half a command.
 
 import json
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from proctor.agents.chat.wire import (
     Answer,
@@ -29,15 +29,15 @@ class Lines:
     """Bytes as they come, to lines."""
 
     def __init__(self) -> None:
-        self._begun: list[bytes] = []
+        self._begun = bytearray()
 
     def add(self, data: bytes) -> Iterator[bytes]:
         """The lines that are whole by now."""
         first, *rest = data.split(b"\n")
-        self._begun.append(first)
+        self._begun += first
         for line in rest:
-            yield b"".join(self._begun).removesuffix(b"\r")
-            self._begun = [line]
+            yield bytes(self._begun).removesuffix(b"\r")
+            self._begun = bytearray(line)
 
 
 class Pieces:
@@ -47,7 +47,9 @@ class Pieces:
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._thought_key = Message().thought_key
-        self._calls: dict[int, _CallPieces] = {}
+        self._calls: list[_CallPieces] = []
+        self._places: dict[int, _CallPieces] = {}
+        """The call that each number stands for."""
         self._finish_reason: str | None = None
         self._model: str | None = None
         self._usage: object = None
@@ -63,8 +65,8 @@ class Pieces:
         if not line.strip():
             return None
         if not line.startswith(_FIELDS):
-            shown = line[:60].decode(errors="replace")
-            raise ModelAnswerError(f"the stream has {shown!r}; expected an event")
+            shown = line.decode(errors="replace")
+            raise ModelAnswerError(f"the stream has no event, but {shown!r}")
         data = line.removeprefix(_DATA).strip()
         if not line.startswith(_DATA) or not data:
             return None
@@ -80,7 +82,7 @@ class Pieces:
         self._usage = piece.usage or self._usage
         if not piece.choices:
             return
-        choice = piece.choices[0]
+        choice = piece.choice
         self._finish_reason = choice.finish_reason or self._finish_reason
         said = choice.delta or choice.message or Message()
         self._texts.append(said.text)
@@ -91,17 +93,31 @@ class Pieces:
             self._add_call(call)
 
     def _add_call(self, piece: ToolCall) -> None:
-        last = max(self._calls, default=-1)
-        # Without a number, a piece with an id begins a call and one without goes on with the last.
-        begins = piece.id is not None or last < 0
-        at = piece.index if piece.index is not None else last + 1 if begins else last
-        self._calls.setdefault(at, _CallPieces()).add(piece)
+        call = self._find_begun(piece)
+        if call is None:
+            call = _CallPieces()
+            self._calls.append(call)
+        if piece.index is not None:
+            self._places[piece.index] = call
+        call.add(piece)
+
+    def _find_begun(self, piece: ToolCall) -> "_CallPieces | None":
+        """The call that a piece goes on with; None where it begins one."""
+        if piece.index is None:
+            # A piece with an id begins a call, one without goes on with the last.
+            return self._calls[-1] if self._calls and piece.id is None else None
+        call = self._places.get(piece.index)
+        # Some endpoints number all calls 0; and some give each piece of a call another id.
+        is_named = piece.function is not None and bool(piece.function.name)
+        is_other = call is not None and bool(call.id and piece.id) and call.id != piece.id
+        return None if is_other and is_named else call
 
     def finish(self) -> Answer:
         """The answer.
 
         Raises:
             ModelUnreachableError: the stream ended before it was whole.
+            ModelAnswerError: it has more calls than are run.
         """
         if self._finish_reason is None:
             raise ModelUnreachableError("the stream ended before the answer did")
@@ -109,7 +125,7 @@ class Pieces:
             text="".join(self._texts),
             reasoning="".join(self._thoughts) or None,
             reasoning_key=self._thought_key,
-            calls=make_calls((one.id, one.function) for _, one in sorted(self._calls.items())),
+            calls=make_calls([one.whole for one in self._calls]),
             finish_reason=self._finish_reason,
             model=self._model,
             spent=parse_spent(self._usage),
@@ -123,16 +139,19 @@ class _CallPieces:
         self.id: str | None = None
         self._name: str | None = None
         self._arguments: list[str] = []
+        self._extra_content: Any = None
 
     def add(self, piece: ToolCall) -> None:
         self.id = self.id or piece.id
         function = piece.function or Function()
         self._name = self._name or function.name
+        self._extra_content = self._extra_content or piece.extra_content
         if isinstance(function.arguments, str):
             self._arguments.append(function.arguments)
         elif function.arguments:
             self._arguments.append(json.dumps(function.arguments))
 
     @property
-    def function(self) -> Function:
-        return Function(self._name, "".join(self._arguments))
+    def whole(self) -> ToolCall:
+        function = Function(self._name, "".join(self._arguments))
+        return ToolCall(self.id, function=function, extra_content=self._extra_content)

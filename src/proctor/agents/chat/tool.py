@@ -14,6 +14,7 @@ import msgspec
 from proctor.agents.chat.settings import ChatSettings
 from proctor.agents.chat.wire import Call, Object, parse_object
 from proctor.trajectory.commands import TIMED_OUT, render_cut
+from proctor.trajectory.writer import Redactor
 from proctor.trial.environment import Environment
 
 NAME: Final = "bash"
@@ -72,6 +73,8 @@ class Result(msgspec.Struct, frozen=True):
 
     output: str
     """As the model is shown it."""
+    kept: str
+    """The same without secrets, taken out before the middle was cut: half of one is not found."""
     exit_code: int
     n_cut: int
     """Characters of its output that the model is not shown."""
@@ -87,7 +90,10 @@ def parse_call(call: Call, settings: ChatSettings) -> Command | Malformed:
         return Malformed(f"error: there is no tool {call.name[:60]!r}; the only tool is {NAME}")
     arguments = parse_object(call.arguments)
     if arguments is None:
-        return Malformed(f"error: the arguments are no JSON object: {call.arguments[:200]!r}")
+        return Malformed(
+            f"error: the {len(call.arguments):,} characters of arguments are no JSON object; "
+            'expected such as {"command": "ls"}'
+        )
     if unknown := sorted(arguments.keys() - _ARGUMENTS):
         return Malformed(f"error: {NAME} takes command and timeout, not {', '.join(unknown)[:200]}")
     command, timeout = arguments.get("command"), arguments.get("timeout")
@@ -115,7 +121,11 @@ def _find_problem(command: object, timeout: object) -> str | None:
 
 
 async def run_command(
-    command: Command, environment: Environment, env: Mapping[str, str], output_limit: int
+    command: Command,
+    environment: Environment,
+    env: Mapping[str, str],
+    output_limit: int,
+    redactor: Redactor,
 ) -> Result:
     """Run a command; one that does not end in time is ended."""
     start = time.monotonic()
@@ -130,10 +140,11 @@ async def run_command(
             "known. Give it more time with timeout, or run it in the background with its output "
             "in a file."
         )
-        return Result(said, TIMED_OUT, 0, time.monotonic() - start, is_ended=True)
+        return Result(said, said, TIMED_OUT, 0, time.monotonic() - start, is_ended=True)
     printed = "".join(filter(None, (done.stdout, done.stderr)))
     shown, n_cut = cut_middle(printed, output_limit)
-    return Result(shown, done.return_code, n_cut, time.monotonic() - start)
+    kept, _ = cut_middle(redactor.redact_text(printed), output_limit)
+    return Result(shown, kept, done.return_code, n_cut, time.monotonic() - start)
 
 
 def cut_middle(text: str, limit: int) -> tuple[str, int]:

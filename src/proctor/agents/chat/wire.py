@@ -2,13 +2,14 @@
 
 Requests have the keys that every OpenAI-compatible endpoint knows. Answers are read with patience,
 because endpoints differ: content may be text or parts, reasoning has two names, a call may lack its
-id. What is not JSON, or has no choice in it, is no answer.
+id or carry what has to come back with it. What is not JSON, or has no choice in it, is no answer.
 """
 
 import json
 import re
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -20,6 +21,10 @@ type Object = dict[str, Any]
 
 _MOST_USD: Final = 1e12
 """An amount beyond that is no price of an answer."""
+_MOST_CALLS: Final = 1000
+"""Calls in one answer; a model that makes more is caught in a circle."""
+_BROKEN_OFF: Final = "error"
+"""The finish reason of an answer that its model did not finish."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -30,6 +35,8 @@ class Call(msgspec.Struct, frozen=True):
     name: str
     arguments: str
     """Its arguments as the model wrote them: JSON, as a rule."""
+    extra_content: Any = None
+    """What some endpoints sign a call with, and want to see again."""
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +80,7 @@ class ToolCall(msgspec.Struct, frozen=True):
     id: str | None = None
     index: int | None = None
     function: Function | None = None
+    extra_content: Any = None
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -108,6 +116,8 @@ class Choice(msgspec.Struct, frozen=True):
     message: Message | None = None
     delta: Message | None = None
     finish_reason: str | None = None
+    error: Any = None
+    """Why the model did not finish."""
 
 
 class Completion(msgspec.Struct, frozen=True):
@@ -118,6 +128,17 @@ class Completion(msgspec.Struct, frozen=True):
     usage: Any = None
     error: Any = None
     """What some endpoints send in place of an answer, with status 200."""
+
+    @property
+    def choice(self) -> Choice:
+        """The first choice; an empty one where there is none."""
+        return self.choices[0] if self.choices else Choice()
+
+    @property
+    def fault(self) -> object:
+        """The error in place of an answer, or of its end; None where there is none."""
+        broken_off = "the answer was broken off" if self.choice.finish_reason == _BROKEN_OFF else ""
+        return self.error or self.choice.error or broken_off or None
 
 
 _DECODER: Final = msgspec.json.Decoder(Completion)
@@ -135,14 +156,13 @@ def parse_completion(data: bytes) -> Completion:
         raise ModelAnswerError(f"the answer is no chat completion: {error}") from error
 
 
-def parse_answer(data: bytes) -> Answer:
-    """A whole answer.
+def make_answer(completion: Completion) -> Answer:
+    """The answer that a completion holds.
 
     Raises:
-        ModelAnswerError: it is none, or has no choice in it.
+        ModelAnswerError: it has no choice in it, or more calls than are run.
     """
-    completion = parse_completion(data)
-    choice = completion.choices[0] if completion.choices else Choice()
+    choice = completion.choice
     if choice.message is None:
         raise ModelAnswerError("the answer has no choice with a message in it")
     said = choice.message
@@ -150,24 +170,33 @@ def parse_answer(data: bytes) -> Answer:
         text=said.text,
         reasoning=said.thought or None,
         reasoning_key=said.thought_key,
-        calls=make_calls((one.id, one.function or Function()) for one in said.tool_calls or ()),
+        calls=make_calls(said.tool_calls or ()),
         finish_reason=choice.finish_reason,
         model=completion.model or None,
         spent=parse_spent(completion.usage),
     )
 
 
-def make_calls(found: Iterable[tuple[str | None, Function]]) -> tuple[Call, ...]:
-    """Calls with ids that differ: some endpoints give none, or the same to all."""
-    calls: list[Call] = []
-    taken: set[str] = set()
-    for number, (given, function) in enumerate(found, 1):
-        name = given if given and given not in taken else f"call_{number}"
-        taken.add(name)
+def make_calls(found: Sequence[ToolCall]) -> tuple[Call, ...]:
+    """Calls with ids that differ: some endpoints give none, or the same to all.
+
+    Raises:
+        ModelAnswerError: there are more than are run.
+    """
+    if len(found) > _MOST_CALLS:
+        raise ModelAnswerError(
+            f"the answer has {len(found):,} calls; expected {_MOST_CALLS:,} at most"
+        )
+    given = {one.id for one in found}
+    free = (name for number in count(1) if (name := f"call_{number}") not in given)
+    calls: dict[str, Call] = {}
+    for one in found:
+        name = one.id if one.id and one.id not in calls else next(free)
+        function = one.function or Function()
         arguments = function.arguments
         text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-        calls.append(Call(name, function.name or "", text))
-    return tuple(calls)
+        calls[name] = Call(name, function.name or "", text, one.extra_content)
+    return tuple(calls.values())
 
 
 def parse_spent(usage: object) -> Spent:
@@ -177,6 +206,7 @@ def parse_spent(usage: object) -> Spent:
     prompt = _object_in(usage, "prompt_tokens_details")
     completion = _object_in(usage, "completion_tokens_details")
     cached = prompt.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))
+    cost = _find_cost(usage)
     try:
         tokens = Usage.from_openai(
             prompt_tokens=usage.get("prompt_tokens"),
@@ -184,13 +214,22 @@ def parse_spent(usage: object) -> Spent:
             completion_tokens=usage.get("completion_tokens"),
         )
     except RecordError as error:
-        return Spent(problem=str(error))
+        return Spent(problem=str(error), cost_usd=cost)
     reasoning = completion.get("reasoning_tokens")
     return Spent(
         usage=tokens,
         reasoning=reasoning if type(reasoning) is int and reasoning >= 0 else None,
-        cost_usd=_find_amount(usage.get("cost")),
+        cost_usd=cost,
     )
+
+
+def _find_cost(usage: Object) -> float | None:
+    """The endpoint's own amount; with a key of one's own, what its provider charges as well."""
+    cost = _find_amount(usage.get("cost"))
+    if usage.get("is_byok") is not True or cost is None:
+        return cost
+    upstream = _find_amount(_object_in(usage, "cost_details").get("upstream_inference_cost"))
+    return None if upstream is None else cost + upstream
 
 
 def _find_amount(cost: object) -> float | None:
@@ -246,7 +285,8 @@ def _sent_call(call: Call) -> Object:
     # the conversation for good.
     name = call.name if _NAME.fullmatch(call.name) else "unknown"
     function = {"name": name, "arguments": _sent_arguments(call.arguments)}
-    return {"id": call.id, "type": "function", "function": function}
+    sent: Object = {"id": call.id, "type": "function", "function": function}
+    return sent if call.extra_content is None else {**sent, "extra_content": call.extra_content}
 
 
 def _sent_arguments(text: str) -> str:
@@ -256,10 +296,14 @@ def _sent_arguments(text: str) -> str:
 def parse_object(text: str) -> Object | None:
     """The JSON object that a text is; None where it is none."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
 
 
 def tool_message(call: Call, text: str) -> Object:
