@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.digest import sha256_hex
+from proctor.environments.docker.containers import words_of_labels
 from proctor.environments.docker.engine import lock_of, name_choice
 from proctor.environments.docker.program import run_docker
 from proctor.environments.sandbox.locks import locked_soon
@@ -27,6 +28,7 @@ from proctor.errors import DockerError
 _OWN = frozenset({"proc", "sys", "dev", ".dockerenv"})
 """What every container has of its own."""
 _PLACE = "/proctor-root"
+_END = "end"
 _ROOM_IMAGE = "proctor-room"
 
 # Names are a stranger's: each ends in NUL. A directory to be taken apart is no link.
@@ -38,7 +40,9 @@ look() {{
   done
 }}
 look ''
-for apart in "$@"; do [ -L "$apart" ] || look "$apart/"; done"""
+for apart in "$@"; do [ -L "$apart" ] || look "$apart/"; done
+printf '{_END}\\0'"""
+_TRIES = 5
 
 _MADE: set[str] = set()
 """Images for rooms that are known to be there, each with its engine."""
@@ -87,15 +91,20 @@ async def list_there(merged: str, apart: Sequence[str], image: str, shell: str) 
     """The same, looked at by a container of the image: nothing of the agent's is run in it.
 
     Raises:
-        DockerError: it could not be started.
+        DockerError: it could not be started, or nothing is heard of it.
     """
-    told = await run_docker(
-        *("run", "--rm", "--pull", "never", "--network", "none", "--cap-drop", "ALL"),
-        *("--security-opt", "no-new-privileges", "--user", "0", "--entrypoint", shell),
-        *("--mount", f"type=bind,source={merged},target={_PLACE},readonly"),
-        *(image, "-c", _LOOK, shell, *apart),
-    )
-    return _parse(told.out.split("\0"))
+    for _ in range(_TRIES):
+        told = await run_docker(
+            *("run", "--rm", *words_of_labels(), "--pull", "never", "--network", "none"),
+            *("--security-opt", "no-new-privileges", "--cap-drop", "ALL", "--user", "0"),
+            *("--mount", f"type=bind,source={merged},target={_PLACE},readonly"),
+            *("--entrypoint", shell, image, "-c", _LOOK, shell, *apart),
+        )
+        fields = told.out.split("\0")
+        # A container that ends at once may end before docker listens to it.
+        if fields[-2:] == [_END, ""]:
+            return _parse(fields[:-2])
+    raise DockerError(f"{merged}: what lies there cannot be listed by a container")
 
 
 def _parse(fields: Sequence[str]) -> TopLevel:
