@@ -5,13 +5,14 @@ import json
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from proctor.environments.null import NullEnvironment
-from proctor.harbor.configs import NULL, EnvironmentConfig
+from proctor.harbor.configs import NULL, AgentConfig, EnvironmentConfig
 from proctor.harbor.trial_result import TrialResult
 from proctor.trial.environment import Environment
 from proctor.trial.order import EnvironmentOrder, Kinds
@@ -148,6 +149,41 @@ def test_where_the_agents_processes_live_the_environment_itself_is_verified_agai
     assert state["state"] == "live"
     assert results(plan) == [f'{{"reward": {n}.0}}' for n in range(3)]
     assert (state["flake_rate"], found(plan)) == (1.0, ["agent-still-busy", "verifier-flaky"])
+
+
+def test_as_harbor_leaves_things_a_living_state_is_verified_once(tmp_path: Path) -> None:
+    plan = replace(plan_again(tmp_path), is_harbor_compatible=True)
+    run(Stage(plan, run_inside(LEAVES), FreezingEnvironment))
+    (state,) = load(plan.paths.verify_again_path)["states"]
+    assert (state["state"], len(state["verifications"])) == (None, 1)
+    assert state["reason"].endswith("the tests would find what they had left before")
+
+
+class DatedEnvironment(FreezingEnvironment):
+    """One that says when its first copy was asked for."""
+
+    opened_at: ClassVar[list[datetime]] = []
+
+    async def open_frozen(self, paths: TrialPaths) -> Environment:
+        self.opened_at.append(datetime.now(UTC))
+        return await super().open_frozen(paths)
+
+
+def test_a_trial_ends_when_it_is_marked_not_when_it_is_verified_again(tmp_path: Path) -> None:
+    DatedEnvironment.opened_at.clear()
+    result = run(Stage(plan_again(tmp_path), environment_class=DatedEnvironment))
+    assert result.finished_at is not None
+    assert result.finished_at <= DatedEnvironment.opened_at[0]
+
+
+def test_no_secret_is_in_what_further_verifications_gave(tmp_path: Path) -> None:
+    key = "sk-never-to-be-seen"
+    test = f"""#!/bin/bash\necho '{{"{key}": 1}}' > /logs/verifier/reward.json\n"""
+    agent = AgentConfig(name="x", env={"API_KEY": key})
+    plan = plan_again(tmp_path, test=test, agent=agent)
+    run(Stage(plan, environment_class=FreezingEnvironment))
+    assert results(plan) == ['{"[redacted:API_KEY]": 1}'] * 3
+    assert key not in plan.paths.verify_again_path.read_text()
 
 
 @dataclass
