@@ -36,6 +36,9 @@ class FreezingEnvironment(WatchedEnvironment):
 
     kept: Path | None = None
 
+    async def holds_memory(self) -> bool:
+        return False
+
     async def freeze(self) -> None:
         self.kept = Path(f"{self.tree.root}.kept")
         copy(self.tree.root, self.kept)

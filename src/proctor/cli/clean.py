@@ -40,6 +40,7 @@ def _document(reaped: Reaped, *, dry_run: bool) -> dict[str, object]:
         "processes": reaped.processes,
         "cgroups": [str(path) for path in reaped.cgroups],
         "containers": reaped.containers,
+        "images": reaped.images,
         "salvaged": [str(path) for path in reaped.salvaged],
         "kept": reaped.kept,
     }
@@ -55,5 +56,6 @@ def _lines(reaped: Reaped, *, dry_run: bool) -> Iterator[str]:
     yield from (f"{deed}deleted: {path}" for path in reaped.sessions)
     yield from (f"{deed}removed: {path}" for path in reaped.cgroups)
     yield from (f"{deed}removed: container {name}" for name in reaped.containers)
+    yield from (f"{deed}removed: image {name}" for name in reaped.images)
     yield from (f"{deed}killed: {process}" for process in reaped.processes)
     yield from (f"kept: {sentence}" for sentence in reaped.kept)

@@ -18,6 +18,8 @@ from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import TrialPaths
 
 _CAPABILITIES = Capabilities(disable_internet=True)
+DEVICES, MEMORY = "/dev", "/dev/shm"  # noqa: S108 - of the environment
+MOST_DEVICES = 1000
 _SHOWN = 20
 """How many refused files a finding names."""
 
@@ -123,3 +125,8 @@ class Interior(Dialect, Protocol):
     async def is_file(self, path: str, user: str | int | None = None) -> bool:
         """Whether there is a file."""
         return await self._kind_of(path) == "file"
+
+
+def lie_in_memory(files: Sequence[Seen] | Sequence[SeenFile]) -> bool:
+    """Whether some of what lies below /dev was put there: devices and links are from the start."""
+    return any(file.size is not None or file.path.startswith(f"{MEMORY}/") for file in files)

@@ -111,6 +111,10 @@ class NullEnvironment(Dialect):
         """There are no files."""
         return False
 
+    async def holds_memory(self) -> bool:
+        """It holds nothing."""
+        return False
+
     async def freeze(self) -> None:
         """There is nothing to keep."""
 

@@ -22,7 +22,7 @@ from proctor.files import replace_file
 from proctor.harbor.trial_result import VerifierResult
 from proctor.sentence import count_of
 from proctor.task.directory import Step
-from proctor.trial.environment import Environment, Watched, can_freeze, can_list, is_watched
+from proctor.trial.environment import Environment, Freezing, Watched, can_freeze, is_watched
 from proctor.trial.finding import FindingCode
 from proctor.trial.flakes import (
     FROZEN,
@@ -37,8 +37,6 @@ from proctor.trial.paths import TrialPaths
 from proctor.trial.sitting import Sitting
 from proctor.trial.verification import find_own_environment, run_verification
 
-_DEVICES, _MEMORY = "/dev", "/dev/shm/"  # noqa: S108 - of the environment
-_MOST_SEEN = 1000
 _SILENT = logging.Logger("verify-again")
 _SILENT.addHandler(logging.NullHandler())
 
@@ -68,7 +66,7 @@ async def _keep(sitting: Sitting, environment: Environment, kept: Kept) -> None:
     freezing = environment if can_freeze(environment) else None
     if watched is None or freezing is None:
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
-    moving = await _find_moving(watched)
+    moving = await _find_moving(watched, freezing)
     if moving is None:
         await freezing.freeze()
         kept.state = FROZEN
@@ -78,15 +76,12 @@ async def _keep(sitting: Sitting, environment: Environment, kept: Kept) -> None:
     kept.state = LIVE
 
 
-async def _find_moving(environment: Watched) -> str | None:
+async def _find_moving(watched: Watched, freezing: Freezing) -> str | None:
     """What the agent left that is in no copy of its files."""
-    if processes := await environment.list_processes():
+    if processes := await watched.list_processes():
         return f"{count_of(len(processes), 'process', 'processes')} of the agent still ran"
-    if can_list(environment):
-        # Devices and links are there from the start; a plain file is not, and nor is it on a disk.
-        for file in await environment.list_files([_DEVICES], _MOST_SEEN):
-            if file.size is not None or file.path.startswith(_MEMORY):
-                return f"files lay in {_DEVICES}, which is memory"
+    if await freezing.holds_memory():
+        return "files lay in /dev, which is memory"
     return None
 
 

@@ -177,6 +177,10 @@ def is_watched(environment: object) -> TypeGuard[Watched]:
 class Freezing(Protocol):
     """An environment that can keep its files as they are, for others of its kind to begin with."""
 
+    async def holds_memory(self) -> bool:
+        """Whether files lie in its memory, below /dev, where no copy of its files has them."""
+        ...
+
     async def freeze(self) -> None:
         """Keep all its files as they are now, in place of those that were kept before.
 

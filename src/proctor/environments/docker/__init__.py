@@ -9,12 +9,13 @@ For a trial:
     refusals      what it cannot give
     engine        what the engine is, asked once; whether there is one
     image         the image of a task, found, pulled or built once, and its pin
+    frozen        what an agent left, kept as an image
     containers    how containers are started and removed
     command       one command in a container, and its end
     files         what can be done with files, in two ways:
     copies          by `docker cp`; tar_parcel reads what comes
     merged          in a root that lies on this machine
-    reap          containers that killed runs left
+    reap          containers and kept states that killed runs left
 Below that:
     program       one call of the command line
 """

@@ -1,7 +1,7 @@
 """A container of a Docker engine as an environment of a trial.
 
     start   refuse what cannot be had · the engine · the image · run · log directories
-    stop    remove the container and the verifier's rooms, in one call
+    stop    remove the container and the verifier's rooms, in one call, and what was kept of it
 
 Everything that happens inside is in inside.py, the verifier's room in room.py.
 """
@@ -10,6 +10,7 @@ import asyncio
 import posixpath
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from proctor.environments.docker.containers import (
@@ -23,6 +24,7 @@ from proctor.environments.docker.containers import (
 from proctor.environments.docker.copies import CopiedFiles
 from proctor.environments.docker.engine import BRIDGE, Engine, find_engine
 from proctor.environments.docker.files import Files
+from proctor.environments.docker.frozen import keep_as_image, remove_image
 from proctor.environments.docker.image import Image, prepare_image
 from proctor.environments.docker.inside import Inside, Running
 from proctor.environments.docker.merged import MergedFiles, is_mounted_here
@@ -31,6 +33,7 @@ from proctor.environments.docker.program import run_docker
 from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room
+from proctor.environments.interior import DEVICES, MEMORY, MOST_DEVICES, lie_in_memory
 from proctor.environments.sandbox.limits import limits_of
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.scratch import make_private, open_run, scratch_roots
@@ -40,7 +43,7 @@ from proctor.trial.environment import Environment, Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.inside import empty_directories
 from proctor.trial.order import EnvironmentOrder
-from proctor.trial.paths import INSIDE
+from proctor.trial.paths import INSIDE, TrialPaths
 
 _LOGS = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 _PHASE = "setup"
@@ -74,6 +77,8 @@ class DockerEnvironment(Inside):
         """Every container that was begun."""
         self._scratch: list[Path] = []
         """Every directory for a room's files."""
+        self._frozen: Image | None = None
+        """Its files as they were kept; see Freezing."""
         self._ending: asyncio.Task[None] | None = None
 
     @property
@@ -114,7 +119,7 @@ class DockerEnvironment(Inside):
         tools = {"kernel": engine.kernel, "docker": engine.version}
         self._snapshot = Snapshot(image.pin, "docker", tools)
         self._heed_storage()
-        name = await self._run_container(image, network)
+        name = await self._run_container(image, network, self.trial_paths.trial_dir)
         files = await self._find_files(engine, name, image)
         await files.open_directories(_LOGS)
         workdir = task.workdir or image.workdir
@@ -130,13 +135,14 @@ class DockerEnvironment(Inside):
         if _is_uploaded(order.environment_dir, has_image=task.docker_image is not None):
             await self.upload_dir(order.environment_dir, workdir)
 
-    async def _run_container(self, image: Image, network: str) -> str:
+    async def _run_container(self, image: Image, network: str, trial: Path | None) -> str:
+        """Start the container; `trial` gets what it holds if nobody is left to fetch it."""
         name = name_container(self.session_id)
         self._names.append(name)
         workdir = self._order.task_env_config.workdir or image.workdir
         words = ["--detach", "--name", name, "--pull", "never"]
         words += ["--log-driver", "none", "--ipc", "shareable", "--network", network]
-        words += [*words_of_labels(self.trial_paths.trial_dir), *words_of_limits(self._limits)]
+        words += [*words_of_labels(trial), *words_of_limits(self._limits)]
         words += [*words_of_rights(), "--workdir", workdir, "--entrypoint", SLEEP[0]]
         await start_container([*words, image.id, *SLEEP[1:]], name)
         return name
@@ -210,11 +216,14 @@ class DockerEnvironment(Inside):
     async def _let_go(self, *, is_owed: bool) -> None:
         names, self._names = self._names, []
         scratch, self._scratch = self._scratch, []
+        frozen, self._frozen = self._frozen, None
         try:
             if is_owed:
                 # The first one is the agent's; it goes once its evidence is in the trial.
                 await asyncio.to_thread(bring_in, names.pop(0), self.trial_paths.trial_dir)
             await remove_containers(names)
+            if frozen is not None:
+                await remove_image(frozen)
         finally:
             for directory in scratch:
                 await asyncio.to_thread(delete_session, directory)
@@ -226,6 +235,63 @@ class DockerEnvironment(Inside):
             with suppress(OSError):
                 return list_processes_here(self._first)
         return await list_processes(now.container, self._first)
+
+    async def holds_memory(self) -> bool:
+        """Whether files lie in its memory; see Freezing."""
+        now = self._now()
+        if isinstance(now.files, MergedFiles):
+            # Its own root, with what is mounted there; the one on the disk has nothing of that.
+            whole = MergedFiles(f"/proc/{self._first}/root")
+            return lie_in_memory(await whole.list_files([DEVICES], MOST_DEVICES))
+        told = await self.exec(f"ls -A {MEMORY}", user="root")
+        return bool((told.stdout or "").strip())
+
+    async def freeze(self) -> None:
+        """Keep its files as they are now, as an image; see Freezing.
+
+        Raises:
+            DockerError: they cannot be kept.
+        """
+        now = self._now()
+        before, self._frozen = self._frozen, None
+        if before is not None:
+            await remove_image(before)
+        self._frozen = await keep_as_image(now.container, now.image)
+
+    async def open_frozen(self, paths: TrialPaths) -> "DockerEnvironment":
+        """Another container, with the files that were kept; see Freezing.
+
+        Raises:
+            DockerError: nothing was kept, or it cannot be started.
+        """
+        if self._frozen is None:
+            raise DockerError(f"{self.session_id}: no state of this container was kept")
+        other = DockerEnvironment(replace(self._order, trial_paths=paths))
+        await other.start_like(self._now(), self._frozen)
+        return other
+
+    async def start_like(self, model: Running, image: Image) -> None:
+        """Bring it up on what another container has left, which is not furnished again.
+
+        Raises:
+            DockerError: it cannot be brought up.
+        """
+        self._ending = None
+        try:
+            engine = await find_engine()
+            name = await self._run_container(image, self._choose_network(engine), None)
+            files = await self._find_files(engine, name, image)
+        except BaseException:
+            await self._end()
+            raise
+        self._running = replace(
+            model,
+            container=name,
+            image=image,
+            files=files,
+            findings=self._findings,
+            is_owed=False,
+        )
 
     async def open_room(self, fresh: Sequence[str]) -> Environment:
         """A verifier's room; see Watched."""

@@ -1,5 +1,7 @@
 """Containers that killed runs left: found by their labels, emptied of evidence, and removed.
 
+Images in which a run kept what an agent had left go with them; those of tasks stay.
+
 A run that lives is never touched, nor one of another user or another machine. Blocking: for a
 thread.
 """
@@ -10,7 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
@@ -60,6 +62,7 @@ def reap_containers(done: Reaped, *, dry_run: bool = False) -> None:
         with locked(make_private(cache_directory() / "docker") / "reap.lock"):
             for left in list(_find_left()):
                 _reap(left, done, dry_run=dry_run)
+            _reap_images(done, dry_run=dry_run)
     except EngineError:
         # No engine, so nothing runs in it; the next run that has one finds what is left.
         return
@@ -68,27 +71,45 @@ def reap_containers(done: Reaped, *, dry_run: bool = False) -> None:
 
 
 def _find_left() -> Iterator[Left]:
+    for run, facts in _find_dead("ps", "inspect"):
+        labels = facts["Config"]["Labels"]
+        yield Left(
+            id=facts["Id"],
+            name=facts["Name"].lstrip("/"),
+            run=run,
+            trial=labels.get(TRIAL) or None,
+            attempt=_parse_attempt(labels.get(ATTEMPT, "")),
+        )
+
+
+def _find_dead(*commands: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a run that is dead has left of one kind, listed and then described by docker."""
+    listing, describing = (command.split() for command in commands)
     told = call_docker(
-        *("ps", "--all", "--no-trunc", "--filter", f"label={OWNER}={owner()}"),
-        *("--format", "{{.ID}}"),
+        *(*listing, "--all", "--no-trunc", "--quiet", "--filter", f"label={OWNER}={owner()}"),
         patience_sec=_PATIENCE_SEC,
     )
-    identities = told.out.split()
+    identities = dict.fromkeys(told.out.split())
     if not identities:
         return
     # Those that are removed meanwhile are left out, and the rest is told.
-    described = call_docker("inspect", *identities, is_checked=False, patience_sec=_PATIENCE_SEC)
+    described = call_docker(*describing, *identities, is_checked=False, patience_sec=_PATIENCE_SEC)
     for facts in json.loads(described.out or "[]"):
-        labels = facts["Config"]["Labels"] or {}
-        run = parse_run_id(labels.get(RUN, ""))
+        run = parse_run_id((facts["Config"]["Labels"] or {}).get(RUN, ""))
         if run is not None and not run.is_living:
-            yield Left(
-                id=facts["Id"],
-                name=facts["Name"].lstrip("/"),
-                run=str(run),
-                trial=labels.get(TRIAL),
-                attempt=_parse_attempt(labels.get(ATTEMPT, "")),
-            )
+            yield str(run), facts
+
+
+def _reap_images(done: Reaped, *, dry_run: bool) -> None:
+    for run, facts in _find_dead("image ls", "image inspect"):
+        if run not in done.runs:
+            done.runs.append(run)
+        if not dry_run:
+            removed = call_docker("image", "rm", facts["Id"], is_checked=False)
+            if removed.code != 0 and "no such image" not in removed.err.lower():
+                done.kept.append(f"image {facts['Id']}: cannot be removed: {removed.err.strip()}")
+                continue
+        done.images.append(facts["Id"])
 
 
 def _parse_attempt(text: str) -> tuple[int, int] | None:

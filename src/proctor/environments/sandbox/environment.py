@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from proctor.environments.interior import DEVICES, MOST_DEVICES, lie_in_memory
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box, shared_zygote
 from proctor.environments.sandbox.frozen import freeze_slot
@@ -218,6 +219,10 @@ class SandboxEnvironment(Inside):
         """A verifier's room; see Watched."""
         now = self._now()
         return Room(self, now, await now.box.open_room(fresh))
+
+    async def holds_memory(self) -> bool:
+        """Whether files lie in its memory; see Freezing."""
+        return lie_in_memory(await self.list_files([DEVICES], MOST_DEVICES))
 
     async def freeze(self) -> None:
         """Keep its files as they are now; see Freezing.

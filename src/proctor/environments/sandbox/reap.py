@@ -46,6 +46,8 @@ class Reaped:
     """Control groups that were removed."""
     containers: list[str] = field(default_factory=list)
     """Containers of Docker that were removed."""
+    images: list[str] = field(default_factory=list)
+    """Images of Docker that were removed: what agents had left, kept to be verified again."""
     salvaged: list[Path] = field(default_factory=list)
     """Files that were brought into their trials."""
     kept: list[str] = field(default_factory=list)
@@ -54,8 +56,8 @@ class Reaped:
     @property
     def is_empty(self) -> bool:
         """Whether there was nothing to do."""
-        found = (self.sessions, self.processes, self.cgroups, self.containers, self.salvaged)
-        return not any((self.runs, *found, self.kept))
+        found = (self.sessions, self.processes, self.cgroups, self.containers, self.images)
+        return not any((self.runs, *found, self.salvaged, self.kept))
 
 
 def reap_dead_runs(
