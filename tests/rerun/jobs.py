@@ -13,6 +13,9 @@ from proctor.job.job import run_job
 from proctor.job.watch import Nobody
 from proctor.job.wish import JobWish, LedgerWish
 
+type Again = Callable[..., dict[str, Any]]
+"""Runs one trial of a job again: what was said of it, and the exit code."""
+
 HONEST = "mkdir -p /app\necho 42 > /app/answer\ncat /app/answer; exit 3\n"
 SOLUTION = "#!/bin/bash\nmkdir -p /app\necho 42 > /app/answer\n"
 TEST = '[ "$(cat /app/answer)" = 42 ] && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n'
@@ -60,9 +63,19 @@ def only_trial(job: Path) -> Path:
     return result.parent
 
 
+def trace_of(job: Path) -> Path:
+    """The trajectory of its one trial."""
+    return only_trial(job) / "agent" / "trajectory.jsonl"
+
+
+def load(path: Path) -> Any:
+    """A JSON file."""
+    return json.loads(path.read_text())
+
+
 def edit_json(path: Path, change: Callable[[Any], object]) -> None:
     """Change a JSON file in place."""
-    document = json.loads(path.read_text())
+    document = load(path)
     change(document)
     path.write_text(json.dumps(document, indent=4))
 

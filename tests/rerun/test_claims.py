@@ -9,13 +9,8 @@ import pytest
 
 from proctor.job.wish import LedgerWish
 from proctor.ledger.artifacts import Artifacts
-from tests.cli.programs import Proctor, Ran, run_here
+from tests.cli.programs import Proctor, Ran
 from tests.rerun.jobs import HONEST, digest_tree, edit_json, only_trial, run_trial, scripted
-
-
-@pytest.fixture
-def proctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Proctor:
-    return run_here(monkeypatch, capsys)
 
 
 @dataclass

@@ -2,64 +2,27 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proctor.harbor.configs import AgentConfig
-from tests.cli.programs import Proctor, Ran, run_here
+from tests.cli.programs import Proctor, Ran
 from tests.rerun.jobs import (
     HONEST,
     TEST,
+    Again,
     digest_tree,
     edit_json,
     edit_lines,
+    load,
     only_trial,
     run_trial,
     scripted,
+    trace_of,
     write_task,
 )
-
-type Again = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a task and a job of one honest trial."""
-    place = tmp_path_factory.mktemp("honest")
-    run_trial(place, scripted(place, HONEST))
-    return place
-
-
-@pytest.fixture
-def job(honest: Path, tmp_path: Path) -> Path:
-    """A copy of the honest job, to be doctored."""
-    return Path(shutil.copytree(honest / "jobs" / "job", tmp_path / "copy"))
-
-
-@pytest.fixture
-def proctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Proctor:
-    return run_here(monkeypatch, capsys)
-
-
-@pytest.fixture
-def again(proctor: Proctor, tmp_path: Path) -> Again:
-    """Run one trial of a job again: what was said of it, and the exit code."""
-
-    def run(audited: Path, *words: object) -> dict[str, Any]:
-        before = digest_tree(audited)
-        ran = proctor("audit", audited, "--rerun", 1, "-o", tmp_path / "new", "--json", *words)
-        assert digest_tree(audited) == before
-        (found,) = json.loads(ran.out)["reruns"]
-        return {**found, "code": ran.code}
-
-    return run
-
-
-def trace_of(job: Path) -> Path:
-    return only_trial(job) / "agent" / "trajectory.jsonl"
 
 
 def test_an_honest_trial_is_reproduced(again: Again, job: Path, tmp_path: Path) -> None:
@@ -247,84 +210,11 @@ def test_a_task_that_changed_or_is_gone_is_not_run(
     assert found["reason"].startswith("its task has changed: the trial ran on the checksum ")
 
 
-@pytest.mark.parametrize(
-    ("table", "values", "reason"),
-    [
-        ("environment", {"import_path": "their.module:Room"}, "it ran in their.module:Room, which"),
-        (
-            "environment",
-            {"import_path": "proctor.environments.null:NullEnvironment"},
-            "it ran in null, in which nothing runs",
-        ),
-        (
-            "environment",
-            {"mounts": [{"type": "bind", "source": "/etc", "target": "/host"}]},
-            "it had files of its machine mounted",
-        ),
-        ("environment", {"env": {"HOME": "${HOME}"}}, "the environment had the variable HOME of"),
-        ("verifier", {"env": {"A_KEY": "****"}}, "the verifier had the variable A_KEY of"),
-        ("verifier", {"import_path": "their.module:Marks"}, "it was marked by a class, their"),
-        ("verifier", {"disable": True}, "verification was switched off"),
-    ],
-)
-def test_what_a_stranger_asks_of_this_machine_is_not_given(
-    again: Again, job: Path, table: str, values: dict[str, Any], reason: str
-) -> None:
-    edit_json(only_trial(job) / "config.json", lambda config: config[table].update(values))
-    found = again(job)
-    assert (found["verdict"], found["directory"]) == ("not replayable", None)
-    assert found["reason"].startswith(reason)
-
-
-def test_a_task_that_is_not_the_claimed_one_is_not_run(again: Again, job: Path) -> None:
-    edit_json(only_trial(job) / "result.json", lambda result: result.update(task_name="harder"))
-    found = again(job)
-    assert (found["verdict"], found["directory"]) == ("not replayable", None)
-    assert found["reason"] == "it claims the task 'harder'; what it ran on is 'task'"
-
-
 def test_a_renamed_directory_holds_the_same_task(
     again: Again, job: Path, honest: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(honest / "task", tmp_path / "elsewhere")
     assert again(job, "--tasks", tmp_path / "elsewhere")["verdict"] == "reproduced"
-
-
-def test_the_oracle_is_not_run_for_a_trial_that_claims_another_agent(
-    again: Again, job: Path
-) -> None:
-    edit_json(only_trial(job) / "config.json", lambda config: config["agent"].update(name="oracle"))
-    found = again(job)
-    assert (found["verdict"], found["directory"]) == ("not replayable", None)
-    assert found["reason"] == "its config.json tells of the oracle, its result of 'scripted'"
-
-
-def test_trials_that_call_themselves_alike_are_each_run_again(
-    proctor: Proctor, job: Path, tmp_path: Path
-) -> None:
-    worse = shutil.copytree(only_trial(job), job / "task__worse")
-    trace = worse / "agent" / "trajectory.jsonl"
-    edit_lines(trace, lambda line: "command" in line and line.update(command="true"))
-    ran = proctor("audit", job, "--rerun", 2, "-o", tmp_path / "new", "--json")
-    assert ran.code == 1
-    told = {each["trial"]: each["same_rewards"] for each in json.loads(ran.out)["reruns"]}
-    assert told == {only_trial_but(worse).name: True, "task__worse": False}
-
-
-def only_trial_but(other: Path) -> Path:
-    (found,) = (path.parent for path in other.parent.glob("*/result.json") if path.parent != other)
-    return found
-
-
-def test_a_directory_that_leads_elsewhere_is_not_read(
-    again: Again, job: Path, tmp_path: Path
-) -> None:
-    agent = trace_of(job).parent
-    agent.rename(tmp_path / "elsewhere")
-    agent.symlink_to(tmp_path / "elsewhere")
-    found = again(job)
-    assert (found["verdict"], found["directory"]) == ("not replayable", None)
-    assert found["reason"].endswith("agent/trajectory.jsonl: no plain file of the trial's own")
 
 
 def test_a_new_trial_that_breaks_says_nothing_of_the_recorded_one(again: Again, job: Path) -> None:
@@ -333,20 +223,6 @@ def test_a_new_trial_that_breaks_says_nothing_of_the_recorded_one(again: Again, 
     assert (found["verdict"], found["same_rewards"], found["code"]) == ("not replayable", None, 3)
     assert found["reason"].startswith("the new trial ended in EnvironmentStartTimeoutError: ")
     assert found["directory"] is not None
-
-
-def test_a_task_gets_variables_of_this_machine_only_when_told(
-    again: Again, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WORD", "here")
-    task = write_task(tmp_path / "task")
-    with (task / "task.toml").open("a") as file:
-        file.write('env = { WORD = "${WORD}" }\n')
-    job = run_trial(tmp_path, scripted(tmp_path, HONEST))
-    found = again(job)
-    assert (found["verdict"], found["code"]) == ("not replayable", 3)
-    assert found["reason"] == "its task takes variables of this machine: WORD; --yes gives it"
-    assert again(job, "--yes")["verdict"] == "reproduced"
 
 
 def test_a_verifier_that_found_things_as_harbor_leaves_them_does_so_again(
@@ -361,16 +237,6 @@ def test_a_verifier_that_found_things_as_harbor_leaves_them_does_so_again(
     ]
     new = load(Path(found["directory"]) / "proctor.json")
     assert new["settings"]["verifier_compat"] == compat
-
-
-def test_an_agents_secrets_are_left_out_and_that_is_said(again: Again, job: Path) -> None:
-    env = {"API_KEY": "sk-1****xyz", "WORD": "plain"}
-    edit_json(only_trial(job) / "config.json", lambda config: config["agent"].update(env=env))
-    found = again(job)
-    assert found["verdict"] == "reproduced"
-    assert found["notes"] == ["the agent's variables API_KEY are not on record"]
-    new = load(only_trial(Path(found["directory"])) / "config.json")
-    assert new["agent"]["env"] == {"WORD": "plain"}
 
 
 def test_another_image_and_hosts_of_the_job_are_noted(again: Again, job: Path) -> None:
@@ -423,7 +289,3 @@ def test_wrong_use_is_refused_before_anything_is_written(
     assert ran.code == 2
     assert said in ran.err
     assert digest_tree(tmp_path) == before
-
-
-def load(path: Path) -> Any:
-    return json.loads(path.read_text())

@@ -1,0 +1,119 @@
+"""`proctor audit --rerun` of what a stranger left: what is pretended or asked for is not given."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.programs import Proctor
+from tests.rerun.jobs import (
+    HONEST,
+    Again,
+    edit_json,
+    edit_lines,
+    load,
+    only_trial,
+    run_trial,
+    scripted,
+    trace_of,
+    write_task,
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "values", "reason"),
+    [
+        ("environment", {"import_path": "their.module:Room"}, "it ran in their.module:Room, which"),
+        (
+            "environment",
+            {"import_path": "proctor.environments.null:NullEnvironment"},
+            "it ran in null, in which nothing runs",
+        ),
+        (
+            "environment",
+            {"mounts": [{"type": "bind", "source": "/etc", "target": "/host"}]},
+            "it had files of its machine mounted",
+        ),
+        ("environment", {"env": {"HOME": "${HOME}"}}, "the environment had the variable HOME of"),
+        ("verifier", {"env": {"A_KEY": "****"}}, "the verifier had the variable A_KEY of"),
+        ("verifier", {"import_path": "their.module:Marks"}, "it was marked by a class, their"),
+        ("verifier", {"disable": True}, "verification was switched off"),
+    ],
+)
+def test_what_a_stranger_asks_of_this_machine_is_not_given(
+    again: Again, job: Path, table: str, values: dict[str, Any], reason: str
+) -> None:
+    edit_json(only_trial(job) / "config.json", lambda config: config[table].update(values))
+    found = again(job)
+    assert (found["verdict"], found["directory"]) == ("not replayable", None)
+    assert found["reason"].startswith(reason)
+
+
+def test_a_task_that_is_not_the_claimed_one_is_not_run(again: Again, job: Path) -> None:
+    edit_json(only_trial(job) / "result.json", lambda result: result.update(task_name="harder"))
+    found = again(job)
+    assert (found["verdict"], found["directory"]) == ("not replayable", None)
+    assert found["reason"] == "it claims the task 'harder'; what it ran on is 'task'"
+
+
+def test_the_oracle_is_not_run_for_a_trial_that_claims_another_agent(
+    again: Again, job: Path
+) -> None:
+    edit_json(only_trial(job) / "config.json", lambda config: config["agent"].update(name="oracle"))
+    found = again(job)
+    assert (found["verdict"], found["directory"]) == ("not replayable", None)
+    assert found["reason"] == "its config.json tells of the oracle, its result of 'scripted'"
+
+
+def test_trials_that_call_themselves_alike_are_each_run_again(
+    proctor: Proctor, job: Path, tmp_path: Path
+) -> None:
+    worse = shutil.copytree(only_trial(job), job / "task__worse")
+    trace = worse / "agent" / "trajectory.jsonl"
+    edit_lines(trace, lambda line: "command" in line and line.update(command="true"))
+    ran = proctor("audit", job, "--rerun", 2, "-o", tmp_path / "new", "--json")
+    assert ran.code == 1
+    told = {each["trial"]: each["same_rewards"] for each in json.loads(ran.out)["reruns"]}
+    assert told == {only_trial_but(worse).name: True, "task__worse": False}
+
+
+def only_trial_but(other: Path) -> Path:
+    (found,) = (path.parent for path in other.parent.glob("*/result.json") if path.parent != other)
+    return found
+
+
+def test_a_directory_that_leads_elsewhere_is_not_read(
+    again: Again, job: Path, tmp_path: Path
+) -> None:
+    agent = trace_of(job).parent
+    agent.rename(tmp_path / "elsewhere")
+    agent.symlink_to(tmp_path / "elsewhere")
+    found = again(job)
+    assert (found["verdict"], found["directory"]) == ("not replayable", None)
+    assert found["reason"].endswith("agent/trajectory.jsonl: no plain file of the trial's own")
+
+
+def test_a_task_gets_variables_of_this_machine_only_when_told(
+    again: Again, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORD", "here")
+    task = write_task(tmp_path / "task")
+    with (task / "task.toml").open("a") as file:
+        file.write('env = { WORD = "${WORD}" }\n')
+    job = run_trial(tmp_path, scripted(tmp_path, HONEST))
+    found = again(job)
+    assert (found["verdict"], found["code"]) == ("not replayable", 3)
+    assert found["reason"] == "its task takes variables of this machine: WORD; --yes gives it"
+    assert again(job, "--yes")["verdict"] == "reproduced"
+
+
+def test_an_agents_secrets_are_left_out_and_that_is_said(again: Again, job: Path) -> None:
+    env = {"API_KEY": "sk-1****xyz", "WORD": "plain"}
+    edit_json(only_trial(job) / "config.json", lambda config: config["agent"].update(env=env))
+    found = again(job)
+    assert found["verdict"] == "reproduced"
+    assert found["notes"] == ["the agent's variables API_KEY are not on record"]
+    new = load(only_trial(Path(found["directory"])) / "config.json")
+    assert new["agent"]["env"] == {"WORD": "plain"}
