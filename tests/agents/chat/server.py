@@ -226,3 +226,12 @@ def drips() -> Reply:
 def hangs_up() -> Reply:
     """The connection closed without a word."""
     return lambda connection: None
+
+
+def babbles(text: str) -> Reply:
+    """What is no HTTP at all."""
+
+    def reply(connection: Connection) -> None:
+        connection.wfile.write(f"{text}\r\n\r\n".encode())
+
+    return reply
