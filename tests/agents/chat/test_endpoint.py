@@ -65,6 +65,7 @@ HALF_CALL = streams(chunk({"tool_calls": [{"index": 0, **tool_call('{"command": 
         refuses(529, "overloaded"),
         refuses(408),
         refuses(429, "slow down", code="rate_limit_exceeded"),
+        refuses(429, "too many tokens per minute"),
         hangs_up(),
         CUT_BODY,
         CUT_STREAM,

@@ -155,6 +155,7 @@ def test_a_streamed_answer_is_the_same_answer(tmp_path: Path) -> None:
         chunk({"tool_calls": [{"index": 0, "function": {"arguments": 'and": "echo hi"}'}}]}),
         chunk({}, "tool_calls"),
         {"model": "gpt-4o-2024-08-06", "choices": [], "usage": USAGE},
+        {"choices": []},
     ]
     with serving(streams(*pieces), streams(chunk({"content": "Done."}, "stop"))) as up:
         run = talk(tmp_path, up, stream=True)

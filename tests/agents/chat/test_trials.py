@@ -115,6 +115,7 @@ HERE = ("--ak", "base_url=http://127.0.0.1:1")
         ((), "it is not said where the model is; expected --ak base_url=https://…/v1"),
         (("--ak", "base_url=here"), "base_url is 'here'; expected a URL such as https://…/v1"),
         (("--ak", "base_url=http://me:pw@h/v1"), "base_url holds a user name or a password"),
+        (("--ak", "base_url=ftp://me:pw@h/v1"), "base_url is 'ftp://…@h/v1'; expected a URL"),
         (("--ak", "base_url=http://h/v1?api_key=x"), "base_url holds ?api_key=…; expected the key"),
         (("--ak", "base_url=http://h:port/v1"), "base_url is 'http://h:port/v1'; expected a URL"),
         ((*HERE, "--ak", "turns=3"), "turns is no kwarg of it; its kwargs are base_url, max_turns"),
