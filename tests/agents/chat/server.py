@@ -100,7 +100,7 @@ class Server(ThreadingHTTPServer):
 def serving(*script: Reply) -> Iterator[Server]:
     """An endpoint that is up for as long as the block."""
     server = Server(script)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.005})
     thread.start()
     try:
         yield server
