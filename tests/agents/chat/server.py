@@ -100,7 +100,7 @@ class Server(ThreadingHTTPServer):
 def serving(*script: Reply) -> Iterator[Server]:
     """An endpoint that is up for as long as the block."""
     server = Server(script)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.005})
     thread.start()
     try:
         yield server
@@ -226,3 +226,12 @@ def drips() -> Reply:
 def hangs_up() -> Reply:
     """The connection closed without a word."""
     return lambda connection: None
+
+
+def babbles(text: str) -> Reply:
+    """What is no HTTP at all."""
+
+    def reply(connection: Connection) -> None:
+        connection.wfile.write(f"{text}\r\n\r\n".encode())
+
+    return reply

@@ -11,6 +11,7 @@ from proctor.harbor.configs import AgentConfig
 from proctor.trajectory.entry import Entry
 from proctor.trajectory.read import load_trajectory
 from proctor.trial.agent import AgentContext
+from proctor.trial.clock import SYSTEM
 from tests.agents.chat.server import Server
 from tests.agents.places import Place, make_place, order_for
 
@@ -59,11 +60,12 @@ def make_chat(place: Place, url: str, waits: Waits, **kwargs: Any) -> ChatAgent:
     env = kwargs.pop("env", {"OPENAI_API_KEY": KEY})
     model = kwargs.pop("model", "gpt-4o")
     wishes = kwargs.pop("wishes", {})
+    clock = kwargs.pop("clock", SYSTEM)
     config = AgentConfig(
         name="chat", model_name=model, kwargs={"base_url": url, **kwargs}, env=dict(env)
     )
     order = order_for(place, config, extra_env=env, **wishes)
-    return ChatAgent(order, Pace(sleep=waits, chance=lambda: 0.5))
+    return ChatAgent(order, Pace(sleep=waits, chance=lambda: 0.5, clock=clock))
 
 
 def start(root: Path, server: Server | str, **kwargs: Any) -> tuple[ChatAgent, Talk]:

@@ -46,7 +46,7 @@ def basis_of(*steps: Talk) -> CostBasis:
 def test_the_endpoints_own_amount_goes_before_any_price(tmp_path: Path) -> None:
     run = spent(tmp_path, {**USAGE, "cost": 0.25}, {**USAGE, "cost": 0.5})
     assert run.context.cost_usd == 0.75
-    assert basis_of(run).kind == "reported"
+    assert (basis_of(run).kind, basis_of(run).notes) == ("reported", ())
 
 
 def test_without_one_the_reported_models_price_is_taken_and_that_is_said(tmp_path: Path) -> None:

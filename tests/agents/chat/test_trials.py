@@ -22,6 +22,15 @@ def chat_with(server: Server, *further: object) -> tuple[object, ...]:
     return ("-a", "chat", "-m", "openai/gpt-4o", "--ak", f"base_url={server.url}", *further)
 
 
+def chat_in_config(model: str, **kwargs: object) -> dict[str, object]:
+    return {
+        "name": "chat",
+        "model_name": model,
+        "kwargs": kwargs,
+        "env": {"OPENAI_API_KEY": "${OPENAI_API_KEY}"},
+    }
+
+
 def trace_of(trial: Path) -> list[Any]:
     return load_trajectory(str(trial / "agent" / "trajectory.jsonl")).entries
 
@@ -61,24 +70,27 @@ def test_a_model_solves_a_task_and_the_record_says_at_what_price(site: Site) -> 
 
 def test_a_limit_is_verified_and_an_endpoint_that_refuses_is_an_errored_trial(site: Site) -> None:
     task = site.make_task("t", test=CHECK)
-    with serving(runs(GREETS)) as up:
-        ran = site.run("-p", task, *chat_with(up, "--ak", "max_turns=3"))
-    assert (ran.code, site.rewards()) == (0, [1.0]), ran.err
-    (result,) = site.results()
-    assert result["exception_info"] is None
+    with serving(runs(GREETS)) as endless, serving(refuses(401, f"wrong: {KEY}")) as refusing:
+        agents = [
+            chat_in_config("endless", base_url=endless.url, max_turns=3),
+            chat_in_config("refused", base_url=refusing.url),
+        ]
+        job = site.top / "job.json"
+        job.write_text(json.dumps({"agents": agents, "tasks": [{"path": str(task)}]}))
+        ran = site.run("-c", job, OPENAI_API_KEY=KEY)
+    assert ran.code == 3, ran.err
+    trials = {
+        load(trial / "result.json")["config"]["agent"]["model_name"]: trial
+        for trial in site.trials()
+    }
+    result = load(trials["endless"] / "result.json")
+    assert (result["exception_info"], result["verifier_result"]["rewards"]["reward"]) == (None, 1)
     limit = {"name": "max_turns", "limit": 3, "reached": 3}
     assert result["agent_result"]["metadata"]["limit"] == limit
-    with serving(refuses(401, f"wrong: {KEY}")) as up:
-        refused = site.proctor(
-            *("run", "-p", task, "-o", site.jobs, "--job-name", "refused"),
-            *chat_with(up, "--ae", f"OPENAI_API_KEY={KEY}"),
-        )
-    assert refused.code == 3
-    (result_path,) = (site.jobs / "refused").glob("t__*/result.json")
-    error = load(result_path)["exception_info"]
+    error = load(trials["refused"] / "result.json")["exception_info"]
     assert error["exception_type"] == "ModelAuthError"
     assert "HTTP 401: wrong: [redacted:OPENAI_API_KEY]; is OPENAI_API_KEY" in str(error)
-    record = load(result_path.parent / "record.json")
+    record = load(trials["refused"] / "record.json")
     assert record["evaluation"]["error_taxonomy"][0]["category"] == "harbor_trial_failed"
     assert files_with(KEY, site.top) == []
 
@@ -127,6 +139,7 @@ HERE = ("--ak", "base_url=http://127.0.0.1:1")
         ((), "it is not said where the model is; expected --ak base_url=https://…/v1"),
         (("--ak", "base_url=here"), "base_url is 'here'; expected a URL such as https://…/v1"),
         (("--ak", "base_url=http://me:pw@h/v1"), "base_url holds a user name or a password"),
+        (("--ak", "base_url=ftp://me:pw@h/v1"), "base_url is 'ftp://…@h/v1'; expected a URL"),
         (("--ak", "base_url=http://h/v1?api_key=x"), "base_url holds ?api_key=…; expected the key"),
         (("--ak", "base_url=http://h:port/v1"), "base_url is 'http://h:port/v1'; expected a URL"),
         ((*HERE, "--ak", "turns=3"), "turns is no kwarg of it; its kwargs are base_url, max_turns"),

@@ -114,7 +114,7 @@ class Account:
         }
 
     def fill(self, context: AgentContext) -> None:
-        """Tell the trial, in harbor's words; what is there by then is kept if all else dies."""
+        """Tell the trial, in harbor's words."""
         if not self.charges:
             return
         usage, basis = self.usage, self.basis

@@ -76,19 +76,18 @@ class ChatAgent:
                 loop = Loop(
                     settings=self._settings,
                     model=self._model,
-                    asker=Asker(endpoint, retries, self._pace, redactor, logger),
+                    asker=Asker(endpoint, retries, self._pace, logger),
                     environment=environment,
                     env=_without_endpoint(self._order.extra_env),
                     story=Story(trace, redactor),
                     account=Account(self._model),
-                    context=context,
                     pace=self._pace,
                     redactor=redactor,
                 )
                 loop.story.begin(self._system, instruction, self._describe())
-                await self._run(loop, instruction, redactor)
+                await self._run(loop, instruction, context)
 
-    async def _run(self, loop: Loop, instruction: str, redactor: Redactor) -> None:
+    async def _run(self, loop: Loop, instruction: str, context: AgentContext) -> None:
         """Run the loop; however it ends, the trial is told what it took."""
         ended: dict[str, object] = {"ended": "stopped"}
         try:
@@ -101,10 +100,10 @@ class ChatAgent:
             loop.story.end(str(error), exception=type(error).__name__)
             raise
         finally:
-            loop.account.fill(loop.context)
+            loop.account.fill(context)
             told = {**ended, "endpoint": self._address.shown, **loop.account.describe()}
             # A model's name is the endpoint's own words.
-            loop.context.metadata = redactor.redact(told)
+            context.metadata = loop.redactor.redact(told)
 
     def _find_redactor(self) -> Redactor:
         key = self._address.key or ""

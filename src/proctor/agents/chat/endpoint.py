@@ -61,7 +61,8 @@ class Endpoint:
             said = clean(self.redactor.redact_text(str(error)))
             return Failed(type(error)(said), is_passing=True)
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
-            return _judge_breakdown(error)
+            # Of what is no HTTP at all, the error shows what came.
+            return _judge_breakdown(error, self.redactor.redact_text(_find_reason(error)))
 
     async def _ask(self, body: bytes) -> Answer | Failed:
         headers = {"content-type": "application/json", "accept-encoding": "identity"}
@@ -158,9 +159,9 @@ def _too_long() -> Failed:
     return Failed(ModelAnswerError(_TOO_LONG), is_passing=False)
 
 
-def _judge_breakdown(error: Exception) -> Failed:
+def _judge_breakdown(error: Exception, said: str) -> Failed:
     """What it means that there was no connection, or that it broke off."""
-    reason = clean(_find_reason(error)) or type(error).__name__
+    reason = clean(said) or type(error).__name__
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.InvalidURL):
         return Failed(ModelRequestError(f"cannot be asked: {reason}"), is_passing=False)
     if isinstance(error, httpx.ConnectError):

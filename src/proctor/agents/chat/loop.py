@@ -37,7 +37,6 @@ from proctor.agents.chat.wire import (
     user_message,
 )
 from proctor.trajectory.writer import Redactor
-from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 
 SYSTEM_PROMPT: Final = (
@@ -61,7 +60,6 @@ class Loop:
     """Variables of its commands."""
     story: Story
     account: Account
-    context: AgentContext
     pace: Pace
     redactor: Redactor
     _messages: list[Object] = field(default_factory=list)
@@ -114,7 +112,6 @@ class Loop:
         charge = self.account.add(answer, self.pace.clock.now())
         n_tries = 1 + self.account.n_retries - n_before
         self.story.answer(answer, charge, seconds, n_tries)
-        self.account.fill(self.context)
         return answer
 
     async def _within_time(self, asked: Awaitable[Answer]) -> Answer | None:

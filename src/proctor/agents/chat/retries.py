@@ -17,7 +17,6 @@ from proctor.agents.chat.refusals import Failed
 from proctor.agents.chat.wire import Answer
 from proctor.errors import ModelError
 from proctor.sentence import count_of
-from proctor.trajectory.writer import Redactor
 from proctor.trial.clock import SYSTEM, Clock
 
 FIRST_WAIT: Final = 1.0
@@ -44,7 +43,6 @@ class Asker:
     retries: int
     """How often one request is tried again."""
     pace: Pace
-    redactor: Redactor
     logger: logging.Logger
 
     async def ask(self, body: bytes, tell: Callable[[], None]) -> Answer:
@@ -65,7 +63,7 @@ class Asker:
             self.logger.warning(
                 "%s: %s; trying again in %.1f s (%d of %d)",
                 self.endpoint.address.shown,
-                self.redactor.redact_text(str(came.error)),
+                came.error,
                 wait,
                 n_tries,
                 self.retries,
@@ -74,10 +72,8 @@ class Asker:
             await self.pace.sleep(wait)
 
     def _final(self, failed: Failed, n_tries: int) -> ModelError:
-        # Of an endpoint's own words it is not known what they hold.
-        said = self.redactor.redact_text(str(failed.error))
         often = f" (asked {count_of(n_tries, 'time')})" if n_tries > 1 else ""
-        return type(failed.error)(f"{self.endpoint.address.shown}: {said}{often}")
+        return type(failed.error)(f"{self.endpoint.address.shown}: {failed.error}{often}")
 
 
 def find_wait(failed: Failed, n_tries: int, chance: float) -> float:
