@@ -38,6 +38,7 @@ ProctorError
 │   ├── HealthcheckError
 │   ├── NonZeroAgentExitCodeError
 │   ├── AddTestsDirError
+│   ├── ToolsChangedError           the tests had tools that are not the image's
 │   └── DownloadVerifierDirError
 ├── RewardError                     a verifier left no usable reward
 │   ├── RewardFileNotFoundError     (also a FileNotFoundError, as in harbor)
@@ -239,6 +240,10 @@ class NonZeroAgentExitCodeError(TrialError):
 
 class AddTestsDirError(TrialError):
     """The tests could not be put into the environment."""
+
+
+class ToolsChangedError(TrialError):
+    """The tests had tools that are not the image's own: what they say does not count."""
 
 
 class DownloadVerifierDirError(TrialError):

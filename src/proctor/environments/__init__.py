@@ -4,6 +4,7 @@
     sandbox/   the embedded default: Linux namespaces over an overlay file system, no daemon
     null       nothing at all, for measuring
     foreign    any class by import path; one written for harbor gets harbor's own models
+    tools      whether the tools that tests rest on are still the image's own
     dialect    the rest of harbor's interface, for agents that use it
 
 Nothing here knows agents or jobs.

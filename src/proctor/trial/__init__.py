@@ -8,7 +8,7 @@
     making, agent_phase, steps, stop      its parts in order
     collect, merging, artifacts           what is fetched from the environment
     verify, separate, verifier_class, tests_dir    how it is verified, and by whom
-    integrity, unchanged, clock           what a reader of its score should know
+    integrity, tools, unchanged, clock    what a reader of its score should know
     record, recording, swap               its TrialRecord, at each phase
     timeouts, network, network_switch     limits, and hosts that may be reached
     healthcheck, skills, secrets, inside  smaller things

@@ -166,6 +166,15 @@ class Box:
         """Make directories, and those above them, for everybody to write to."""
         await self._ask({"op": "make_directories", "paths": list(paths), "room": room})
 
+    async def remove(self, paths: Sequence[str]) -> None:
+        """Remove files, those that are there.
+
+        Raises:
+            SandboxError: one cannot be removed.
+        """
+        if paths:
+            await self._ask({"op": "remove", "paths": list(paths), "room": 0})
+
     async def kill(self) -> None:
         """End everything in it; all of it is dead and reaped when this returns."""
         if self._handle >= 0 and not self._gone.done():
