@@ -129,6 +129,8 @@ def find_faults(cheater: Cheater, site: str, outcome: Outcome | None) -> list[st
         ("0", None),
     ):
         faults.append(f"reward {outcome.reward} {outcome.error}; expected {expected.reward}")
+    if expected.reward == "0" and outcome.error:
+        faults.append(f"ended with {outcome.error}")
     faults += [f"not flagged {flag}" for flag in sorted(expected.flags - outcome.flags)]
     more = outcome.flags - expected.flags - expected.may_flag
     faults += [f"flagged {flag}, which its folder does not say" for flag in sorted(more)]

@@ -45,6 +45,7 @@ class Site:
 
 SANDBOX = Site("sandbox", "sandbox, root")
 SANDBOX_USER = Site("sandbox-user", "sandbox, ordinary user", is_ordinary=True)
+SITES = (SANDBOX, SANDBOX_USER)
 
 
 @dataclass
@@ -102,12 +103,8 @@ def run_pack(
             job = _run_job(site, place, f"job-{number}", group, variables)
             outcomes |= load_outcomes(job)
             watch.faults += _find_left(place)
-    changed = [
-        index
-        for index, pair in enumerate(zip(before, watch.look(), strict=True))
-        if len({*pair}) > 1
-    ]
-    watch.faults += [f"the host is not as it was: {index}" for index in changed]
+    pairs = zip(before, watch.look(), strict=True)
+    watch.faults += [f"on the host, {was!r} is {now!r} now" for was, now in pairs if was != now]
     return outcomes, watch.faults
 
 
@@ -153,8 +150,9 @@ def _command(site: Site, place: Path, words: Sequence[object]) -> list[str]:
 
 def _variables(site: Site, place: Path) -> dict[str, str]:
     """The runner's environment, with a secret in it that nobody inside may see."""
-    if (scratch := place / "scratch").mkdir(mode=0o700, exist_ok=True) is None and site.is_ordinary:
-        give(place, scratch)
+    (scratch := place / "scratch").mkdir(mode=0o700, exist_ok=True)
+    if site.is_ordinary:
+        give(scratch)
     own = {
         "HOST_SECRET": _CANARY,
         "PROCTOR_SCRATCH": str(place / "scratch"),

@@ -208,7 +208,7 @@ class ChangedFile(msgspec.Struct, frozen=True):
     path: str
     """Absolute, as seen inside; it comes from a stranger."""
     how: str
-    """changed, moved or added; see proctor.environments.tools."""
+    """changed, moved, added or built; see proctor.environments.tools."""
     sha256: str | None
     """Of its bytes; None for what is no plain file."""
 
@@ -223,6 +223,8 @@ class Keeping(Protocol):
 
     async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
         """Put the image's own in place of what is changed, and take away what was added.
+
+        What was built is left.
 
         Raises:
             SandboxError: that cannot be done.

@@ -14,6 +14,8 @@ from proctor.trial.environment import ChangedFile, Environment, can_keep
 from proctor.trial.finding import FindingCode
 from proctor.trial.sitting import Sitting
 
+_LEFT = frozenset({"built"})
+"""What is said and not undone: it may be what the task asks for."""
 _MOST = 100
 """Files that a finding lists."""
 
@@ -26,7 +28,7 @@ async def keep_tools(sitting: Sitting, environment: Environment) -> None:
     """
     if not can_keep(environment) or not (changed := await environment.find_changed_tools()):
         return
-    _find(sitting, changed, f"{_count(changed)} before the verifier began; its own were given back")
+    _find(sitting, changed, f"{_count(changed)} when verification began")
     try:
         await environment.give_back_tools(changed)
     except SandboxError as error:
@@ -51,15 +53,16 @@ async def check_tools(
     """
     if not can_keep(environment):
         return
-    changed = {file.path: file for file in await environment.find_changed_tools()}
+    found = await environment.find_changed_tools()
+    changed = {file.path: file for file in found if file.how not in _LEFT}
     for path, mark in (await environment.mark_tools()).items():
         if before.get(path) != mark:
             changed.setdefault(path, ChangedFile(path, "changed", None))
     if changed:
-        found = [changed[path] for path in sorted(changed)]
-        _find(sitting, found, f"{_count(found)} while the verifier ran")
+        files = [changed[path] for path in sorted(changed)]
+        _find(sitting, files, f"{_count(files)} while the verifier ran")
         raise ToolsChangedError(
-            f"{_name(found[0].path)} was changed while the tests ran and processes of the agent "
+            f"{_name(files[0].path)} was changed while the tests ran and processes of the agent "
             "were alive: the reward does not count"
         )
 

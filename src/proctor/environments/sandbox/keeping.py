@@ -15,7 +15,7 @@ from pathlib import Path
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.command import PATH
-from proctor.environments.tools import MOVED, Lookup
+from proctor.environments.tools import BUILT, MOVED, Lookup
 from proctor.errors import SandboxError
 from proctor.trial.environment import ChangedFile
 
@@ -38,7 +38,8 @@ async def give_back(box: Box, changes: LayeredChanges, changed: Sequence[Changed
     moved = next((file.path for file in changed if file.how == MOVED), None)
     if moved is not None:
         raise SandboxError(f"{moved} is not the image's directory any more, and cannot be put back")
-    originals = {file.path: changes.find_original(file.path) for file in changed}
+    owed_files = [file.path for file in changed if file.how != BUILT]
+    originals = {path: changes.find_original(path) for path in owed_files}
     await box.remove([path for path, original in originals.items() if original is None])
     owed = sorted((path, original) for path, original in originals.items() if original)
     for directory, files in groupby(owed, lambda file: file[0].rpartition("/")[0]):

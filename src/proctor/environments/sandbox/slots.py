@@ -90,10 +90,11 @@ class Slots:
             OSError: it cannot even be told that nobody uses it any more.
         """
         slot.session.retire_note()
+        is_full = _is_nearly_full(slot.session.directory)
         self._queue.append(self._janitor.submit(self._renew, slot))
         while self._queue and self._queue[0].done():
             self._queue.popleft()
-        if self._queue and _is_nearly_full(slot.session.directory):
+        if self._queue and is_full:
             # What filled the disk must be gone before the next sandbox needs some of it.
             await asyncio.wrap_future(self._queue[-1])
         elif len(self._queue) > _LONGEST_QUEUE:

@@ -3,7 +3,7 @@
 rounds() { wc -c </tmp/rounds 2>/dev/null || echo 0; }
 began=$(rounds)
 echo 0 >/logs/verifier/reward.txt
-for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do
+for _ in $(seq 25); do
     [ "$(rounds)" -gt $((began + 3)) ] && break
     sleep 0.2
 done
