@@ -6,6 +6,7 @@ from benchmarks.assemble import assemble_rows
 from benchmarks.audit import audit_rows
 from benchmarks.bench import Bench
 from benchmarks.commands import score_rows, start_up_rows
+from benchmarks.docker_trials import docker_rows
 from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row
@@ -23,4 +24,5 @@ SUBJECTS: dict[str, Subject] = {
     "traces": trace_rows,
     "run": runner_rows,
     "ledger": ledger_rows,
+    "docker": docker_rows,
 }

@@ -30,6 +30,8 @@ ProctorError
 │   ├── ProofError                  a Merkle proof that does not lead where it says
 │   └── SignatureError              a signature that is missing, or not the key's
 ├── SandboxError                    the sandbox could not be built, or its PID 1 is gone
+├── DockerError                     Docker could not do what it was asked for
+│   └── EngineError                 there is no Docker engine, or it may not be used
 ├── TrialError                      what ended a phase of a trial
 │   ├── EnvironmentStartTimeoutError
 │   ├── AgentSetupTimeoutError
@@ -208,6 +210,14 @@ class SignatureError(DamageError):
 
 class SandboxError(ProctorError):
     """A sandbox that could not be built, or whose PID 1 is gone."""
+
+
+class DockerError(ProctorError):
+    """Docker could not do what it was asked for: a container, an image or a copy."""
+
+
+class EngineError(DockerError):
+    """No docker program, no engine that answers, or no right to talk to it."""
 
 
 class TrialError(ProctorError):

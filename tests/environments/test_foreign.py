@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.kinds import environment_name_for, import_path_of, make_environment
+from proctor.environments.kinds import check_type, environment_name_for, make_environment
 from proctor.errors import PluginError, UnsupportedError
-from proctor.harbor.configs import NULL, SANDBOX, EnvironmentConfig
+from proctor.harbor.configs import NULL, EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.task.environment import Tpu
 from proctor.task.network import NetworkMode
@@ -106,7 +106,7 @@ def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
         make_environment(order_of(tmp_path, config=config))
 
 
-@pytest.mark.parametrize("name", ["docker", "e2b", "gke"])
+@pytest.mark.parametrize("name", ["e2b", "gke"])
 def test_a_type_of_harbors_is_refused_with_what_there_is(tmp_path: Path, name: str) -> None:
     config = EnvironmentConfig.model_validate({"type": name})
     with pytest.raises(UnsupportedError, match=f"-e {name}: not built in; use sandbox or null"):
@@ -118,6 +118,5 @@ def test_environments_have_names_for_people() -> None:
     assert environment_name_for(EnvironmentConfig(import_path=NULL)) == "null"
     assert environment_name_for(EnvironmentConfig(import_path=PLAIN)) == PLAIN
     assert environment_name_for(EnvironmentConfig(type="docker")) == "docker"
-    assert import_path_of("sandbox") == SANDBOX
-    with pytest.raises(UnsupportedError, match="-e docker"):
-        import_path_of("docker")
+    with pytest.raises(UnsupportedError, match="-e modal"):
+        check_type("modal")

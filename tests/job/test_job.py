@@ -177,8 +177,8 @@ def test_an_agent_or_environment_that_is_not_there_is_refused_before_anything_is
     with pytest.raises(UnsupportedError, match="nobody"):
         run(make_config(dataset, jobs, agents=[AgentConfig(name="nobody")]))
     config = make_config(dataset, jobs)
-    config.environment = EnvironmentConfig(type="docker")
-    with pytest.raises(UnsupportedError, match="docker"):
+    config.environment = EnvironmentConfig(type="modal")
+    with pytest.raises(UnsupportedError, match="modal"):
         run(config)
     assert not jobs.exists()
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import click
 
 from proctor.cli.output import json_option, print_json, print_line
-from proctor.environments.sandbox.reap import Reaped, reap_dead_runs
+from proctor.environments.kinds import reap_everything
+from proctor.environments.sandbox.reap import Reaped
 from proctor.sentence import count_of
 
 
@@ -15,14 +16,14 @@ from proctor.sentence import count_of
 def command(dry_run: bool, as_json: bool) -> int:
     """Remove what killed runs left behind.
 
-    What their sandboxes wrote, control groups and helpers of the network. What a killed trial left
-    in /logs and as its trajectory is copied into the trial first, because it is evidence; what
-    cannot be copied stays where it is. A run that lives is not touched. Every run in sandboxes does
-    the same when it starts.
+    What their sandboxes wrote, control groups and helpers of the network, and their containers in
+    the Docker engine that docker talks to. What a killed trial left in /logs and as its trajectory
+    is copied into the trial first, because it is evidence; what cannot be copied stays where it is.
+    A run that lives is not touched. Every run does the same for its own kind when it starts.
 
     Example: proctor clean --dry-run
     """
-    reaped = reap_dead_runs(dry_run=dry_run, everywhere=True)
+    reaped = reap_everything(dry_run=dry_run)
     if as_json:
         print_json(_document(reaped, dry_run=dry_run))
         return 0
@@ -38,6 +39,7 @@ def _document(reaped: Reaped, *, dry_run: bool) -> dict[str, object]:
         "scratch": [str(path) for path in reaped.sessions],
         "processes": reaped.processes,
         "cgroups": [str(path) for path in reaped.cgroups],
+        "containers": reaped.containers,
         "salvaged": [str(path) for path in reaped.salvaged],
         "kept": reaped.kept,
     }
@@ -52,5 +54,6 @@ def _lines(reaped: Reaped, *, dry_run: bool) -> Iterator[str]:
     yield from (f"{deed}copied into its trial: {path}" for path in reaped.salvaged)
     yield from (f"{deed}deleted: {path}" for path in reaped.sessions)
     yield from (f"{deed}removed: {path}" for path in reaped.cgroups)
+    yield from (f"{deed}removed: container {name}" for name in reaped.containers)
     yield from (f"{deed}killed: {process}" for process in reaped.processes)
     yield from (f"kept: {sentence}" for sentence in reaped.kept)

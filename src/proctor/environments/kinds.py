@@ -1,11 +1,16 @@
 """The environment that a job asks for: ours by their import paths, any other class by its own."""
 
+from proctor.environments.docker.engine import find_engine
+from proctor.environments.docker.environment import DockerEnvironment
+from proctor.environments.docker.reap import reap_containers
+from proctor.environments.docker.refusals import check_wishes as check_docker_wishes
 from proctor.environments.foreign import make_foreign_environment
 from proctor.environments.null import NullEnvironment
 from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.environments.sandbox.preflight import check_job, check_machine
+from proctor.environments.sandbox.reap import Reaped, reap_dead_runs
 from proctor.errors import UnsupportedError
-from proctor.harbor.configs import NULL, SANDBOX, EnvironmentConfig
+from proctor.harbor.configs import DOCKER, NULL, SANDBOX, EnvironmentConfig
 from proctor.trial.environment import Environment
 from proctor.trial.order import EnvironmentOrder, MakeEnvironment
 
@@ -13,31 +18,40 @@ _BUILT_IN: dict[str, tuple[str, MakeEnvironment]] = {
     SANDBOX: ("sandbox", SandboxEnvironment),
     NULL: ("null", NullEnvironment),
 }
+_BY_TYPE: dict[str, MakeEnvironment] = {DOCKER: DockerEnvironment}
+"""Those of harbor's own types that we have; in its files they have no import path."""
 _BY_NAME = {name: import_path for import_path, (name, _) in _BUILT_IN.items()}
 
 
 def environment_names() -> tuple[str, ...]:
     """The names that -e takes."""
-    return tuple(_BY_NAME)
+    return (*_BY_NAME, *_BY_TYPE)
 
 
-def import_path_of(name: str) -> str:
-    """The import path of an environment of ours.
+def check_type(name: str) -> None:
+    """See that harbor's type of an environment is one that we have.
 
     Raises:
-        UnsupportedError: there is none of this name.
+        UnsupportedError: it is not.
     """
-    if name not in _BY_NAME:
+    if name not in _BY_TYPE:
         raise _not_built_in(name)
-    return _BY_NAME[name]
+
+
+def find_environment_name(kind: str) -> str:
+    """What one of ours is called, by its import path; any other by what it is given as."""
+    ours = _BUILT_IN.get(kind)
+    return ours[0] if ours else kind
 
 
 def environment_name_for(config: EnvironmentConfig) -> str:
-    """What an environment is called: sandbox, null, or its import path."""
-    if config.import_path is None:
-        return config.type or ""
-    ours = _BUILT_IN.get(config.import_path)
-    return ours[0] if ours else config.import_path
+    """What an environment is called: sandbox, null, docker, or its import path."""
+    return find_environment_name(config.import_path or config.type or "")
+
+
+def is_docker(config: EnvironmentConfig) -> bool:
+    """Whether a config asks for containers of Docker, ours."""
+    return config.import_path is None and config.type == DOCKER
 
 
 def check_wishes(config: EnvironmentConfig) -> None:
@@ -48,17 +62,43 @@ def check_wishes(config: EnvironmentConfig) -> None:
     """
     if config.import_path == SANDBOX:
         check_job(config)
+    elif is_docker(config):
+        check_docker_wishes(config)
 
 
 async def check_environment(config: EnvironmentConfig) -> None:
     """See that a job's environments can be had on this machine, before anything is created.
 
     Raises:
-        UnsupportedError, ImageError, SandboxError: they cannot.
+        UnsupportedError, ImageError, SandboxError, DockerError: they cannot.
     """
     check_wishes(config)
     if config.import_path == SANDBOX:
         await check_machine()
+    elif is_docker(config):
+        await find_engine()
+
+
+def leaves_traces(config: EnvironmentConfig) -> bool:
+    """Whether a run in such environments that is killed leaves something to be reaped."""
+    return config.import_path == SANDBOX or is_docker(config)
+
+
+def reap_for(config: EnvironmentConfig) -> Reaped:
+    """Reap what killed runs in such environments left; blocking, for a thread."""
+    done = Reaped()
+    if is_docker(config):
+        reap_containers(done)
+    reap_dead_runs(done)
+    return done
+
+
+def reap_everything(*, dry_run: bool) -> Reaped:
+    """Reap what killed runs left in environments of all kinds, or say what that would be."""
+    done = Reaped()
+    reap_containers(done, dry_run=dry_run)
+    reap_dead_runs(done, dry_run=dry_run, everywhere=True)
+    return done
 
 
 def make_environment(order: EnvironmentOrder) -> Environment:
@@ -70,13 +110,15 @@ def make_environment(order: EnvironmentOrder) -> Environment:
     """
     import_path = order.config.import_path
     if import_path is None:
-        raise _not_built_in(order.config.type or "")
+        check_type(order.config.type or "")
+        return _BY_TYPE[order.config.type or ""](order)
     ours = _BUILT_IN.get(import_path)
     return ours[1](order) if ours else make_foreign_environment(import_path, order)
 
 
 def _not_built_in(name: str) -> UnsupportedError:
+    names = " or ".join(environment_names())
     return UnsupportedError(
-        f"-e {name}: not built in; use {' or '.join(_BY_NAME)}, or a class of yours with "
+        f"-e {name}: not built in; use {names}, or a class of yours with "
         "--environment-import-path module.path:ClassName"
     )

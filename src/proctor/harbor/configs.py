@@ -32,6 +32,8 @@ SANDBOX = "proctor.environments.sandbox.environment:SandboxEnvironment"
 NULL = "proctor.environments.null:NullEnvironment"
 """Our own environments have no name in harbor's list of types: its files name their classes."""
 OWN_ENVIRONMENTS = {"sandbox": SANDBOX, "null": NULL}
+DOCKER = "docker"
+"""The type of harbor's that we have as well, under its own name."""
 
 
 def _parse_hosts(hosts: list[str]) -> list[str]:

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from proctor import __version__
 from proctor.agents.kinds import make_agent
-from proctor.environments.kinds import check_environment, make_environment
-from proctor.harbor.configs import SANDBOX
+from proctor.environments.kinds import check_environment, leaves_traces, make_environment
 from proctor.harbor.declared import SCRIPT
 from proctor.harbor.lock import render_lock
 from proctor.harbor.result import JobResult, render_result
@@ -78,7 +77,7 @@ async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
             check_classes(request.prepared.config)
             await check_environment(environment)
         _write_own_files(plan, request, files)
-        reaping = Reaping(files.append_log) if environment.import_path == SANDBOX else None
+        reaping = Reaping(environment, files.append_log) if leaves_traces(environment) else None
         progress = _start_progress(plan)
         watch.job_planned(len(plan.decisions), progress.n_done)
         _say_what_is_odd(plan, request, files, watch)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from proctor.agents.kinds import check_agent, find_revision
 from proctor.digest import sha256_hex
-from proctor.environments.kinds import import_path_of
+from proctor.environments.kinds import check_type
 from proctor.errors import JobError
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.declared import DeclaredMetric
@@ -97,7 +97,7 @@ async def prepare(
     for agent in config.agents:
         check_agent(agent)
     if config.environment.import_path is None:
-        import_path_of(config.environment.type or "")
+        check_type(config.environment.type or "")
     resolved = await resolve_tasks(config, settings, host=host)
     if is_auto:
         fitting = find_concurrency((one.task for one in resolved.tasks), config.environment)

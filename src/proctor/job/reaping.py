@@ -1,8 +1,8 @@
 """What killed runs left behind, reaped beside a job from its start.
 
-A trial that is run again waits for it, because what its killed sandbox holds belongs to the attempt
-that is about to be moved; no other trial does. What is not done when a job is interrupted is left
-to the next run.
+A trial that is run again waits for it, because what its killed environment holds belongs to the
+attempt that is about to be moved; no other trial does. What is not done when a job is interrupted
+is left to the next run.
 """
 
 import asyncio
@@ -10,15 +10,17 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from proctor.environments.sandbox.reap import reap_dead_runs
+from proctor.environments.kinds import reap_for
+from proctor.harbor.configs import EnvironmentConfig
 from proctor.sentence import reason_of
 
 
 class Reaping:
     """One reaping, in a thread of its own that ends with the process at the latest."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, environment: EnvironmentConfig, say: Callable[[str], None]) -> None:
         """Begin; `say` is told what was left where it is, once somebody waits for the end."""
+        self._environment = environment
         self._say = say
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
@@ -35,7 +37,7 @@ class Reaping:
 
     def _reap(self) -> None:
         try:
-            kept = reap_dead_runs().kept
+            kept = reap_for(self._environment).kept
         except OSError as error:
             kept = [f"what killed runs left could not be removed: {reason_of(error)}"]
         # The loop may have gone meanwhile: then nobody waits.

@@ -33,6 +33,8 @@ class FindingCode(StrEnum):
     """Nothing could be installed below /usr: it is the host's, and the runner no root."""
     OUTPUT_CUT = "output-cut"
     """A command printed more than is kept."""
+    VERIFIER_NOT_APART = "verifier-not-apart"
+    """The verifier ran where processes of the agent could reach its files."""
     FILES_REFUSED = "files-refused"
     """Files of the environment were not collected: links out of it, devices, too large."""
     LOGS_DIFFER = "logs-differ"

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,10 +15,10 @@ USERS = "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000::/home/ada:/bin/sh\n"
 GROUPS = "root:x:0:\nada:x:1000:\n"
 
 
-def make_rootfs(root: Path) -> Path:
+def make_rootfs(root: Path, programs: Sequence[str] = PROGRAMS) -> Path:
     """A directory with a shell, some tools, the libraries they need, and a user called ada."""
     (root / "bin").mkdir(parents=True)
-    for program in PROGRAMS:
+    for program in programs:
         found = shutil.which(program)
         assert found is not None, f"this machine has no {program}"
         shutil.copy2(Path(found).resolve(), root / "bin" / program)

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.box import Box
-from proctor.environments.sandbox.parcel import BrokenParcelError, Limits, _pack
+from proctor.environments.sandbox.parcel import BrokenParcelError, Limits, pack_head
 from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import SandboxError
 from tests.environments.sandbox.boxes import said, shell, use
 
-END = _pack(b".", "", (0, 0, 0))
+END = pack_head(b".", "", (0, 0, 0))
 
 
 def entry(kind: bytes, name: str, data: bytes = b"", mode: int = 0o644) -> bytes:
-    return _pack(kind, name, (mode, 10**18, len(data))) + data
+    return pack_head(kind, name, (mode, 10**18, len(data))) + data
 
 
 def unpacked(target: Path, *entries: bytes, limits: Limits | None = None) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from proctor.cli.running.flags import EnvironmentFlags
 from proctor.cli.running.pairs import parse_arguments, parse_tpu
 from proctor.errors import InputError
 from proctor.harbor.configs import (
+    DOCKER,
     OWN_ENVIRONMENTS,
     SANDBOX,
     EnvironmentConfig,
@@ -59,22 +60,28 @@ def _choose(wished: EnvironmentConfig, flags: EnvironmentFlags) -> None:
     if flags.environment_import_path is not None:
         wished.type, wished.import_path = None, flags.environment_import_path
     elif flags.environment is not None:
-        wished.type, wished.import_path = None, _find_ours("--env", flags.environment)
-    elif wished.type is not None:
+        _take("--env", wished, flags.environment)
+    elif wished.type is not None and wished.import_path is None:
+        _take("environment.type", wished, wished.type)
+    else:
         # As in harbor, a class in the config goes before a type.
-        wished.import_path = wished.import_path or _find_ours("environment.type", wished.type)
         wished.type = None
 
 
-def _find_ours(where: str, name: str) -> str:
+def _take(where: str, wished: EnvironmentConfig, name: str) -> None:
+    """Wish for an environment of ours; one that harbor has too stands under its type there."""
+    if name == DOCKER:
+        wished.type, wished.import_path = "docker", None
+        return
     if name in OWN_ENVIRONMENTS:
-        return OWN_ENVIRONMENTS[name]
+        wished.type, wished.import_path = None, OWN_ENVIRONMENTS[name]
+        return
     if name in get_args(EnvironmentType.__value__):
         raise InputError(
             f"{where} is {name}, an environment of harbor that proctor does not have; "
             "-e sandbox runs here without a daemon, and --environment-import-path takes any class"
         )
-    raise InputError(f"{where} is {name!r}; expected {' or '.join(OWN_ENVIRONMENTS)}")
+    raise InputError(f"{where} is {name!r}; expected {' or '.join((*OWN_ENVIRONMENTS, DOCKER))}")
 
 
 def _set_base(wished: EnvironmentConfig, base: str) -> None:
@@ -86,9 +93,10 @@ def _set_base(wished: EnvironmentConfig, base: str) -> None:
 
 def _check_honoured(wished: EnvironmentConfig) -> None:
     """See that one of ours is not asked for what it would ignore."""
-    if wished.import_path not in OWN_ENVIRONMENTS.values():
+    names = {path: name for name, path in OWN_ENVIRONMENTS.items()}
+    name = names.get(wished.import_path or "", "docker environment" if wished.type else None)
+    if name is None:
         return
-    name = next(name for name, path in OWN_ENVIRONMENTS.items() if path == wished.import_path)
     for field in ("mounts", "extra_docker_compose"):
         if getattr(wished, field):
             raise InputError(
@@ -98,8 +106,10 @@ def _check_honoured(wished: EnvironmentConfig) -> None:
 
 
 def _check_hosts(config: JobConfig) -> None:
-    """See that the sandbox is not told of hosts: every trial would end before it began."""
-    if config.environment.import_path != SANDBOX:
+    """See that one of ours is not told of hosts: every trial would end before it began."""
+    names = {SANDBOX: "sandbox", None: "docker environment"}
+    name = names.get(config.environment.import_path)
+    if name is None:
         return
     told = {
         "--allow-environment-host": config.environment.extra_allowed_hosts,
@@ -108,6 +118,6 @@ def _check_hosts(config: JobConfig) -> None:
     for option, hosts in told.items():
         if hosts:
             raise InputError(
-                f"{option} {hosts[0]}: the sandbox cannot allow single hosts; without it the "
+                f"{option} {hosts[0]}: the {name} cannot allow single hosts; without it the "
                 "task's network_mode decides, public or no-network"
             )

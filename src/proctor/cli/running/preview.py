@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Iterator
 from importlib import import_module
 
 from proctor.cli.output import print_json, print_line
-from proctor.environments.kinds import environment_names, import_path_of
+from proctor.environments.kinds import find_environment_name
 from proctor.job.preview import Preview
 from proctor.job.resume import Decision, Deed
 from proctor.sentence import count_of
@@ -45,7 +45,7 @@ def _render_head(preview: Preview) -> Iterator[str]:
     yield f"{preview.directory}: {there}; nothing is written"
     yield f"{count_of(len(preview.decisions), 'trial')}: {counts}; {preview.n_concurrent} at once"
     chosen = preview.environment
-    yield f"environment: {_name_of(chosen.kind)}, {chosen.why}"
+    yield f"environment: {find_environment_name(chosen.kind)}, {chosen.why}"
 
 
 def _row(decision: Decision) -> list[str]:
@@ -106,11 +106,6 @@ def describe_preview(preview: Preview) -> dict[str, object]:
         "left_alone": list(preview.strangers),
         "notes": list(preview.notes),
     }
-
-
-def _name_of(kind: str) -> str:
-    names = {import_path_of(name): name for name in environment_names()}
-    return names.get(kind, kind)
 
 
 def _agent_of(decision: Decision) -> str:

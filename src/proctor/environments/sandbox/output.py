@@ -48,6 +48,12 @@ class Output:
         """Whether nobody can write to it any more."""
         return self._fd < 0
 
+    @property
+    def first_line(self) -> bytes | None:
+        """The first line so far, without its end; None until it is whole."""
+        line, end, _ = self._head.partition(b"\n")
+        return bytes(line) if end else None
+
     def finish(self) -> tuple[bytes, int]:
         """What was printed until the command ended, and how many bytes of it are missing."""
         # No more than the pipe holds was there when it ended; a service may print for ever.
@@ -87,6 +93,11 @@ class Output:
             dropped = len(self._tail.popleft())
             self._n_tail -= dropped
             self._n_cut += dropped
+
+    def close_write_end(self) -> None:
+        """Leave writing to whoever inherited it."""
+        os.close(self.write_end)
+        self.write_end = -1
 
     def close(self) -> None:
         """Stop reading. May be called twice."""

@@ -194,12 +194,12 @@ class Sender:
             reason = f"more than {self._limits.n_entries} entries; it and what comes after is left"
         self._n_entries += 1
         text = reason.encode()[:_LONGEST_TEXT]
-        self._stream.write(_pack(REFUSED, name, (0, 0, len(text))) + text)
+        self._stream.write(pack_head(REFUSED, name, (0, 0, len(text))) + text)
 
     def _head(self, kind: bytes, name: str, status: os.stat_result, size: int) -> None:
         self._n_entries += 1
         self._stream.write(
-            _pack(kind, name, (stat.S_IMODE(status.st_mode), status.st_mtime_ns, size))
+            pack_head(kind, name, (stat.S_IMODE(status.st_mode), status.st_mtime_ns, size))
         )
 
 
@@ -219,7 +219,8 @@ def _walk(place: str) -> Iterator[str]:
             continue
 
 
-def _pack(kind: bytes, name: str, numbers: tuple[int, int, int]) -> bytes:
+def pack_head(kind: bytes, name: str, numbers: tuple[int, int, int]) -> bytes:
+    """The head of an entry; the numbers are its mode, its time and how many bytes follow."""
     encoded = os.fsencode(name)
     return _HEAD.pack(kind, *numbers, len(encoded)) + encoded
 

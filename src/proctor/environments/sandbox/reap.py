@@ -44,6 +44,8 @@ class Reaped:
     """Helpers of the network that were killed: pid and command."""
     cgroups: list[Path] = field(default_factory=list)
     """Control groups that were removed."""
+    containers: list[str] = field(default_factory=list)
+    """Containers of Docker that were removed."""
     salvaged: list[Path] = field(default_factory=list)
     """Files that were brought into their trials."""
     kept: list[str] = field(default_factory=list)
@@ -52,17 +54,19 @@ class Reaped:
     @property
     def is_empty(self) -> bool:
         """Whether there was nothing to do."""
-        found = (self.runs, self.sessions, self.processes, self.cgroups, self.salvaged, self.kept)
-        return not any(found)
+        found = (self.sessions, self.processes, self.cgroups, self.containers, self.salvaged)
+        return not any((self.runs, *found, self.kept))
 
 
-def reap_dead_runs(*, dry_run: bool = False, everywhere: bool = False) -> Reaped:
-    """Reap what dead runs left; with `dry_run` only say what that would be.
+def reap_dead_runs(
+    done: Reaped | None = None, *, dry_run: bool = False, everywhere: bool = False
+) -> Reaped:
+    """Reap what dead runs left; with `dry_run` only say what that would be. `done` is added to.
 
     `everywhere` looks for control groups in the whole tree, not only where ours are made, and in
     the cache for what killed builds and imports left.
     """
-    done = Reaped()
+    done = Reaped() if done is None else done
     groups = list(_find_groups(everywhere=everywhere))
     runs = [run for root in _find_roots() for run in _find_runs(root)]
     for run, group in groups:

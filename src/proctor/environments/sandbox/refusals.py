@@ -11,6 +11,7 @@ from proctor.task.environment import TaskOS
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import INSIDE
 
+_WHO = "the sandbox"
 _COMPOSE = "docker-compose.yaml"
 _LOGS = frozenset(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 
@@ -22,7 +23,7 @@ def check_order(order: EnvironmentOrder) -> str:
         UnsupportedError: it asks for what the sandbox does not have; names the field.
     """
     base = check_wishes(order.config)
-    for refusal in _find_refusals(order):
+    for refusal in find_refusals(order, _WHO):
         raise UnsupportedError(refusal)
     return base
 
@@ -33,44 +34,52 @@ def check_wishes(config: EnvironmentConfig) -> str:
     Raises:
         UnsupportedError: it asks for what no sandbox has, whatever the task; names the option.
     """
-    if config.override_gpus:
-        raise UnsupportedError(
-            f"--override-gpus {config.override_gpus}: the sandbox has no graphics processors"
-        )
-    if tpu := config.override_tpu:
-        raise UnsupportedError(
-            f"--override-tpu {tpu.type}={tpu.topology}: the sandbox has no TPU chips"
-        )
-    if config.extra_docker_compose:
-        raise UnsupportedError("--extra-docker-compose: the sandbox has no Docker Compose")
-    limits_of(config, TaskEnvironment())
+    check_hardware(config, _WHO)
     return _base_of(config.kwargs)
 
 
-def _find_refusals(order: EnvironmentOrder) -> Iterator[str]:
-    yield from _find_hardware(order)
+def check_hardware(config: EnvironmentConfig, who: str) -> None:
+    """See that a job asks for nothing that neither the sandbox nor another one of ours has.
+
+    Raises:
+        UnsupportedError: it does; names the option.
+    """
+    if config.override_gpus:
+        raise UnsupportedError(
+            f"--override-gpus {config.override_gpus}: {who} has no graphics processors"
+        )
+    if tpu := config.override_tpu:
+        raise UnsupportedError(f"--override-tpu {tpu.type}={tpu.topology}: {who} has no TPU chips")
+    if config.extra_docker_compose:
+        raise UnsupportedError(f"--extra-docker-compose: {who} has no Docker Compose")
+    limits_of(config, TaskEnvironment())
+
+
+def find_refusals(order: EnvironmentOrder, who: str) -> Iterator[str]:
+    """What an order asks for that neither the sandbox nor another one of ours has, as sentences."""
+    yield from _find_hardware(order, who)
     compose = order.environment_dir / _COMPOSE
     if compose.exists():
-        yield f"{compose}: the sandbox has no Docker Compose"
+        yield f"{compose}: {who} has no Docker Compose"
     for mount in order.mounts:
         if str(mount.get("target")) not in _LOGS:
             yield (
-                f"--mounts {mount.get('source')} on {mount.get('target')}: the sandbox shares no "
+                f"--mounts {mount.get('source')} on {mount.get('target')}: {who} shares no "
                 "directory of the host; put the files into the task's environment instead"
             )
 
 
-def _find_hardware(order: EnvironmentOrder) -> Iterator[str]:
+def _find_hardware(order: EnvironmentOrder, who: str) -> Iterator[str]:
     task, config = order.task_env_config, order.config
     gpus = task.gpus if config.override_gpus is None else config.override_gpus
     if gpus:
-        yield f"gpus = {gpus}: the sandbox has no graphics processors"
+        yield f"gpus = {gpus}: {who} has no graphics processors"
     if task.gpu_types and gpus != 0:
-        yield f"gpu_types = {list(task.gpu_types)}: the sandbox has no graphics processors"
+        yield f"gpu_types = {list(task.gpu_types)}: {who} has no graphics processors"
     if task.tpu is not None:
-        yield f"tpu = {task.tpu.type} {task.tpu.topology}: the sandbox has no TPU chips"
+        yield f"tpu = {task.tpu.type} {task.tpu.topology}: {who} has no TPU chips"
     if task.os is TaskOS.WINDOWS:
-        yield "os = windows: the sandbox is Linux"
+        yield f"os = windows: {who} is Linux"
 
 
 def _base_of(kwargs: Mapping[str, object]) -> str:

@@ -31,6 +31,8 @@ _TREES = (
     ("/workspace/artifacts", "agent/artifacts"),
 )
 _TRACE = "/workspace/trajectory.jsonl"
+PLACES = (*(inside for inside, _ in _TREES), _TRACE)
+"""Where evidence lies, inside."""
 _MOST_BYTES = 1 << 30
 _MOST_FILES = 20_000
 _DEEPEST = 200

@@ -26,27 +26,29 @@ class User:
     home: str
 
 
-def find_user(name: str) -> User:
+def find_user(name: str, etc: str = "/etc") -> User:
     """The user of that name or number, as `docker exec --user` finds it; `:group` may follow.
+
+    `etc` is the directory that passwd and group lie in.
 
     Raises:
         UnknownUserError: there is none.
     """
     wanted, _, group = name.partition(":")
-    user = _find_entry(wanted)
+    user = _find_entry(wanted, etc)
     if group:
-        gid = _find_group(group)
+        gid = _find_group(group, etc)
         return User(user.uid, gid, (gid,), user.home)
     return user
 
 
-def _find_entry(wanted: str) -> User:
+def _find_entry(wanted: str, etc: str) -> User:
     number = _id_of(wanted)
-    for fields in _entries("/etc/passwd", 7):
+    for fields in _entries(f"{etc}/passwd", 7):
         uid, gid = _id_of(fields[2]), _id_of(fields[3])
         if uid is None or gid is None or (fields[0] != wanted and uid != number):
             continue
-        return User(uid, gid, _groups_of(fields[0], gid), fields[5] or "/")
+        return User(uid, gid, _groups_of(fields[0], gid, etc), fields[5] or "/")
     if number is not None:
         return User(number, 0, (0,), "/root" if number == 0 else "/")
     if wanted == "root":
@@ -54,17 +56,17 @@ def _find_entry(wanted: str) -> User:
     raise UnknownUserError(f"user {wanted!r} is not in the sandbox's /etc/passwd")
 
 
-def _groups_of(name: str, gid: int) -> tuple[int, ...]:
+def _groups_of(name: str, gid: int, etc: str) -> tuple[int, ...]:
     found = {gid}
-    for fields in _entries("/etc/group", 4):
+    for fields in _entries(f"{etc}/group", 4):
         number = _id_of(fields[2])
         if number is not None and name in fields[3].split(","):
             found.add(number)
     return tuple(sorted(found))
 
 
-def _find_group(wanted: str) -> int:
-    for fields in _entries("/etc/group", 4):
+def _find_group(wanted: str, etc: str) -> int:
+    for fields in _entries(f"{etc}/group", 4):
         number = _id_of(fields[2])
         if number is not None and fields[0] == wanted:
             return number

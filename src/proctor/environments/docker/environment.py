@@ -1,0 +1,278 @@
+"""A container of a Docker engine as an environment of a trial.
+
+    start   refuse what cannot be had · the engine · the image · run · log directories
+    stop    remove the container and the verifier's rooms, in one call
+
+Everything that happens inside is in inside.py, the verifier's room in room.py.
+"""
+
+import asyncio
+import posixpath
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from proctor.environments.docker.containers import (
+    name_container,
+    remove_containers,
+    words_of_labels,
+    words_of_limits,
+    words_of_rights,
+)
+from proctor.environments.docker.copies import CopiedFiles
+from proctor.environments.docker.engine import BRIDGE, Engine, find_engine
+from proctor.environments.docker.files import Files
+from proctor.environments.docker.image import Image, prepare_image
+from proctor.environments.docker.inside import Inside, Running
+from proctor.environments.docker.merged import MergedFiles, is_mounted_here
+from proctor.environments.docker.processes import list_processes, list_processes_here
+from proctor.environments.docker.program import run_docker, run_docker_whole
+from proctor.environments.docker.refusals import check_order
+from proctor.environments.docker.room import SLEEP, Outside, Room
+from proctor.environments.sandbox.limits import limits_of
+from proctor.environments.sandbox.reap import delete_session
+from proctor.environments.sandbox.scratch import make_private, open_run, scratch_roots
+from proctor.errors import DockerError, ImageError
+from proctor.task.network import NetworkMode
+from proctor.trial.environment import Environment, Process, Snapshot
+from proctor.trial.finding import Finding, FindingCode
+from proctor.trial.inside import empty_directories
+from proctor.trial.order import EnvironmentOrder
+from proctor.trial.paths import INSIDE
+
+_LOGS = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
+_PHASE = "setup"
+_SHELLS = ("bash", "sh")
+_USUAL_PLACES = ("/bin", "/usr/bin", "/usr/local/bin")
+_SHELL_OF: dict[str, str] = {}
+"""The shell of each image that was started, by its Id."""
+_HOST = "host"
+_LOOK = "{{.State.Pid}} {{if .GraphDriver.Data}}{{.GraphDriver.Data.MergedDir}}{{end}}"
+
+
+class DockerEnvironment(Inside):
+    """A container, and for the verifier another one beside it."""
+
+    def __init__(self, order: EnvironmentOrder) -> None:
+        """Take an order; the kwarg `network` names the network of tasks that may have one.
+
+        Raises:
+            UnsupportedError: the task or the job asks for what the docker environment has not.
+        """
+        super().__init__(order)
+        self._wishes = check_order(order)
+        self._limits = limits_of(order.config, order.task_env_config)
+        self._findings: list[Finding] = []
+        self._snapshot: Snapshot | None = None
+        self._merged = ""
+        """Where the container's root lies, for the engine; empty where it does not say."""
+        self._first = 0
+        """The container's first process, for the engine."""
+        self._names: list[str] = []
+        """Every container that was begun."""
+        self._scratch: list[Path] = []
+        """Every directory for a room's files."""
+        self._ending: asyncio.Task[None] | None = None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What it runs on; known once it was started."""
+        return self._snapshot or Snapshot(runtime_image="unknown", compute_backend="docker")
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What a reader of the score should know of it, so far."""
+        return tuple(self._findings)
+
+    async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
+        """Have the image where that is needed, and bring the container up.
+
+        Raises:
+            DockerError, ImageError: it cannot be brought up.
+            RuntimeError: the Dockerfile could not be built.
+        """
+        self._ending = None
+        try:
+            await self._start(force_build=force_build)
+        except BaseException:
+            await self._end()
+            raise
+
+    async def _start(self, *, force_build: bool) -> None:
+        order, task = self._order, self._order.task_env_config
+        engine = await find_engine()
+        network = self._choose_network(engine)
+        image = await prepare_image(
+            order.environment_dir,
+            task.docker_image,
+            order.environment_name,
+            order.logger,
+            force=force_build,
+        )
+        tools = {"kernel": engine.kernel, "docker": engine.version}
+        self._snapshot = Snapshot(image.pin, "docker", tools)
+        self._heed_storage()
+        name = await self._run_container(image, network)
+        files = await self._find_files(name, image)
+        await files.open_directories(_LOGS)
+        workdir = task.workdir or image.workdir
+        self._running = Running(
+            container=name,
+            image=image,
+            shell=await self._find_shell(image, files, name),
+            workdir=workdir,
+            env=dict(order.persistent_env),
+            files=files,
+            findings=self._findings,
+        )
+        if _is_uploaded(order.environment_dir, has_image=task.docker_image is not None):
+            await self.upload_dir(order.environment_dir, workdir)
+
+    async def _run_container(self, image: Image, network: str) -> str:
+        name = name_container(self.session_id)
+        self._names.append(name)
+        workdir = self._order.task_env_config.workdir or image.workdir
+        words = ["run", "--detach", "--init", "--name", name, "--pull", "never"]
+        words += ["--log-driver", "none", "--ipc", "shareable", "--network", network]
+        words += [*words_of_labels(self.trial_paths.trial_dir), *words_of_limits(self._limits)]
+        words += [*words_of_rights(), "--workdir", workdir, "--entrypoint", SLEEP[0]]
+        await run_docker_whole(*words, image.id, *SLEEP[1:])
+        return name
+
+    async def _find_files(self, name: str, image: Image) -> Files:
+        """How the files of the container are best reached."""
+        told = await run_docker("inspect", "--format", _LOOK, name)
+        pid, _, merged = told.out.strip().partition(" ")
+        self._first = int(pid)
+        self._merged = merged if posixpath.isabs(merged) else ""
+        if not image.has_volumes and is_mounted_here(self._merged):
+            return MergedFiles(self._merged)
+        return CopiedFiles(name)
+
+    async def _find_shell(self, image: Image, files: Files, name: str) -> str:
+        """The shell of an image, looked for once however many containers there are of it.
+
+        Raises:
+            ImageError: it has none.
+        """
+        if image.id not in _SHELL_OF:
+            _SHELL_OF[image.id] = await _look_for_shell(image, files)
+        return _SHELL_OF[image.id]
+
+    def _choose_network(self, engine: Engine) -> str:
+        """The network for what the task may reach; said aloud where it is the host's.
+
+        Raises:
+            DockerError: the engine has none for it.
+        """
+        if self._order.network.mode is NetworkMode.NO_NETWORK:
+            return "none"
+        chosen = self._wishes.network or BRIDGE
+        if chosen not in engine.networks:
+            raise DockerError(
+                f"network_mode is public, and the Docker engine has no network {chosen!r}; it has "
+                f"{', '.join(sorted(engine.networks))}: name one by --ek network=NAME, where host "
+                "is the host's own"
+            )
+        if chosen == _HOST:
+            self._find(
+                FindingCode.NETWORK_SHARED,
+                "the environment used the host's own network: --ek network=host",
+                reason="--ek network=host",
+            )
+        return chosen
+
+    def _heed_storage(self) -> None:
+        config, task = self._order.config, self._order.task_env_config
+        if storage := config.override_storage_mb or task.storage_mb:
+            reason = "Docker cannot limit how much a task stores"
+            text = f"storage_mb = {storage}"
+            self._find(
+                FindingCode.LIMITS_NOT_ENFORCED,
+                f"{text} is not enforced: {reason}",
+                limit=text,
+                reason=reason,
+            )
+
+    def _find(self, code: FindingCode, message: str, phase: str = _PHASE, **detail: object) -> None:
+        self._order.logger.warning(message)
+        self._findings.append(Finding(code=code, phase=phase, message=message, detail=detail))
+
+    async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
+        """End everything in it and remove it; its image stays for the next trial.
+
+        Raises:
+            DockerError, OSError: something of it does not go away.
+        """
+        await self._end()
+
+    async def _end(self) -> None:
+        """End it once; whoever is cancelled while waiting for that does not stop it."""
+        self._running = None
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self._let_go())
+        await asyncio.shield(self._ending)
+
+    async def _let_go(self) -> None:
+        names, self._names = self._names, []
+        scratch, self._scratch = self._scratch, []
+        try:
+            await remove_containers(names)
+        finally:
+            for directory in scratch:
+                await asyncio.to_thread(delete_session, directory)
+
+    async def list_processes(self) -> Sequence[Process]:
+        """What runs in it besides the two processes that keep it up."""
+        now = self._now()
+        if isinstance(now.files, MergedFiles):
+            with suppress(OSError):
+                return list_processes_here(self._first)
+        return await list_processes(now.container, self._first)
+
+    async def open_room(self, fresh: Sequence[str]) -> Environment:
+        """A verifier's room; see Watched."""
+        now = self._now()
+        if not self._merged:
+            return await self._open_none(fresh)
+        scratch = None
+        if isinstance(now.files, MergedFiles):
+            root = scratch_roots()[0]
+            make_private(root)
+            scratch = open_run(root).open_session(self.session_id).directory
+            self._scratch.append(scratch)
+        outside = Outside(now, self._merged, self._limits, tuple(fresh), scratch)
+        room = Room(self, outside, self._names)
+        await room.open()
+        return room
+
+    async def _open_none(self, fresh: Sequence[str]) -> Environment:
+        """Where there can be no room: what is to be fresh is emptied, and that is all."""
+        self._find(
+            FindingCode.VERIFIER_NOT_APART,
+            "the verifier ran among the agent's processes: the Docker engine does not say where a "
+            "container's files lie, so that its directories could only be emptied",
+            phase="verify",
+            directories=list(fresh),
+        )
+        await empty_directories(self, list(map(PurePosixPath, fresh)), open_to_all=True)
+        return self
+
+
+def _is_uploaded(environment_dir: Path, *, has_image: bool) -> bool:
+    """Whether a task's directory is put into the working directory, as harbor does it."""
+    if not has_image or not environment_dir.is_dir() or (environment_dir / "Dockerfile").exists():
+        return False
+    return any(environment_dir.iterdir())
+
+
+async def _look_for_shell(image: Image, files: Files) -> str:
+    places = dict.fromkeys((*_USUAL_PLACES, *image.env.get("PATH", "").split(":")))
+    for shell in _SHELLS:
+        for place in places:
+            if place.startswith("/") and await files.kind_of(f"{place}/{shell}") == "file":
+                return shell
+    raise ImageError(
+        f"{image.pin}: has no shell, neither bash nor sh, in {':'.join(places)}; a trial runs "
+        "every command by one"
+    )

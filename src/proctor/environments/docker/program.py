@@ -1,0 +1,209 @@
+"""One call of the docker command line, and a sentence where it failed. Knows no containers."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from proctor.environments.sandbox.syscalls import PR_SET_PDEATHSIG, prctl
+from proctor.errors import DockerError, EngineError
+
+PATIENCE_SEC = 120.0
+"""An engine that takes longer for a small thing does not answer."""
+
+_GONE = (
+    *("cannot connect to the docker daemon", "error during connect", "unexpected eof"),
+    *("connection refused", "connection reset", "is the docker daemon running", "broken pipe"),
+    *("dial unix", "failed to connect to the docker api", "transport is closing"),
+    *("error reading from server", "server closed the stream"),
+)
+_NO_SPACE = "no space left on device"
+_SHOWN = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a call."""
+
+    code: int
+    out: str
+    err: str
+
+
+def find_docker() -> str:
+    """The docker program.
+
+    Raises:
+        EngineError: there is none on PATH.
+    """
+    found = _which("docker", os.environ.get("PATH", ""))
+    if found is None:
+        raise EngineError(
+            "there is no docker program on PATH; install Docker, or run in the sandbox: -e sandbox"
+        )
+    return found
+
+
+@lru_cache(maxsize=16)
+def _which(name: str, path: str) -> str | None:
+    return shutil.which(name, path=path)
+
+
+def _ending_with_us(words: Sequence[str]) -> tuple[list[str], Callable[[], None] | None]:
+    """A call that is killed when this process is, and what its child does before it executes.
+
+    Where setpriv does it, Python need not fork itself, which takes longer than all the rest.
+    """
+    call = [find_docker(), *words]
+    setpriv = _which("setpriv", os.environ.get("PATH", ""))
+    if setpriv is not None:
+        return [setpriv, "--pdeathsig", "KILL", "--", *call], None
+    return call, _end_with_parent
+
+
+def _end_with_parent() -> None:
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def start_docker(
+    words: Sequence[str],
+    *,
+    stdin: int = asyncio.subprocess.DEVNULL,
+    stdout: int = asyncio.subprocess.PIPE,
+    stderr: int = asyncio.subprocess.PIPE,
+    env: Mapping[str, str] | None = None,
+) -> asyncio.subprocess.Process:
+    """Begin a call; `env` comes on top of this process's own variables.
+
+    Raises:
+        EngineError: there is no docker program.
+        DockerError: it cannot be started: the words are too long, for one.
+    """
+    call, before = _ending_with_us(words)
+    try:
+        return await asyncio.create_subprocess_exec(
+            *call,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env={**os.environ, **env} if env else None,
+            # Ctrl-C is for us: we end what is to end.
+            start_new_session=True,
+            preexec_fn=before,
+        )
+    except (OSError, ValueError) as error:
+        raise DockerError(f"docker {words[0]} cannot be started: {error}") from error
+
+
+async def run_docker(
+    *words: str,
+    data: bytes | None = None,
+    patience_sec: float | None = PATIENCE_SEC,
+    env: Mapping[str, str] | None = None,
+    is_checked: bool = True,
+) -> Done:
+    """Call docker to its end; whoever is cancelled meanwhile ends the call.
+
+    Raises:
+        EngineError: no program, no engine, no right to it, or no answer in time.
+        DockerError: it failed, and `is_checked`.
+    """
+    stdin = asyncio.subprocess.DEVNULL if data is None else asyncio.subprocess.PIPE
+    process = await start_docker(words, stdin=stdin, env=env)
+    try:
+        out, err = await asyncio.wait_for(process.communicate(data), patience_sec)
+    except TimeoutError as error:
+        raise EngineError(
+            f"docker {words[0]} had no answer within {patience_sec:g} seconds; see whether the "
+            "Docker engine is well: docker info"
+        ) from error
+    finally:
+        end_call(process)
+    return _judge(words, process.returncode or 0, (out, err), is_checked=is_checked)
+
+
+def end_call(process: asyncio.subprocess.Process) -> None:
+    """Kill a call that has not ended; what it began in the engine may go on."""
+    if process.returncode is None:
+        process.kill()
+
+
+async def run_docker_whole(*words: str, is_checked: bool = True) -> Done:
+    """Call docker to its end, also for whoever is cancelled meanwhile: nothing is left half done.
+
+    Raises:
+        DockerError: see run_docker.
+    """
+    call = asyncio.ensure_future(run_docker(*words, is_checked=is_checked))
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        await asyncio.wait([call])
+        raise
+
+
+def call_docker(*words: str, patience_sec: float = PATIENCE_SEC, is_checked: bool = True) -> Done:
+    """As run_docker, for a thread without an event loop.
+
+    Raises:
+        DockerError: see run_docker.
+    """
+    try:
+        done = subprocess.run(
+            [find_docker(), *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            start_new_session=True,
+            check=False,
+            timeout=patience_sec,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(
+            f"docker {words[0]} had no answer within {patience_sec:g} seconds"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise DockerError(f"docker {words[0]} cannot be started: {error}") from error
+    return _judge(words, done.returncode, (done.stdout, done.stderr), is_checked=is_checked)
+
+
+def _judge(words: Sequence[str], code: int, said: tuple[bytes, bytes], *, is_checked: bool) -> Done:
+    out, err = (each.decode(errors="replace") for each in said)
+    if code != 0:
+        error = explain(words[0], err)
+        if is_checked or isinstance(error, EngineError):
+            raise error
+    return Done(code, out, err)
+
+
+def explain(deed: str, said: str) -> DockerError:
+    """What went wrong, by what the command line said."""
+    text = _tidy(said)
+    low = said.lower()
+    if "permission denied" in low and ("socket" in low or "dial unix" in low):
+        return EngineError(
+            f"no permission to talk to the Docker engine: {text}; add this user to the group "
+            "docker and log in again, or run in the sandbox: -e sandbox"
+        )
+    if any(words in low for words in _GONE):
+        return EngineError(
+            f"the Docker engine does not answer: {text}; start it, or have DOCKER_HOST name "
+            "another one"
+        )
+    if _NO_SPACE in low:
+        return DockerError(
+            f"docker {deed}: there is no space left where Docker keeps images and containers: "
+            f"{text}; `docker system df` says what is there"
+        )
+    return DockerError(f"docker {deed}: {text or 'failed without a word'}")
+
+
+def _tidy(said: str) -> str:
+    """The words of an error, without what only helps a person at a terminal."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    kept = [line for line in lines if not line.startswith(("Run 'docker", "See 'docker"))]
+    text = " ".join(kept).removeprefix("docker: ").removeprefix("Error response from daemon: ")
+    return text.removesuffix(".") if len(text) <= _SHOWN else f"…{text[-_SHOWN:]}"

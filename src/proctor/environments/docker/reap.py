@@ -1,0 +1,152 @@
+"""Containers that killed runs left: found by their labels, emptied of evidence, and removed.
+
+A run that lives is never touched, nor one of another user or another machine. Blocking: for a
+thread.
+"""
+
+import io
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import msgspec
+
+from proctor.environments.docker.containers import ATTEMPT, OWNER, RUN, TRIAL, owner
+from proctor.environments.docker.program import call_docker, find_docker
+from proctor.environments.docker.tar_parcel import TarParcel
+from proctor.environments.sandbox.delete import delete_tree
+from proctor.environments.sandbox.locks import locked, make_private
+from proctor.environments.sandbox.parcel import BrokenParcelError, Limits
+from proctor.environments.sandbox.reap import Reaped
+from proctor.environments.sandbox.runs import parse_run_id
+from proctor.environments.sandbox.salvage import PLACES, salvage
+from proctor.environments.sandbox.scratch import NOTE, SessionNote, cache_directory
+from proctor.environments.sandbox.unpack import unpack
+from proctor.errors import DockerError, EngineError, ImageError, SandboxError
+from proctor.sentence import reason_of
+
+_PATIENCE_SEC = 30.0
+_LIMITS = Limits(1 << 30, 20_000)
+_UPPER = "upper"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A container of a run that is dead."""
+
+    id: str
+    name: str
+    run: str
+    trial: str | None
+    """The directory of its trial; None for a room."""
+    attempt: tuple[int, int] | None
+
+
+def reap_containers(done: Reaped, *, dry_run: bool = False) -> None:
+    """Reap what dead runs left in the engine, if there is one; with `dry_run` only say so."""
+    try:
+        find_docker()
+        with locked(make_private(cache_directory() / "docker") / "reap.lock"):
+            for left in list(_find_left()):
+                _reap(left, done, dry_run=dry_run)
+    except EngineError:
+        # No engine, so nothing runs in it; the next run that has one finds what is left.
+        return
+    except (DockerError, ImageError, SandboxError) as error:
+        done.kept.append(str(error))
+
+
+def _find_left() -> Iterator[Left]:
+    told = call_docker(
+        *("ps", "--all", "--no-trunc", "--filter", f"label={OWNER}={owner()}"),
+        *("--format", "{{.ID}}"),
+        patience_sec=_PATIENCE_SEC,
+    )
+    identities = told.out.split()
+    if not identities:
+        return
+    # Those that are removed meanwhile are left out, and the rest is told.
+    described = call_docker("inspect", *identities, is_checked=False, patience_sec=_PATIENCE_SEC)
+    for facts in json.loads(described.out or "[]"):
+        labels = facts["Config"]["Labels"] or {}
+        run = parse_run_id(labels.get(RUN, ""))
+        if run is not None and not run.is_living:
+            yield Left(
+                id=facts["Id"],
+                name=facts["Name"].lstrip("/"),
+                run=str(run),
+                trial=labels.get(TRIAL),
+                attempt=_parse_attempt(labels.get(ATTEMPT, "")),
+            )
+
+
+def _parse_attempt(text: str) -> tuple[int, int] | None:
+    device, _, inode = text.partition(":")
+    return (int(device), int(inode)) if device.isdigit() and inode.isdigit() else None
+
+
+def _reap(left: Left, done: Reaped, *, dry_run: bool) -> None:
+    if left.run not in done.runs:
+        done.runs.append(left.run)
+    if dry_run:
+        done.containers.append(left.name)
+        return
+    # Nothing in it is to go on while it is looked at; one that stands still cannot be killed.
+    call_docker("unpause", left.id, is_checked=False)
+    call_docker("kill", left.id, is_checked=False)
+    if left.trial is not None and not _bring_in(left, done):
+        done.kept.append(
+            f"container {left.name}: holds what could not be copied; `docker rm {left.name}` when "
+            "it may go"
+        )
+        return
+    removed = call_docker("rm", "--force", "--volumes", left.id, is_checked=False)
+    if removed.code != 0 and "no such container" not in removed.err.lower():
+        done.kept.append(f"container {left.name}: cannot be removed: {removed.err.strip()}")
+        return
+    done.containers.append(left.name)
+
+
+def _bring_in(left: Left, done: Reaped) -> bool:
+    """Copy what a killed trial left into its directory; whether the container may go."""
+    directory = Path(tempfile.mkdtemp(prefix="proctor-reap-"))
+    try:
+        refused = [line for place in PLACES for line in _take(left.id, place, directory / _UPPER)]
+        note = SessionNote(left.name, str(left.trial), {"/": _UPPER}, left.attempt)
+        (directory / NOTE).write_bytes(msgspec.json.encode(note))
+        saved = salvage(directory)
+    except OSError as error:
+        done.kept.append(f"container {left.name}: {reason_of(error)}")
+        return False
+    finally:
+        delete_tree(directory)
+    done.salvaged += saved.copied
+    done.kept += [*refused, *saved.refused]
+    return saved.is_safe_to_delete
+
+
+def _take(container: str, place: str, top: Path) -> list[str]:
+    """Copy what is at a path of a container below a directory; what was refused."""
+    target = Path(f"{top}{place}")
+    with subprocess.Popen(
+        [find_docker(), "cp", f"{container}:{place}", "-"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as copying:
+        stream = cast("io.BufferedReader", copying.stdout)
+        if not stream.peek(1):
+            return []
+        target.parent.mkdir(parents=True, exist_ok=True)
+        parcel = io.BufferedReader(TarParcel(cast("BinaryIO", stream), _LIMITS))
+        try:
+            found = unpack(cast("BinaryIO", parcel), target, target.name, _LIMITS)
+        except BrokenParcelError as error:
+            return [f"{place}: {error}"]
+        finally:
+            copying.kill()
+    return [f"{place}: {line}" for line in found]

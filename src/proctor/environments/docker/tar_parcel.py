@@ -1,0 +1,108 @@
+"""What `docker cp` sends, a tar, as a parcel: so that a stranger's files are unpacked in one place.
+
+Only plain files, directories and links are passed on; the rest is named as refused. Names are those
+below what was asked for. Nothing here writes a file.
+"""
+
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from proctor.environments.sandbox.parcel import (
+    DIRECTORY,
+    END,
+    FILE,
+    LINK,
+    REFUSED,
+    BrokenParcelError,
+    Limits,
+    pack_head,
+)
+
+_PIECE = 1 << 18
+
+
+class TarParcel(io.RawIOBase):
+    """A tar that comes, read as a parcel."""
+
+    def __init__(self, stream: BinaryIO, limits: Limits) -> None:
+        self._pieces = _pieces_of(stream, limits)
+        self._rest = b""
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """As many bytes as there are, up to the buffer's size."""
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = piece
+        n_taken = min(len(buffer), len(self._rest))
+        buffer[:n_taken] = self._rest[:n_taken]
+        self._rest = self._rest[n_taken:]
+        return n_taken
+
+
+def open_tar(stream: BinaryIO) -> tarfile.TarFile:
+    """A tar that is read once, from its beginning to its end.
+
+    Raises:
+        BrokenParcelError: it is none.
+    """
+    try:
+        return tarfile.open(fileobj=stream, mode="r|", bufsize=_PIECE, errorlevel=2)
+    except (tarfile.TarError, EOFError) as error:
+        raise BrokenParcelError(f"what came out of the container is no tar: {error}") from error
+
+
+def _pieces_of(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
+    try:
+        with open_tar(stream) as tar:
+            n_bytes = 0
+            for number, member in enumerate(tar):
+                name = below_top(member.name)
+                if limits.n_entries is not None and number >= limits.n_entries:
+                    yield _refused(name, f"more than {limits.n_entries} entries; the rest is left")
+                    break
+                if member.isreg() and limits.n_bytes is not None:
+                    n_bytes += member.size
+                    if n_bytes > limits.n_bytes:
+                        n_bytes -= member.size
+                        yield _refused(name, f"{member.size} bytes, which is over the limit")
+                        continue
+                yield from _entry_of(tar, member, name)
+    except (tarfile.TarError, EOFError) as error:
+        raise BrokenParcelError(f"what came out of the container is no tar: {error}") from error
+    yield pack_head(END, "", (0, 0, 0))
+
+
+def below_top(name: str) -> str:
+    """A member's name without the first part, which is what was asked for itself."""
+    return name.rstrip("/").partition("/")[2]
+
+
+def _entry_of(tar: tarfile.TarFile, member: tarfile.TarInfo, name: str) -> Iterator[bytes]:
+    facts = (member.mode & 0o7777, int(member.mtime * 1_000_000_000))
+    if member.isdir():
+        yield pack_head(DIRECTORY, name, (*facts, 0))
+    elif member.issym():
+        target = os.fsencode(member.linkname)
+        yield pack_head(LINK, name, (*facts, len(target))) + target
+    elif member.isreg() and (file := tar.extractfile(member)) is not None:
+        yield pack_head(FILE, name, (*facts, member.size))
+        while data := file.read(_PIECE):
+            yield data
+    elif member.islnk():
+        yield _refused(name, f"another name of {below_top(member.linkname)}")
+    else:
+        yield _refused(name, "neither a file, a directory nor a link")
+
+
+def _refused(name: str, reason: str) -> bytes:
+    text = reason.encode()
+    return pack_head(REFUSED, name, (0, 0, len(text))) + text

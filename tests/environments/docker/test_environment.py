@@ -1,0 +1,205 @@
+"""A container as an environment of a trial: commands, users, limits, its beginning and its end."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proctor.environments.docker.environment import DockerEnvironment
+from proctor.errors import DockerError, ImageError
+from proctor.task.environment import EnvironmentConfig as TaskEnvironment
+from proctor.trial.environment import ExecResult, can_list, can_mark, is_watched
+from proctor.trial.finding import FindingCode
+from tests.environments.docker.containers import docker_config, docker_order, running
+from tests.environments.docker.engine import Engine
+from tests.environments.orders import PUBLIC
+from tests.environments.sandboxes import said
+
+pytestmark = pytest.mark.usefixtures("cache", "engine")
+
+
+def test_a_command_runs_in_bash_as_root_with_both_streams_in_their_order(tmp_path: Path) -> None:
+    async def go() -> tuple[ExecResult, ExecResult]:
+        async with running(docker_order(tmp_path)) as place:
+            words = "[[ 1 ]] && id -u; for n in 1 2 3; do echo out$n; echo err$n >&2; done; exit 3"
+            return await place.exec(words), await place.exec("true")
+
+    mixed = "".join(f"out{n}\nerr{n}\n" for n in (1, 2, 3))
+    assert asyncio.run(go()) == (ExecResult(f"0\n{mixed}", None, 3), ExecResult(None, None, 0))
+
+
+def test_it_can_all_that_a_trial_asks_of_one_of_ours(tmp_path: Path) -> None:
+    place = DockerEnvironment(docker_order(tmp_path))
+    assert is_watched(place)
+    assert can_list(place)
+    assert can_mark(place)
+    assert not place.capabilities.mounted
+
+
+def test_variables_places_and_users_are_those_of_the_task_and_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_HOST", "yes")
+    task = TaskEnvironment(docker_image="small:1", workdir="/work/here")
+    order = docker_order(tmp_path, task=task, env={"A": "task", "B": "task", "PATH": "/bin"})
+
+    async def go() -> list[str]:
+        async with running(order) as place:
+            place.default_user = 1000
+            words = 'echo "$A $B $PATH $SECRET_OF_THE_HOST"; pwd; id -u'
+            first = await said(place, words, env={"B": "line\nline"})
+            second = await said(place, "id -un; pwd; echo $HOME", user="ada", cwd="/tmp")  # noqa: S108
+            return [first, second, await said(place, "id -u", user="root")]
+
+    task_line = "task line\nline /bin \n/work/here\n1000"
+    assert asyncio.run(go()) == [task_line, "ada\n/tmp\n/home/ada", "0"]
+
+
+def test_limits_and_rights_are_those_that_were_asked_for(tmp_path: Path, engine: Engine) -> None:
+    task = TaskEnvironment(docker_image="small:1", cpus=1, memory_mb=256, storage_mb=10)
+
+    async def go() -> tuple[dict[str, Any], str, list[FindingCode]]:
+        async with running(docker_order(tmp_path, task=task)) as place:
+            (container,) = engine.containers()
+            facts = json.loads(engine.docker("inspect", container).stdout)[0]["HostConfig"]
+            status = await said(place, "grep -E 'CapEff|NoNewPrivs' /proc/self/status")
+            return facts, status, [finding.code for finding in place.findings]
+
+    facts, status, findings = asyncio.run(go())
+    assert facts["NanoCpus"] == 10**9
+    assert (facts["Memory"], facts["MemorySwap"]) == (256 << 20, 256 << 20)
+    assert (facts["PidsLimit"], facts["NetworkMode"]) == (4096, "none")
+    assert status.split() == ["CapEff:", "00000000800004fb", "NoNewPrivs:", "1"]
+    assert findings == [FindingCode.LIMITS_NOT_ENFORCED]
+
+
+def test_a_command_that_takes_too_long_is_dead_with_its_children(tmp_path: Path) -> None:
+    async def go() -> tuple[str, list[str]]:
+        async with running(docker_order(tmp_path)) as place:
+            with pytest.raises(RuntimeError, match="Command timed out after 1 seconds"):
+                await place.exec("sleep 600 & (sleep 601; true) & sleep 602", timeout_sec=1)
+            waiting = asyncio.ensure_future(place.exec("echo on > /on; sleep 603"))
+            while not await place.is_file("/on"):
+                await asyncio.sleep(0.01)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            left = [each.command for each in await place.list_processes()]
+            return await said(place, "echo alive"), left
+
+    assert asyncio.run(go()) == ("alive", [])
+
+
+def test_a_service_outlives_its_command_and_is_listed(tmp_path: Path) -> None:
+    async def go() -> list[str]:
+        async with running(docker_order(tmp_path)) as place:
+            await place.exec(
+                "setsid sleep 600 >/dev/null 2>&1 </dev/null & setsid sleep infinity &"
+            )
+            await place.exec("true")
+            return sorted(each.command for each in await place.list_processes())
+
+    assert asyncio.run(go()) == ["sleep 600", "sleep infinity"]
+
+
+def test_a_flood_of_output_is_cut_and_found(tmp_path: Path) -> None:
+    async def go() -> tuple[int, list[FindingCode]]:
+        async with running(docker_order(tmp_path)) as place:
+            told = await place.exec("yes | head -c 40000000")
+            return len(told.stdout or ""), [finding.code for finding in place.findings]
+
+    n_kept, findings = asyncio.run(go())
+    assert n_kept < 17 << 20
+    assert findings == [FindingCode.OUTPUT_CUT]
+
+
+def test_a_public_task_needs_a_network_that_the_engine_has(tmp_path: Path) -> None:
+    async def go(**kwargs: object) -> tuple[list[FindingCode], str]:
+        config = docker_config(kwargs=dict(kwargs))
+        async with running(docker_order(tmp_path, config=config, network=PUBLIC)) as place:
+            listed = await said(place, "ls /sys/class/net")
+            return [finding.code for finding in place.findings], listed
+
+    with pytest.raises(DockerError, match="no network 'bridge'; it has host, none: name one"):
+        asyncio.run(go())
+    findings, listed = asyncio.run(go(network="host"))
+    assert findings == [FindingCode.NETWORK_SHARED]
+    assert listed != "lo"
+
+
+def test_it_says_what_it_runs_on_and_pins_it_by_its_id(tmp_path: Path, engine: Engine) -> None:
+    async def go() -> tuple[str, str, set[str]]:
+        async with running(docker_order(tmp_path)) as place:
+            told = place.snapshot
+            return told.runtime_image, told.compute_backend, set(told.tool_versions)
+
+    (identity,) = engine.lines_of("image", "inspect", "--format", "{{.Id}}", "small:1")
+    assert asyncio.run(go()) == (f"small@{identity}", "docker", {"kernel", "docker"})
+
+
+def test_files_of_a_task_with_an_image_lie_in_its_working_directory(tmp_path: Path) -> None:
+    order = docker_order(tmp_path)
+    (order.environment_dir / "data.txt").write_text("given")
+
+    async def go() -> str:
+        async with running(order) as place:
+            return await said(place, "cat data.txt")
+
+    assert asyncio.run(go()) == "given"
+
+
+def test_an_image_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    task = TaskEnvironment(docker_image="proctor.invalid/nothing:1")
+    with pytest.raises(ImageError, match="nothing:1: not in the engine, and it cannot be pulled"):
+        asyncio.run(DockerEnvironment(docker_order(tmp_path, task=task)).start(force_build=False))
+
+
+def test_a_task_without_an_image_is_refused(tmp_path: Path) -> None:
+    order = docker_order(tmp_path, task=TaskEnvironment())
+    with pytest.raises(ImageError, match="neither a Dockerfile nor docker_image"):
+        asyncio.run(DockerEnvironment(order).start(force_build=False))
+
+
+def test_stop_may_be_called_before_start_and_twice(tmp_path: Path) -> None:
+    async def go() -> None:
+        place = DockerEnvironment(docker_order(tmp_path))
+        await place.stop(delete=True)
+        await place.start(force_build=False)
+        await place.stop(delete=True)
+        await place.stop(delete=True)
+        with pytest.raises(DockerError, match="does not run: start it first"):
+            await place.exec("true")
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("pause_sec", [0.0, 0.05, 0.2, 0.4])
+def test_a_start_that_is_cancelled_leaves_no_container(
+    tmp_path: Path, engine: Engine, pause_sec: float
+) -> None:
+    async def go() -> None:
+        place = DockerEnvironment(docker_order(tmp_path))
+        starting = asyncio.ensure_future(place.start(force_build=False))
+        await asyncio.wait([starting], timeout=pause_sec)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await place.stop(delete=True)
+
+    asyncio.run(go())
+    assert engine.containers() == []
+
+
+def test_a_container_that_ends_under_a_command_is_an_error_and_no_result(
+    tmp_path: Path, engine: Engine
+) -> None:
+    async def go() -> None:
+        async with running(docker_order(tmp_path)) as place:
+            waiting = asyncio.ensure_future(place.exec("sleep 600"))
+            await asyncio.sleep(0.3)
+            engine.docker("kill", *engine.containers())
+            with pytest.raises(DockerError, match="the container ended while a command ran in it"):
+                await waiting
+
+    asyncio.run(go())
