@@ -32,6 +32,8 @@ class Expected:
     """Findings that may be there, by luck; they are not in the table."""
     refused: frozenset[str]
     """Attempts that must have been made and refused."""
+    reached: frozenset[str]
+    """Attempts that are known to succeed there; the table says so."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Cheater:
             flags=frozenset(merged.get("flags", ())),
             may_flag=frozenset(merged.get("may_flag", ())),
             refused=frozenset(merged.get("refused", ())),
+            reached=frozenset(merged.get("reached", ())),
         )
 
 
@@ -123,7 +126,7 @@ def find_faults(cheater: Cheater, site: str, outcome: Outcome | None) -> list[st
     if outcome is None:
         return [f"{cheater.name}: did not run"]
     expected = cheater.expected(site)
-    faults = [f"reached {what}" for what in sorted(outcome.reached)]
+    faults = [f"reached {what}" for what in sorted(outcome.reached - expected.reached)]
     if outcome.reward not in (0, None) or (expected.reward, outcome.reward) in (
         (NONE, 0),
         ("0", None),
@@ -151,7 +154,7 @@ def render_cell(cheater: Cheater, site: str, outcome: Outcome) -> str:
     if outcome.refused:
         words.append(f"{count_of(len(outcome.refused), 'attempt')} refused")
     if outcome.reached:
-        words.append(f"**{len(outcome.reached)} reached**")
+        words.append(f"**reached {', '.join(sorted(outcome.reached))}**")
     if flags := sorted(outcome.flags - expected.may_flag):
         words.append("flagged " + ", ".join(f"`{flag}`" for flag in flags))
     return "; ".join(words)

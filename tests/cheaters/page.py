@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.cheaters.pack import HERE, Cheater, load_cheaters, render_cell
-from tests.cheaters.runs import SITES, run_pack
+from tests.cheaters.runs import run_pack
+from tests.cheaters.sites import SITES, opened
 from tests.cheaters.theirs import TITLE, run_harbor
 from tests.ordinary_user import ordinary_home
 from tests.parity.theirs import started
@@ -28,8 +29,8 @@ def main() -> None:
     """Run the pack everywhere, and write the page."""
     columns = {}
     for site in SITES:
-        with ordinary_home() as home:
-            outcomes, faults = run_pack(site, home)
+        with ordinary_home() as home, opened(site) as ready:
+            outcomes, faults = run_pack(ready, home)
         for fault in faults:
             print(fault, file=sys.stderr)  # noqa: T201 - for whoever wrote the page
         columns[site.title] = {

@@ -9,7 +9,7 @@ own shell say what the agent wants. Which files these are is the environment's b
 
 from collections.abc import Mapping, Sequence
 
-from proctor.errors import SandboxError, ToolsChangedError
+from proctor.errors import DockerError, SandboxError, ToolsChangedError
 from proctor.trial.environment import ChangedFile, Environment, can_keep
 from proctor.trial.finding import FindingCode
 from proctor.trial.sitting import Sitting
@@ -31,7 +31,7 @@ async def keep_tools(sitting: Sitting, environment: Environment) -> None:
     _find(sitting, changed, f"{_count(changed)} when verification began")
     try:
         await environment.give_back_tools(changed)
-    except SandboxError as error:
+    except (SandboxError, DockerError, OSError) as error:
         raise ToolsChangedError(
             f"the tests were not run: {_name(changed[0].path)} is not the image's own, and the "
             f"image's could not be put back: {error}"

@@ -17,4 +17,3 @@ try "a tunnel" sh -c 'mkdir -p /dev/net && mknod /dev/net/tun c 10 200 && : 3<>/
 for device in /dev/mem /dev/kmsg /dev/sda /dev/vda /dev/nvme0n1 /dev/kvm /dev/fuse; do
     try "$device" sh -c "head -c 1 $device | grep -q ."
 done
-try "the mode of /dev/null" chmod 0666 /dev/null

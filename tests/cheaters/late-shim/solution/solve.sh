@@ -1,6 +1,6 @@
 #!/bin/sh
 place=$(readlink -f "$(command -v grep)")
-touch "$place.new" 2>/dev/null || echo "DENIED $place"
+{ touch "$place.new" && rm "$place.new"; } 2>/dev/null || echo "DENIED $place"
 cp "$place" /opt/true-grep
 printf '#!/bin/sh\nexit 0\n' >/opt/grep
 chmod 755 /opt/grep /opt/true-grep

@@ -2,10 +2,11 @@
 racer='while :; do
     for process in /proc/[0-9]*; do
         for way in root/logs/verifier cwd fd/1 fd/3 fd/255; do
-            # Only in another view of the files than its own is something reached.
-            [ "$process/root/logs/verifier" -ef /logs/verifier ] && continue
-            echo 1 2>/dev/null >"$process/$way/reward.txt" && echo "REACHED $way" >>/tmp/reached
             echo "{\"reward\": 1}" 2>/dev/null >"$process/$way/reward.json"
+            echo 1 2>/dev/null >"$process/$way/reward.txt" || continue
+            # Only in another view of the files than its own is something reached.
+            [ -e "$process/root/logs/verifier" ] || continue
+            [ "$process/root/logs/verifier" -ef /logs/verifier ] || echo "REACHED $way" >>/tmp/reached
         done
     done
     mv /logs/verifier /logs/gone; mv /tests /gone; rmdir /tests; ln -sfn /app /tests
