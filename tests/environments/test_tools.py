@@ -18,6 +18,9 @@ pytestmark = [
 ]
 
 SCRIPT = r"printf '#!/bin/sh\nexit 0\n'"
+HOME = "/root"
+USERS = f"{HOME}/.local/lib/python3.9/site-packages"
+"""Where a Python looks in the home of its user."""
 CHEATS = {
     f"{SCRIPT} > /usr/bin/cat": [("/usr/bin/cat", "changed")],
     f"rm /bin/cat; {SCRIPT} > /bin/cat": [("/usr/bin/cat", "changed")],
@@ -37,10 +40,10 @@ CHEATS = {
     ],
     "echo home=/tmp > /usr/pyvenv.cfg": [("/usr/pyvenv.cfg", "added")],
     "echo > /usr/lib/python311.zip": [("/usr/lib/python311.zip", "added")],
-    "mkdir -p /root/.local/lib/python3.9/site-packages; cd /root/.local/lib/python3.9/*; "
+    f"mkdir -p {USERS}; cd {USERS}; "
     "echo import os > a.pth; echo > usercustomize.py; echo /some/place > b.pth": [
-        ("/root/.local/lib/python3.9/site-packages/a.pth", "added"),
-        ("/root/.local/lib/python3.9/site-packages/usercustomize.py", "added"),
+        (f"{USERS}/a.pth", "added"),
+        (f"{USERS}/usercustomize.py", "added"),
     ],
     "touch /conftest.py /pyproject.toml": [("/conftest.py", "added"), ("/pyproject.toml", "added")],
 }
