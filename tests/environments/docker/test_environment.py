@@ -30,6 +30,22 @@ def test_a_command_runs_in_bash_as_root_with_both_streams_in_their_order(tmp_pat
     assert asyncio.run(go()) == (ExecResult(f"0\n{mixed}", None, 3), ExecResult(None, None, 0))
 
 
+def test_what_is_wrong_with_a_command_is_its_result(tmp_path: Path) -> None:
+    async def go() -> list[ExecResult]:
+        async with running(docker_order(tmp_path)) as place:
+            return [
+                await place.exec("true", cwd="/nowhere"),
+                await place.exec("true", user="nobody-of-that-name"),
+                await place.exec("no-such-program"),
+            ]
+
+    nowhere, nobody, missing = asyncio.run(go())
+    assert nowhere.return_code != 0
+    assert "/nowhere" in (nowhere.stdout or "")
+    assert "nobody-of-that-name" in (nobody.stdout or "")
+    assert missing.return_code == 127
+
+
 def test_it_can_all_that_a_trial_asks_of_one_of_ours(tmp_path: Path) -> None:
     place = DockerEnvironment(docker_order(tmp_path))
     assert is_watched(place)
@@ -95,9 +111,7 @@ def test_a_command_that_takes_too_long_is_dead_with_its_children(tmp_path: Path)
 def test_a_service_outlives_its_command_and_is_listed(tmp_path: Path) -> None:
     async def go() -> list[str]:
         async with running(docker_order(tmp_path)) as place:
-            await place.exec(
-                "setsid sleep 600 >/dev/null 2>&1 </dev/null & setsid sleep infinity &"
-            )
+            await place.exec("exec >/dev/null 2>&1; setsid sleep 600 & setsid sleep infinity &")
             await place.exec("true")
             return sorted(each.command for each in await place.list_processes())
 
@@ -188,6 +202,21 @@ def test_a_start_that_is_cancelled_leaves_no_container(
         await place.stop(delete=True)
 
     asyncio.run(go())
+    assert engine.containers() == []
+
+
+def test_what_could_not_be_fetched_is_brought_in_at_the_end(tmp_path: Path, engine: Engine) -> None:
+    order = docker_order(tmp_path)
+
+    async def go() -> None:
+        async with running(order) as place:
+            await place.exec("echo evidence > /logs/agent/left")
+            (tmp_path / "file").touch()
+            with pytest.raises(NotADirectoryError):
+                await place.download_dir("/logs/agent", tmp_path / "file" / "below")
+
+    asyncio.run(go())
+    assert (order.trial_paths.agent_dir / "left").read_text() == "evidence\n"
     assert engine.containers() == []
 
 

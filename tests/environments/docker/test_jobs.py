@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli.programs import Proctor, run_here
 from tests.environments.docker.engine import Engine
 from tests.ordinary_user import environment, ordinary_home, run_as_ordinary_user
 from tests.parity.beside import run_ours
@@ -28,6 +29,11 @@ TASK = {
 }
 
 pytestmark = pytest.mark.usefixtures("cache", "engine")
+
+
+@pytest.fixture
+def proctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Proctor:
+    return run_here(monkeypatch, capsys)
 
 
 def run_sets(place: Path, *sets: str, agents: str = "{name: oracle}") -> None:
@@ -163,7 +169,7 @@ def test_an_image_is_built_once_for_all_trials(tmp_path: Path, engine: Engine) -
     dockerfile = "FROM small:1\nRUN head -c 16 /dev/urandom > /made\n"
     write(tmp_path / "task", {**TASK, "environment/Dockerfile": dockerfile})
     command = "cat /made > /logs/artifacts/made"
-    options = ("--command", command, "-k", 3, "-n", 3, "-e", "docker", "--no-ledger")
+    options = ("--command", command, "-k", 2, "-n", 2, "-e", "docker", "--no-ledger")
     run_ours("-p", tmp_path / "task", *options, jobs=tmp_path, code=0)
     made = {path.read_bytes() for path in (tmp_path / "job").glob("*/artifacts/made")}
     assert len(made) == 1
@@ -224,6 +230,55 @@ def test_without_docker_nothing_is_created(
     ran = run_ours("-p", tmp_path / "task", "-e", "docker", jobs=jobs, code=2)
     assert said in ran.err
     assert not jobs.exists()
+
+
+def test_a_user_of_the_group_docker_runs_trials_and_leaves_nothing(engine: Engine) -> None:
+    engine.top.chmod(0o755)
+    socket = Path(engine.host.removeprefix("unix://"))
+    socket.chmod(0o666)
+    solve = "echo 42 > /answer; setsid sleep 600 >/dev/null 2>&1 &\n"
+    check = 'test "$(cat /answer)" = 42 && echo 1 > /logs/verifier/reward.txt\n'
+    try:
+        with ordinary_home() as home:
+            write(home / "task", {**TASK, "solution/solve.sh": solve, "tests/test.sh": check})
+            ran = run_as_ordinary_user(
+                *("proctor", "run", "-p", home / "task", "-e", "docker", "-o", home / "jobs"),
+                *("--job-name", "job", "--no-ledger", "-y"),
+                home=home,
+                env=environment(home, DOCKER_HOST=engine.host),
+            )
+            assert ran.code == 0, ran.err
+            (result,) = map(load_result, (home / "jobs" / "job").glob("*/result.json"))
+            (found,) = (home / "jobs" / "job").glob("*/findings.json")
+            codes = [finding["code"] for finding in json.loads(found.read_text())]
+    finally:
+        socket.chmod(0o660)
+    assert result["verifier_result"]["rewards"] == {"reward": 1.0}
+    assert codes == ["agent-still-busy"]
+
+
+def test_an_image_out_of_docker_runs_in_the_sandbox_with_its_id(
+    tmp_path: Path, engine: Engine, proctor: Proctor
+) -> None:
+    built = b"FROM small:1\nENV WORD=kept\nWORKDIR /here\nRUN echo made > made\n"
+    engine.docker("build", "--quiet", "--tag", "out:1", "-", data=built)
+    engine.docker("save", "--output", tmp_path / "out.tar", "out:1")
+    (identity,) = engine.lines_of("image", "inspect", "--format", "{{.Id}}", "out:1")
+    assert proctor("image", "import", "out:1", tmp_path / "out.tar").code == 0
+    check = (
+        'test "$(cat made) $WORD $PWD" = "made kept /here" && echo 1 > /logs/verifier/reward.txt\n'
+    )
+    toml = '[environment]\ndocker_image = "out:1"\nnetwork_mode = "no-network"\n'
+    files = {**TASK, "task.toml": toml, "tests/test.sh": check}
+    del files["environment/Dockerfile"]
+    write(tmp_path / "task", files)
+    (tmp_path / "task" / "environment").mkdir()
+    run_ours("-p", tmp_path / "task", "--no-ledger", jobs=tmp_path, code=0)
+    (record,) = map(load_result, (tmp_path / "job").glob("*/record.json"))
+    assert record["evaluation"]["reward"] == 1.0
+    assert identity.startswith("sha256:")
+    images = json.loads(proctor("image", "list", "--json").out)
+    assert identity in json.dumps(images)
 
 
 def test_a_user_who_may_not_use_the_socket_is_told_how(engine: Engine) -> None:

@@ -9,7 +9,6 @@ import pytest
 from proctor.environments.docker import environment as environment_module
 from proctor.environments.docker.environment import DockerEnvironment
 from proctor.environments.docker.room import Room
-from proctor.errors import DockerError
 from proctor.trial.finding import FindingCode
 from tests.environments.docker.containers import FRESH, docker_order, running
 from tests.environments.docker.engine import Engine
@@ -102,7 +101,7 @@ ATTACKS = (
     "mkdir -p /tests /logs/verifier; echo 1 > /logs/verifier/reward.txt",
     "for p in /proc/[0-9]*; do echo 1 > $p/root/logs/verifier/reward.txt;"
     " echo 1 > $p/cwd/../logs/verifier/reward.txt; done",
-    "for f in /proc/[0-9]*/fd/*; do echo 1 > $f; done",
+    "for f in /proc/[0-9]*/fd/*; do case $(readlink $f) in *verifier*) echo 1 > $f;; esac; done",
     "rm -rf /logs/verifier /tests; ln -sfn / /logs/verifier; ln -sfn / /tests",
 )
 """By its path, through /proc, through open files, by links in its place; all at the same time."""
@@ -185,9 +184,8 @@ def test_where_no_room_can_be_had_the_directories_are_emptied_and_that_is_found(
     assert findings == [FindingCode.VERIFIER_NOT_APART]
 
 
-def test_a_name_that_docker_cannot_bind_is_said(tmp_path: Path) -> None:
-    async def look(_: DockerEnvironment, room: Room) -> None:
-        with pytest.raises(DockerError, match="cannot bind such a name"):
-            await room.exec("true")
+def test_a_name_may_hold_whatever_names_may_hold(tmp_path: Path) -> None:
+    async def look(_: DockerEnvironment, room: Room) -> str:
+        return await said(room, "cat /a,*/file")
 
-    in_room(tmp_path, "mkdir '/a,b'", look)
+    assert in_room(tmp_path, "mkdir $'/a,b\"\\nc='; echo odd > $'/a,b\"\\nc=/file'", look) == "odd"

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from proctor.environments.docker.containers import pass_on
 from proctor.environments.docker.program import end_call, explain, run_docker, start_docker
 from proctor.environments.sandbox.output import Finished, Output
-from proctor.errors import DockerError
+from proctor.errors import DockerError, EngineError
 
 # Both streams are one from here on: the docker program would mix them as they happen to come.
 _SAY_WHO = 'echo "$$"; exec 2>&1; exec "$0" -c "$1"'
 _MARK_AND_SAY_WHO = f'chmod +x "$2" 2>/dev/null; {_SAY_WHO}'
 _PATIENCE_SEC = 10.0
 _POLL_SEC = 0.01
+_NOT_BEGUN = (126, 127, 128)
+"""Exit codes of `docker exec` for what is wrong with the command itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ async def run_command(order: Order, timeout_sec: float | None) -> Finished:
         ending.result()
         raise
     finally:
-        call.close()
+        await call.close()
     if finished.return_code != 0:
         await _check_running(order.container)
     return finished
@@ -118,24 +120,39 @@ class Call:
         return int(line) if line.strip().isdigit() else None
 
     def finish(self, code: int) -> Finished:
-        """What the command printed and how it ended.
+        """What the command printed and how it ended, also where it could not be begun.
 
         Raises:
-            DockerError: the command was not begun: the docker program said why.
+            DockerError: there was nothing to begin it in: the docker program said why.
         """
         output, n_cut = self._output.finish()
         who, _, rest = output.partition(b"\n")
         if not who.strip().isdigit():
-            raise explain(self._words[0], output.decode(errors="replace"))
+            error = explain(self._words[0], output.decode(errors="replace"))
+            if code in _NOT_BEGUN and not isinstance(error, EngineError):
+                # As a shell says it of a program: no such directory, no such user.
+                return Finished(output, n_cut, code)
+            raise error
         return Finished(rest, n_cut, code)
 
-    def close(self) -> None:
-        """Stop listening."""
+    def check_begun(self) -> None:
+        """See that the command was begun.
+
+        Raises:
+            DockerError: it was not: the docker program said why.
+        """
+        line = self._output.first_line
+        if line is None or not line.strip().isdigit():
+            output, _ = self._output.finish()
+            raise explain(self._words[0], output.decode(errors="replace"))
+
+    async def close(self) -> None:
+        """Stop listening, and end the docker program if it has not ended."""
         self._output.close()
         if self._output.write_end >= 0:
             self._output.close_write_end()
         if self._process is not None:
-            end_call(self._process)
+            await end_call(self._process)
 
 
 async def _end(call: Call, order: Order) -> None:

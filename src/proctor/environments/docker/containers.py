@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from proctor.digest import sha256_hex
-from proctor.environments.docker.program import run_docker
+from proctor.environments.docker.program import run_docker, run_docker_whole
 from proctor.environments.sandbox.limits import Limits
 from proctor.environments.sandbox.runs import this_run
 from proctor.environments.sandbox.scratch import find_attempt, fit_name
@@ -32,6 +32,8 @@ _CAPABILITIES = (
 )
 ROOM_CAPABILITY = "WAKE_ALARM"
 """What a room has beyond that: harmless, and enough for the kernel to keep others out of it."""
+
+_INIT = "docker-init"
 
 _CLIENTS_OWN = frozenset(
     {"PATH", "HOME", "TMPDIR", "USER", "HOSTNAME", "SSH_AUTH_SOCK", "XDG_CONFIG_HOME", "LANG"}
@@ -118,6 +120,21 @@ def _read(path: str) -> str:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
+
+
+async def start_container(words: Sequence[str], name: str) -> None:
+    """Start a container, with a first process that buries others' dead where the engine has one.
+
+    Raises:
+        DockerError: it cannot be started.
+    """
+    try:
+        await run_docker_whole("run", "--init", *words)
+    except DockerError as error:
+        if _INIT not in str(error):
+            raise
+        await remove_containers([name])
+        await run_docker_whole("run", *words)
 
 
 async def remove_containers(names: Sequence[str]) -> None:

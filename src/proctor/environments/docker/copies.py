@@ -49,7 +49,7 @@ class CopiedFiles:
         try:
             _, err = await process.communicate()
         finally:
-            end_call(process)
+            await end_call(process)
             await asyncio.wait([packing])
         fault = packing.exception()
         if fault is not None and not isinstance(fault, BrokenPipeError):
@@ -123,7 +123,7 @@ class CopiedFiles:
         except (BrokenParcelError, _EmptyError) as error:
             raise await self._fault_of(process, source, error) from error
         finally:
-            end_call(process)
+            await end_call(process)
             await asyncio.wait([reading])
             await process.wait()
         return made

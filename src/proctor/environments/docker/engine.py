@@ -1,5 +1,6 @@
 """What the Docker engine is: asked once a process, before anything is created. Starts nothing."""
 
+import asyncio
 import json
 import os
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ class Engine:
     kernel: str
     networks: frozenset[str]
     """Names of its networks."""
+    is_mapped: bool
+    """Users inside are others outside: rootless, or with user namespaces."""
 
 
 _KNOWN: dict[str, Engine] = {}
@@ -45,15 +48,24 @@ def name_choice() -> str:
 
 
 async def _ask() -> Engine:
-    told = await run_docker("version", "--format", "{{json .Server}}", patience_sec=_PATIENCE_SEC)
-    server = json.loads(told.out or "null")
+    # Alone first: it is what says best that there is no engine.
+    server = await _load("version", "{{json .Server}}")
     if not isinstance(server, dict):
         raise EngineError("the Docker engine does not say which it is; see docker version")
     if server.get("Os") != "linux":
         raise EngineError(f"the Docker engine runs {server.get('Os')} containers; expected linux")
-    listed = await run_docker("network", "ls", "--format", "{{.Name}}", patience_sec=_PATIENCE_SEC)
+    listed, options = await asyncio.gather(
+        run_docker("network", "ls", "--format", "{{.Name}}", patience_sec=_PATIENCE_SEC),
+        _load("info", "{{json .SecurityOptions}}"),
+    )
     return Engine(
         version=str(server.get("Version", "unknown")),
         kernel=str(server.get("KernelVersion", "unknown")),
         networks=frozenset(listed.out.split()),
+        is_mapped=any(name in str(options) for name in ("name=rootless", "name=userns")),
     )
+
+
+async def _load(deed: str, wanted: str) -> object:
+    told = await run_docker(deed, "--format", wanted, patience_sec=_PATIENCE_SEC)
+    return json.loads(told.out or "null")

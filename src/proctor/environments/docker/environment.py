@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from proctor.environments.docker.containers import (
     name_container,
     remove_containers,
+    start_container,
     words_of_labels,
     words_of_limits,
     words_of_rights,
@@ -26,7 +27,8 @@ from proctor.environments.docker.image import Image, prepare_image
 from proctor.environments.docker.inside import Inside, Running
 from proctor.environments.docker.merged import MergedFiles, is_mounted_here
 from proctor.environments.docker.processes import list_processes, list_processes_here
-from proctor.environments.docker.program import run_docker, run_docker_whole
+from proctor.environments.docker.program import run_docker
+from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room
 from proctor.environments.sandbox.blueprint import Part
@@ -122,13 +124,13 @@ class DockerEnvironment(Inside):
         self._snapshot = Snapshot(image.pin, "docker", tools)
         self._heed_storage()
         name = await self._run_container(image, network)
-        files = await self._find_files(name, image)
+        files = await self._find_files(engine, name, image)
         await files.open_directories(_LOGS)
         workdir = task.workdir or image.workdir
         self._running = Running(
             container=name,
             image=image,
-            shell=await self._find_shell(image, files, name),
+            shell=await _find_shell(image, files),
             workdir=workdir,
             env=dict(order.persistent_env),
             files=files,
@@ -141,14 +143,14 @@ class DockerEnvironment(Inside):
         name = name_container(self.session_id)
         self._names.append(name)
         workdir = self._order.task_env_config.workdir or image.workdir
-        words = ["run", "--detach", "--init", "--name", name, "--pull", "never"]
+        words = ["--detach", "--name", name, "--pull", "never"]
         words += ["--log-driver", "none", "--ipc", "shareable", "--network", network]
         words += [*words_of_labels(self.trial_paths.trial_dir), *words_of_limits(self._limits)]
         words += [*words_of_rights(), "--workdir", workdir, "--entrypoint", SLEEP[0]]
-        await run_docker_whole(*words, image.id, *SLEEP[1:])
+        await start_container([*words, image.id, *SLEEP[1:]], name)
         return name
 
-    async def _find_files(self, name: str, image: Image) -> Files:
+    async def _find_files(self, engine: Engine, name: str, image: Image) -> Files:
         """How the files of the container are best reached."""
         told = await run_docker("inspect", "--format", _LOOK, name)
         pid, merged, upper, lowers = (*told.out.strip("\n").split("\n"), "", "", "")[:4]
@@ -156,19 +158,10 @@ class DockerEnvironment(Inside):
         self._merged = merged if posixpath.isabs(merged) else ""
         if posixpath.isabs(upper) and posixpath.isabs(lowers):
             self._layers = (Part("/", tuple(lowers.split(":")), upper, ""),)
-        if not image.has_volumes and is_mounted_here(self._merged):
+        is_plain = not image.has_volumes and not engine.is_mapped
+        if is_plain and is_mounted_here(self._merged):
             return MergedFiles(self._merged)
         return CopiedFiles(name)
-
-    async def _find_shell(self, image: Image, files: Files, name: str) -> str:
-        """The shell of an image, looked for once however many containers there are of it.
-
-        Raises:
-            ImageError: it has none.
-        """
-        if image.id not in _SHELL_OF:
-            _SHELL_OF[image.id] = await _look_for_shell(image, files)
-        return _SHELL_OF[image.id]
 
     def _choose_network(self, engine: Engine) -> str:
         """The network for what the task may reach; said aloud where it is the host's.
@@ -219,15 +212,19 @@ class DockerEnvironment(Inside):
 
     async def _end(self) -> None:
         """End it once; whoever is cancelled while waiting for that does not stop it."""
-        self._running = None
+        owed, self._running = self._running, None
         if self._ending is None:
-            self._ending = asyncio.ensure_future(self._let_go())
+            is_owed = owed is not None and owed.is_owed
+            self._ending = asyncio.ensure_future(self._let_go(is_owed=is_owed))
         await asyncio.shield(self._ending)
 
-    async def _let_go(self) -> None:
+    async def _let_go(self, *, is_owed: bool) -> None:
         names, self._names = self._names, []
         scratch, self._scratch = self._scratch, []
         try:
+            if is_owed:
+                # The first one is the agent's; it goes once its evidence is in the trial.
+                await asyncio.to_thread(bring_in, names.pop(0), self.trial_paths.trial_dir)
             await remove_containers(names)
         finally:
             for directory in scratch:
@@ -303,6 +300,17 @@ def _is_uploaded(environment_dir: Path, *, has_image: bool) -> bool:
     if not has_image or not environment_dir.is_dir() or (environment_dir / "Dockerfile").exists():
         return False
     return any(environment_dir.iterdir())
+
+
+async def _find_shell(image: Image, files: Files) -> str:
+    """The shell of an image, looked for once however many containers there are of it.
+
+    Raises:
+        ImageError: it has none.
+    """
+    if image.id not in _SHELL_OF:
+        _SHELL_OF[image.id] = await _look_for_shell(image, files)
+    return _SHELL_OF[image.id]
 
 
 async def _look_for_shell(image: Image, files: Files) -> str:

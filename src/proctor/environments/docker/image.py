@@ -29,6 +29,7 @@ from proctor.environments.sandbox.locks import locked_soon, make_private
 from proctor.environments.sandbox.scratch import cache_directory
 from proctor.errors import DockerError, EngineError, ImageError
 from proctor.sentence import reason_of
+from proctor.trial.unchanged import SeenTrees, find_looks, now_ns
 
 CONTEXT = "proctor.context"
 """Label of an image that was built here: the digest of what it was built from."""
@@ -62,6 +63,10 @@ _KNOWN: dict[tuple[str, ...], Image] = {}
 """Images that were asked for, by engine and by what asked."""
 
 
+_CONTEXTS: dict[Path, tuple[SeenTrees, str]] = {}
+"""Directories that images were built from, as they looked, and their digests."""
+
+
 async def prepare_image(
     environment_dir: Path,
     docker_image: str | None,
@@ -85,7 +90,7 @@ async def prepare_image(
             "environment needs one of them"
         )
     if is_built:
-        digest = await asyncio.to_thread(hash_context, environment_dir)
+        digest = await asyncio.to_thread(_recall_context, environment_dir)
         return await _prepare_built(environment_dir, digest, name, logger, force=force)
     return await _prepare_named(str(docker_image), logger)
 
@@ -127,7 +132,10 @@ async def _prepare_built(
                 await _build(directory, tag, digest, logger, force=force)
                 image = await find_image(tag)
             if image is None:
-                raise ImageError(f"{directory}: it was built as {tag}, which is not there")
+                raise ImageError(
+                    f"{directory}: it was built as {tag}, which the engine does not have; a "
+                    "builder that keeps images to itself is left by `docker buildx use default`"
+                )
             _KNOWN[key] = image
     return _KNOWN[key]
 
@@ -149,7 +157,7 @@ async def _build(
             del said[:-_KEPT_BYTES]
         code = await process.wait()
     finally:
-        end_call(process)
+        await end_call(process)
         text = said.decode(errors="replace")
         logger.info("docker build of %s said:\n%s", tag, text)
     if code != 0:
@@ -222,6 +230,16 @@ def _repository_of(name: str) -> str:
     name = name.partition("@")[0]
     head, colon, tag = name.rpartition(":")
     return head if colon and "/" not in tag else name
+
+
+def _recall_context(directory: Path) -> str:
+    """As hash_context, without reading files again that look as they did."""
+    if directory not in _CONTEXTS or not _CONTEXTS[directory][0].look_alike([directory]):
+        began, looks, seen = now_ns(), find_looks([directory]), SeenTrees()
+        digest = hash_context(directory)
+        seen.accept(looks, began)
+        _CONTEXTS[directory] = seen, digest
+    return _CONTEXTS[directory][1]
 
 
 def hash_context(directory: Path) -> str:

@@ -8,22 +8,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proctor.environments.dialect import Dialect
 from proctor.environments.docker.command import Order, run_command
 from proctor.environments.docker.files import Files
 from proctor.environments.docker.image import Image
+from proctor.environments.interior import Interior
 from proctor.environments.sandbox.output import Finished
+from proctor.environments.sandbox.transfer import Seen
 from proctor.errors import DockerError
-from proctor.sentence import count_of
-from proctor.trial.environment import Capabilities, ExecResult, SeenFile
-from proctor.trial.finding import Finding, FindingCode
+from proctor.trial.environment import ExecResult
+from proctor.trial.finding import Finding
 from proctor.trial.order import EnvironmentOrder
-from proctor.trial.paths import TrialPaths
 
-_CAPABILITIES = Capabilities(disable_internet=True)
 _ROOT = frozenset({"", "0", "root"})
-_SHOWN = 20
-"""How many refused files a finding names."""
 
 
 @dataclass(slots=True)
@@ -39,35 +35,21 @@ class Running:
     """Variables of every command, besides the image's own."""
     files: Files
     findings: list[Finding] = field(default_factory=list)
+    is_owed: bool = False
+    """Something could not be fetched out of it: it is not removed before that was tried again."""
 
 
-class Inside(Dialect):
+class Inside(Interior):
     """Commands and files of a container."""
 
-    _phase = "agent"
-    """The phase that a finding of a command or a download belongs to."""
-
     def __init__(self, order: EnvironmentOrder) -> None:
-        self._order = order
-        self.session_id = order.session_id
-        self.trial_paths: TrialPaths = order.trial_paths
-        self.default_user: str | int | None = None
+        self._take_order(order)
         self._running: Running | None = None
 
     @staticmethod
     def type() -> str:
         """Harbor's name of its kind."""
         return "docker"
-
-    @property
-    def os(self) -> str:
-        """Always Linux."""
-        return "linux"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """It can be cut off from the network; its logs have to be fetched."""
-        return _CAPABILITIES
 
     def _now(self) -> Running:
         if self._running is None:
@@ -137,11 +119,7 @@ class Inside(Dialect):
             done = await run(order, timeout_sec)
         except TimeoutError as error:
             raise RuntimeError(f"Command timed out after {timeout_sec} seconds") from error
-        text = done.output.decode(errors="replace")
-        if done.n_cut:
-            text += f"\n[{done.n_cut:,} bytes of output were cut here]\n"
-            self._report_cut(order.text, done.n_cut)
-        return ExecResult(text or None, None, done.return_code)
+        return self._tell(order.text, done)
 
     async def _run(self, order: Order, timeout_sec: int | None) -> Finished:
         return await run_command(order, timeout_sec)
@@ -151,55 +129,24 @@ class Inside(Dialect):
         # An image need not have a line for root.
         return "0" if chosen == "root" else str(chosen)
 
-    def _report_cut(self, command: str, n_cut: int) -> None:
-        finding = Finding(
-            code=FindingCode.OUTPUT_CUT,
-            phase=self._phase,
-            message=f"a command printed more than is kept: {n_cut:,} bytes were cut",
-            detail={"command": command[:200], "bytes_cut": n_cut},
-        )
-        self._now().findings.append(finding)
+    def _found(self) -> list[Finding]:
+        return self._now().findings
 
-    async def upload_file(self, source_path: Path | str, target_path: str) -> None:
-        """Copy a file in."""
-        await self._now().files.put(Path(source_path), target_path)
+    async def _put(self, source: Path, target: str) -> None:
+        await self._now().files.put(source, target)
 
-    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
-        """Copy the contents of a directory into another."""
-        source = Path(source_dir)
-        if not source.is_dir():
-            raise NotADirectoryError(20, "not a directory that could be uploaded", str(source))
-        await self._now().files.put(source, target_dir)
-
-    async def download_file(self, source_path: str, target_path: Path | str) -> None:
-        """Copy a file out."""
-        await self._take(source_path, Path(target_path))
-
-    async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
-        """Copy the contents of a directory out."""
-        await self._take(source_dir, Path(target_dir))
-
-    async def _take(self, source: str, target: Path) -> None:
+    async def _fetch(self, source: str, target: Path) -> tuple[str, ...]:
         now = self._now()
-        refused = await now.files.take(source, target)
-        if refused:
-            finding = Finding(
-                code=FindingCode.FILES_REFUSED,
-                phase=self._phase,
-                message=f"{count_of(len(refused), 'file')} of {source} not collected: {refused[0]}",
-                detail={"source": source, "count": len(refused), "refused": list(refused[:_SHOWN])},
-            )
-            now.findings.append(finding)
+        try:
+            return await now.files.take(source, target)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            now.is_owed = True
+            raise
 
-    async def list_files(self, places: Sequence[str], limit: int) -> Sequence[SeenFile]:
-        """The files at or below these paths; see Listing."""
-        found = await self._now().files.list_files(places, limit)
-        return [SeenFile(file.path, file.size, file.sha256) for file in found]
+    async def _look(self, places: Sequence[str], limit: int) -> Sequence[Seen]:
+        return await self._now().files.list_files(places, limit)
 
-    async def is_dir(self, path: str, user: str | int | None = None) -> bool:
-        """Whether there is a directory."""
-        return await self._now().files.kind_of(path) == "directory"
-
-    async def is_file(self, path: str, user: str | int | None = None) -> bool:
-        """Whether there is a file."""
-        return await self._now().files.kind_of(path) == "file"
+    async def _kind_of(self, path: str) -> str | None:
+        return await self._now().files.kind_of(path)

@@ -6,9 +6,11 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
+from proctor.environments.sandbox.link import settled
 from proctor.environments.sandbox.syscalls import PR_SET_PDEATHSIG, prctl
 from proctor.errors import DockerError, EngineError
 
@@ -122,14 +124,16 @@ async def run_docker(
             "Docker engine is well: docker info"
         ) from error
     finally:
-        end_call(process)
+        await end_call(process)
     return _judge(words, process.returncode or 0, (out, err), is_checked=is_checked)
 
 
-def end_call(process: asyncio.subprocess.Process) -> None:
-    """Kill a call that has not ended; what it began in the engine may go on."""
+async def end_call(process: asyncio.subprocess.Process) -> None:
+    """Kill a call that has not ended, and bury it; what it began in the engine may go on."""
     if process.returncode is None:
-        process.kill()
+        with suppress(ProcessLookupError):
+            process.kill()
+        await settled(asyncio.ensure_future(process.wait()))
 
 
 async def run_docker_whole(*words: str, is_checked: bool = True) -> Done:

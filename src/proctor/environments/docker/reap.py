@@ -7,7 +7,6 @@ thread.
 import io
 import json
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,15 @@ from proctor.environments.sandbox.parcel import BrokenParcelError, Limits
 from proctor.environments.sandbox.reap import Reaped
 from proctor.environments.sandbox.runs import parse_run_id
 from proctor.environments.sandbox.salvage import PLACES, salvage
-from proctor.environments.sandbox.scratch import NOTE, SessionNote, cache_directory
+from proctor.environments.sandbox.scratch import (
+    NOTE,
+    SessionNote,
+    cache_directory,
+    find_attempt,
+    open_run,
+    scratch_roots,
+)
+from proctor.environments.sandbox.scratch import make_private as make_scratch
 from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import DockerError, EngineError, ImageError, SandboxError
 from proctor.sentence import reason_of
@@ -89,6 +96,25 @@ def _parse_attempt(text: str) -> tuple[int, int] | None:
     return (int(device), int(inode)) if device.isdigit() and inode.isdigit() else None
 
 
+def bring_in(container: str, trial: Path) -> None:
+    """Bring what a container holds to its trial, then remove it.
+
+    Raises:
+        DockerError: not all of it could be copied; the container stays, and does not run.
+    """
+    done = Reaped()
+    _reap(
+        Left(container, container, "", str(trial.absolute()), find_attempt(trial)),
+        done,
+        dry_run=False,
+    )
+    if not done.containers:
+        raise DockerError(
+            f"{container}: holds what the trial left and could not be copied "
+            f"({'; '.join(done.kept[:1])}); `proctor clean` brings it in when it can be"
+        )
+
+
 def _reap(left: Left, done: Reaped, *, dry_run: bool) -> None:
     if left.run not in done.runs:
         done.runs.append(left.run)
@@ -113,7 +139,9 @@ def _reap(left: Left, done: Reaped, *, dry_run: bool) -> None:
 
 def _bring_in(left: Left, done: Reaped) -> bool:
     """Copy what a killed trial left into its directory; whether the container may go."""
-    directory = Path(tempfile.mkdtemp(prefix="proctor-reap-"))
+    # In the scratch of this run: what is left of it when this is killed is salvaged all the same.
+    make_scratch(scratch_roots()[0])
+    directory = open_run(scratch_roots()[0]).open_session(left.name).directory
     try:
         refused = [line for place in PLACES for line in _take(left.id, place, directory / _UPPER)]
         note = SessionNote(left.name, str(left.trial), {"/": _UPPER}, left.attempt)

@@ -7,22 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proctor.environments.dialect import Dialect
+from proctor.environments.interior import Interior
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
+from proctor.environments.sandbox.transfer import Seen
 from proctor.errors import SandboxError, UnsupportedError
-from proctor.sentence import count_of
-from proctor.trial.environment import Capabilities, ExecResult, SeenFile
-from proctor.trial.finding import Finding, FindingCode
+from proctor.trial.environment import ExecResult
+from proctor.trial.finding import Finding
 from proctor.trial.order import EnvironmentOrder
-from proctor.trial.paths import TrialPaths
 
-_CAPABILITIES = Capabilities(disable_internet=True)
 _ROOT = frozenset({"root", "0"})
 _MOST_BYTES = 8 << 30
 """What is fetched at once: an agent must not be able to fill the host's disk."""
-_SHOWN = 20
-"""How many refused files a finding names."""
 
 
 @dataclass(slots=True)
@@ -42,29 +38,13 @@ class Running:
     """Something could not be fetched out of it: it is not deleted before that was tried again."""
 
 
-class Inside(Dialect):
+class Inside(Interior):
     """Commands and files of a sandbox, seen from one of its rooms."""
 
-    _phase = "agent"
-    """The phase that a finding of a command or a download belongs to."""
-
     def __init__(self, order: EnvironmentOrder, room: int) -> None:
-        self._order = order
-        self.session_id = order.session_id
-        self.trial_paths: TrialPaths = order.trial_paths
-        self.default_user: str | int | None = None
+        self._take_order(order)
         self._room = room
         self._running: Running | None = None
-
-    @property
-    def os(self) -> str:
-        """Always Linux."""
-        return "linux"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """It can be cut off from the network; its logs have to be fetched."""
-        return _CAPABILITIES
 
     def _now(self) -> Running:
         if self._running is None:
@@ -114,11 +94,7 @@ class Inside(Dialect):
             done = await now.box.run(order, timeout_sec)
         except TimeoutError as error:
             raise RuntimeError(f"Command timed out after {timeout_sec} seconds") from error
-        text = done.output.decode(errors="replace")
-        if done.n_cut:
-            text += f"\n[{done.n_cut:,} bytes of output were cut here]\n"
-            self._report_cut(command, done.n_cut)
-        return ExecResult(text or None, None, done.return_code)
+        return self._tell(command, done)
 
     def _resolve_user(self, user: str | int | None) -> str:
         now = self._now()
@@ -126,64 +102,27 @@ class Inside(Dialect):
         check_user(chosen, only_root=now.only_root)
         return chosen
 
-    def _report_cut(self, command: str, n_cut: int) -> None:
-        finding = Finding(
-            code=FindingCode.OUTPUT_CUT,
-            phase=self._phase,
-            message=f"a command printed more than is kept: {n_cut:,} bytes were cut",
-            detail={"command": command[:200], "bytes_cut": n_cut},
-        )
-        self._now().findings.append(finding)
+    def _found(self) -> list[Finding]:
+        return self._now().findings
 
-    async def upload_file(self, source_path: Path | str, target_path: str) -> None:
-        """Copy a file in."""
-        await self._now().box.put(Path(source_path), target_path, room=self._room)
+    async def _put(self, source: Path, target: str) -> None:
+        await self._now().box.put(source, target, room=self._room)
 
-    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
-        """Copy the contents of a directory into another."""
-        source = Path(source_dir)
-        if not source.is_dir():
-            raise NotADirectoryError(20, "not a directory that could be uploaded", str(source))
-        await self._now().box.put(source, target_dir, room=self._room)
-
-    async def download_file(self, source_path: str, target_path: Path | str) -> None:
-        """Copy a file out."""
-        await self._take(source_path, Path(target_path))
-
-    async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
-        """Copy the contents of a directory out."""
-        await self._take(source_dir, Path(target_dir))
-
-    async def _take(self, source: str, target: Path) -> None:
+    async def _fetch(self, source: str, target: Path) -> tuple[str, ...]:
         now = self._now()
         try:
-            refused = await now.box.take(source, target, room=self._room, limit=_MOST_BYTES)
+            return await now.box.take(source, target, room=self._room, limit=_MOST_BYTES)
         except FileNotFoundError:
             raise
         except (OSError, SandboxError):
             now.is_owed = True
             raise
-        if refused:
-            finding = Finding(
-                code=FindingCode.FILES_REFUSED,
-                phase=self._phase,
-                message=f"{count_of(len(refused), 'file')} of {source} not collected: {refused[0]}",
-                detail={"source": source, "count": len(refused), "refused": list(refused[:_SHOWN])},
-            )
-            self._now().findings.append(finding)
 
-    async def list_files(self, places: Sequence[str], limit: int) -> Sequence[SeenFile]:
-        """The files at or below these paths; see Listing."""
-        found = await self._now().box.list_files(places, limit, room=self._room)
-        return [SeenFile(file.path, file.size, file.sha256) for file in found]
+    async def _look(self, places: Sequence[str], limit: int) -> Sequence[Seen]:
+        return await self._now().box.list_files(places, limit, room=self._room)
 
-    async def is_dir(self, path: str, user: str | int | None = None) -> bool:
-        """Whether there is a directory."""
-        return await self._now().box.kind_of(path, room=self._room) == "directory"
-
-    async def is_file(self, path: str, user: str | int | None = None) -> bool:
-        """Whether there is a file."""
-        return await self._now().box.kind_of(path, room=self._room) == "file"
+    async def _kind_of(self, path: str) -> str | None:
+        return await self._now().box.kind_of(path, room=self._room)
 
 
 class Room(Inside):

@@ -1,0 +1,125 @@
+"""What the sandbox and the docker environment have in common of what happens inside them.
+
+How an outcome is told, what becomes a finding, and harbor's names for moving files. Nothing here
+knows how a command or a file gets in.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from proctor.environments.dialect import Dialect
+from proctor.environments.sandbox.output import Finished
+from proctor.environments.sandbox.transfer import Seen
+from proctor.sentence import count_of
+from proctor.trial.environment import Capabilities, ExecResult, SeenFile
+from proctor.trial.finding import Finding, FindingCode
+from proctor.trial.order import EnvironmentOrder
+from proctor.trial.paths import TrialPaths
+
+_CAPABILITIES = Capabilities(disable_internet=True)
+_SHOWN = 20
+"""How many refused files a finding names."""
+
+
+class Interior(Dialect, Protocol):
+    """An environment of ours, once it runs, over the few things that each does its own way."""
+
+    _phase: str = "agent"
+    """The phase that a finding of a command or a download belongs to."""
+
+    def _take_order(self, order: EnvironmentOrder) -> None:
+        self._order = order
+        self.session_id = order.session_id
+        self.trial_paths: TrialPaths = order.trial_paths
+        self.default_user: str | int | None = None
+
+    @property
+    def os(self) -> str:
+        """Always Linux."""
+        return "linux"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """It can be cut off from the network; its logs have to be fetched."""
+        return _CAPABILITIES
+
+    def _found(self) -> list[Finding]:
+        """What was found so far, to be added to."""
+        ...
+
+    async def _put(self, source: Path, target: str) -> None:
+        """Copy a file in, or the contents of a directory into another."""
+        ...
+
+    async def _fetch(self, source: str, target: Path) -> tuple[str, ...]:
+        """Copy a file out, or the contents of a directory; what was refused."""
+        ...
+
+    async def _look(self, places: Sequence[str], limit: int) -> Sequence[Seen]:
+        """The files at or below these paths."""
+        ...
+
+    async def _kind_of(self, path: str) -> str | None:
+        """What is at a path: file, directory, other, or None for nothing."""
+        ...
+
+    def _tell(self, command: str, done: Finished) -> ExecResult:
+        """What came of a command; that output of it was cut is found."""
+        text = done.output.decode(errors="replace")
+        if done.n_cut:
+            text += f"\n[{done.n_cut:,} bytes of output were cut here]\n"
+            self._report(
+                FindingCode.OUTPUT_CUT,
+                f"a command printed more than is kept: {done.n_cut:,} bytes were cut",
+                command=command[:200],
+                bytes_cut=done.n_cut,
+            )
+        return ExecResult(text or None, None, done.return_code)
+
+    def _report(self, code: FindingCode, message: str, **detail: object) -> None:
+        finding = Finding(code=code, phase=self._phase, message=message, detail=detail)
+        self._found().append(finding)
+
+    async def upload_file(self, source_path: Path | str, target_path: str) -> None:
+        """Copy a file in."""
+        await self._put(Path(source_path), target_path)
+
+    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
+        """Copy the contents of a directory into another."""
+        source = Path(source_dir)
+        if not source.is_dir():
+            raise NotADirectoryError(20, "not a directory that could be uploaded", str(source))
+        await self._put(source, target_dir)
+
+    async def download_file(self, source_path: str, target_path: Path | str) -> None:
+        """Copy a file out."""
+        await self._take(source_path, Path(target_path))
+
+    async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
+        """Copy the contents of a directory out."""
+        await self._take(source_dir, Path(target_dir))
+
+    async def _take(self, source: str, target: Path) -> None:
+        refused = await self._fetch(source, target)
+        if refused:
+            self._report(
+                FindingCode.FILES_REFUSED,
+                f"{count_of(len(refused), 'file')} of {source} not collected: {refused[0]}",
+                source=source,
+                count=len(refused),
+                refused=list(refused[:_SHOWN]),
+            )
+
+    async def list_files(self, places: Sequence[str], limit: int) -> Sequence[SeenFile]:
+        """The files at or below these paths; see Listing."""
+        found = await self._look(places, limit)
+        return [SeenFile(file.path, file.size, file.sha256) for file in found]
+
+    async def is_dir(self, path: str, user: str | int | None = None) -> bool:
+        """Whether there is a directory."""
+        return await self._kind_of(path) == "directory"
+
+    async def is_file(self, path: str, user: str | int | None = None) -> bool:
+        """Whether there is a file."""
+        return await self._kind_of(path) == "file"
