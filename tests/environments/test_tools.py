@@ -49,7 +49,7 @@ CHEATS = {
 }
 HONEST = {
     "nothing": "true",
-    "work": "mkdir -p /app/bin /root/.cache; touch /app/conftest.py /root/.bashrc /etc/motd",
+    "work": "mkdir -p /app/bin ~/.ssh; touch /app/conftest.py ~/.bashrc /etc/motd",
     "programs that were built": "cp /bin/true /usr/local/bin/mine; cp /bin/true /usr/bin/other; "
     "cp /bin/true /usr/local/bin/gcc",
     "another default": "ln -sf bash /bin/sh; ln -sf /usr/bin/python3.99 /usr/bin/python3; "
