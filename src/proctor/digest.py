@@ -52,6 +52,11 @@ def sha1_hex(data: bytes) -> str:
     return hashlib.sha1(data, usedforsecurity=False).hexdigest()
 
 
+def md5_hex(data: bytes) -> str:
+    """What Debian's lists of files have; it secures nothing."""
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
 def sha256_copy(source: BinaryIO, target: BinaryIO) -> str:
     """Copy the rest of one stream into another, and give the digest of what was copied."""
     hasher = hashlib.sha256()

@@ -41,6 +41,7 @@ ProctorError
 │   ├── HealthcheckError
 │   ├── NonZeroAgentExitCodeError
 │   ├── AddTestsDirError
+│   ├── ToolsChangedError           the tests had tools that are not the image's
 │   ├── DownloadVerifierDirError
 │   └── ModelError                  a model's endpoint gave no answer; each has a reason code
 │       ├── ModelUnreachableError   no connection, or every one broke off
@@ -264,6 +265,10 @@ class NonZeroAgentExitCodeError(TrialError):
 
 class AddTestsDirError(TrialError):
     """The tests could not be put into the environment."""
+
+
+class ToolsChangedError(TrialError):
+    """The tests had tools that are not the image's own: what they say does not count."""
 
 
 class DownloadVerifierDirError(TrialError):

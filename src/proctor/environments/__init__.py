@@ -5,6 +5,7 @@
     docker/    containers of a Docker engine, by its command line
     null       nothing at all, for measuring
     foreign    any class by import path; one written for harbor gets harbor's own models
+    tools      whether the tools that tests rest on are still the image's own
     interior   what the sandbox and docker have in common of what happens inside
     dialect    the rest of harbor's interface, for agents that use it
 

@@ -35,6 +35,7 @@ from proctor.trial.flakes import (
 from proctor.trial.inside import is_mounted, kind_of
 from proctor.trial.paths import TrialPaths
 from proctor.trial.sitting import Sitting
+from proctor.trial.tools import keep_tools
 from proctor.trial.verification import find_own_environment, run_verification
 
 _SILENT = logging.Logger("verify-again")
@@ -68,6 +69,9 @@ async def _keep(sitting: Sitting, environment: Environment, kept: Kept) -> None:
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     moving = await _find_moving(watched, freezing)
     if moving is None:
+        if not sitting.plan.is_harbor_compatible:
+            # In a copy nobody could tell what the image has from what the agent put there.
+            await keep_tools(sitting, environment)
         await freezing.freeze()
         kept.state = FROZEN
         return

@@ -236,6 +236,45 @@ def can_list(environment: object) -> TypeGuard[Listing]:
     return _is_a(environment, Listing)
 
 
+class ChangedFile(msgspec.Struct, frozen=True):
+    """A tool of the image's that is not its own any more, or what comes before one."""
+
+    path: str
+    """Absolute, as seen inside; it comes from a stranger."""
+    how: str
+    """changed, moved, added or built; see proctor.environments.tools."""
+    sha256: str | None
+    """Of its bytes; None for what is no plain file."""
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """An environment that knows its image, and can give the tests the image's own tools."""
+
+    async def find_changed_tools(self) -> Sequence[ChangedFile]:
+        """What of the tools that tests rest on is not the image's; nothing is run inside."""
+        ...
+
+    async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
+        """Put the image's own in place of what is changed, and take away what was added.
+
+        What was built is left.
+
+        Raises:
+            SandboxError: that cannot be done.
+        """
+        ...
+
+    async def mark_tools(self) -> Mapping[str, str]:
+        """The image's tools that were written again, by path; another mark: written once more."""
+        ...
+
+
+def can_keep(environment: object) -> TypeGuard[Keeping]:
+    """Whether an environment can give the tests the image's own tools."""
+    return _is_a(environment, Keeping)
+
+
 @runtime_checkable
 class Marking(Protocol):
     """An environment that can let a file be executed without running anything inside."""

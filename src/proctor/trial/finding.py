@@ -17,6 +17,8 @@ class FindingCode(StrEnum):
     """Files lay in /tests before the tests were put there."""
     TESTS_CHANGED = "tests-changed"
     """The task's tests directory on the host, or /tests, changed while the verifier ran."""
+    SYSTEM_CHANGED = "system-changed"
+    """Tools of the system that tests rest on were not the image's own any more."""
     AGENT_STILL_BUSY = "agent-still-busy"
     """Processes that the agent started were alive when verification began."""
     VERIFIER_FLAKY = "verifier-flaky"

@@ -23,6 +23,7 @@ from proctor.trial.network_switch import network_of_phase
 from proctor.trial.paths import INSIDE
 from proctor.trial.sitting import Sitting, host_variables
 from proctor.trial.tests_dir import find_tests, recall_tests
+from proctor.trial.tools import check_tools, keep_tools, mark_tools
 from proctor.trial.verifier_class import make_verifier
 
 _OUTPUT = f"{INSIDE.verifier_dir}/test-stdout.txt"
@@ -40,16 +41,22 @@ async def verify_shared(
     timeout = (sitting.step_timeouts(step) if step else sitting.timeouts).verifier
     user = find_verifier_user(sitting, step)
     room = await _prepare(sitting, environment, step)
+    guarded = await _guard_tools(sitting, environment)
     network = sitting.network(step)
     try:
         with acting_as(room, user):
             # Hosts are opened and closed for the whole environment, of which the room is a view.
             async with network_of_phase(environment, network.baseline, network.verifier):
                 verified = await asyncio.wait_for(run_verifier(sitting, room, step), timeout)
+    except AddTestsDirError:
+        # Tests that never were all there have not changed.
+        raise
     except Exception:
         await _look_after(sitting, room, step)
         raise
     await _look_after(sitting, room, step)
+    if guarded is not None:
+        await check_tools(sitting, environment, guarded)
     return verified
 
 
@@ -65,6 +72,15 @@ async def _look_after(sitting: Sitting, room: Environment, step: Step | None) ->
     tests = recall_tests(sitting.plan, step)
     if tests is not None:
         await look_after(sitting, room, tests.sources, step)
+
+
+async def _guard_tools(sitting: Sitting, environment: Environment) -> Mapping[str, str] | None:
+    """Give the tests the image's own tools; how they are then, where somebody could change them."""
+    if sitting.plan.is_harbor_compatible:
+        return None
+    await keep_tools(sitting, environment)
+    is_busy = bool(await environment.list_processes()) if is_watched(environment) else False
+    return await mark_tools(environment) if is_busy else None
 
 
 async def _prepare(sitting: Sitting, environment: Environment, step: Step | None) -> Environment:

@@ -8,7 +8,7 @@ Everything that happens inside is in inside.py, the verifier's room in room.py.
 
 import asyncio
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -34,12 +34,16 @@ from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room
 from proctor.environments.interior import DEVICES, MEMORY, MOST_DEVICES, lie_in_memory
+from proctor.environments.sandbox.blueprint import Part
+from proctor.environments.sandbox.changes import LayeredChanges
+from proctor.environments.sandbox.keeping import give_back, lookup_of
 from proctor.environments.sandbox.limits import limits_of
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.scratch import make_private, open_run, scratch_roots
+from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
 from proctor.errors import DockerError, ImageError
 from proctor.task.network import NetworkMode
-from proctor.trial.environment import Environment, Process, Snapshot
+from proctor.trial.environment import ChangedFile, Environment, Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.inside import empty_directories
 from proctor.trial.order import EnvironmentOrder
@@ -52,7 +56,10 @@ _USUAL_PLACES = ("/bin", "/usr/bin", "/usr/local/bin")
 _SHELL_OF: dict[str, str] = {}
 """The shell of each image that was started, by its Id."""
 _HOST = "host"
-_LOOK = "{{.State.Pid}} {{if .GraphDriver.Data}}{{.GraphDriver.Data.MergedDir}}{{end}}"
+_LOOK = "{{.State.Pid}}\n" + "\n".join(
+    f"{{{{if .GraphDriver.Data}}}}{{{{.GraphDriver.Data.{name}}}}}{{{{end}}}}"
+    for name in ("MergedDir", "UpperDir", "LowerDir")
+)
 
 
 class DockerEnvironment(Inside):
@@ -71,6 +78,8 @@ class DockerEnvironment(Inside):
         self._snapshot: Snapshot | None = None
         self._merged = ""
         """Where the container's root lies, for the engine; empty where it does not say."""
+        self._layers: tuple[Part, ...] = ()
+        """Where the image's files and those that were written lie, for the engine."""
         self._first = 0
         """The container's first process, for the engine."""
         self._names: list[str] = []
@@ -150,9 +159,11 @@ class DockerEnvironment(Inside):
     async def _find_files(self, engine: Engine, name: str, image: Image) -> Files:
         """How the files of the container are best reached."""
         told = await run_docker("inspect", "--format", _LOOK, name)
-        pid, _, merged = told.out.strip().partition(" ")
+        pid, merged, upper, lowers = (*told.out.strip("\n").split("\n"), "", "", "")[:4]
         self._first = int(pid)
         self._merged = merged if posixpath.isabs(merged) else ""
+        if posixpath.isabs(upper) and posixpath.isabs(lowers):
+            self._layers = (Part("/", tuple(lowers.split(":")), upper, ""),)
         is_plain = not image.has_volumes and not engine.is_mapped
         if is_plain and is_mounted_here(self._merged):
             return MergedFiles(self._merged)
@@ -308,6 +319,34 @@ class DockerEnvironment(Inside):
         room = Room(self, outside, self._names)
         await room.open()
         return room
+
+    async def find_changed_tools(self) -> Sequence[ChangedFile]:
+        """What of the tools that tests rest on is not the image's; see Keeping.
+
+        Nothing, where the container's files do not lie on this machine: nobody can look.
+        """
+        if (seen := self._seen_here()) is None:
+            return ()
+        return await asyncio.to_thread(find_changed_tools, *seen)
+
+    async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
+        """Give the tests the image's own tools; see Keeping."""
+        files, seen = self._now().files, self._seen_here()
+        if seen is not None and isinstance(files, MergedFiles):
+            await give_back(files, seen[0], changed)
+
+    async def mark_tools(self) -> Mapping[str, str]:
+        """The image's tools that were written again; see Keeping."""
+        return {} if (seen := self._seen_here()) is None else mark_tools(*seen)
+
+    def _seen_here(self) -> tuple[LayeredChanges, Lookup] | None:
+        """What was changed of the image; None where that cannot be seen, or nothing was."""
+        now = self._now()
+        if not self._layers or not isinstance(now.files, MergedFiles):
+            return None
+        changes = LayeredChanges(self._layers)
+        lookup = lookup_of({**now.image.env, **now.env}, now.workdir)
+        return (changes, lookup) if is_touched(changes, lookup) else None
 
     async def _open_none(self, fresh: Sequence[str]) -> Environment:
         """Where there can be no room: what is to be fresh is emptied, and that is all."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from proctor.environments.docker.files import MOST_BYTES
 from proctor.environments.sandbox.box import MOST_ENTRIES, MOST_LISTED
+from proctor.environments.sandbox.channel import close_all
 from proctor.environments.sandbox.errands import ERRANDS
 from proctor.environments.sandbox.parcel import BrokenParcelError, Limits
 from proctor.environments.sandbox.transfer import Seen, pack_into, receive_listing
@@ -43,7 +44,8 @@ class MergedFiles:
         theirs, ours = os.pipe2(os.O_CLOEXEC)
         request: dict[str, object] = {"target": target, "name": source.name}
         packing = asyncio.get_running_loop().run_in_executor(None, pack_into, ours, source)
-        putting = self._do(lambda: ERRANDS["put"](request, [theirs]))
+        files = [theirs]
+        putting = self._do(lambda: ERRANDS["put"](request, files), files)
         failed = await asyncio.gather(packing, putting, return_exceptions=True)
         _raise_first([each for each in failed if isinstance(each, BaseException)])
 
@@ -70,6 +72,10 @@ class MergedFiles:
         """See Files."""
         await self._do(lambda: ERRANDS["make_directories"]({"paths": list(paths)}, []))
 
+    async def remove(self, paths: Sequence[str]) -> None:
+        """Remove files, those that are there."""
+        await self._do(lambda: ERRANDS["remove"]({"paths": list(paths)}, []))
+
     async def mark(self, script: str) -> bool:
         """See Files; running it will say what else is wrong with it."""
         await self._do(lambda: _mark(script))
@@ -89,18 +95,26 @@ class MergedFiles:
         """Have something packed in the root, and unpacked here."""
         ours, theirs = os.pipe2(os.O_CLOEXEC)
         reading = asyncio.get_running_loop().run_in_executor(None, _read, ours, work)
-        sending = self._do(lambda: ERRANDS[errand](request, [theirs]))
+        files = [theirs]
+        sending = self._do(lambda: ERRANDS[errand](request, files), files)
         made, sent = await asyncio.gather(reading, sending, return_exceptions=True)
         _raise_first([each for each in (sent, made) if isinstance(each, BaseException)])
         return made  # type: ignore[return-value]
 
-    async def _do[Made](self, deed: Callable[[], Made]) -> Made:
-        """Do something in a thread whose root directory is this one; it ends with the deed."""
+    async def _do[Made](self, deed: Callable[[], Made], files: list[int] | None = None) -> Made:
+        """Do something in a thread whose root directory is this one; it ends with the deed.
+
+        Of `files` what the deed did not take is closed: whoever is at the other end hears of it.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Made] = loop.create_future()
         # No thread of a pool: nobody else must ever get this one.
         threading.Thread(target=_do_inside, args=(self._root, deed, loop, done)).start()
-        return await asyncio.shield(done)
+        try:
+            return await asyncio.shield(done)
+        except Exception:
+            close_all(files or [])
+            raise
 
 
 def _do_inside[Made](

@@ -18,12 +18,11 @@ import sys
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Blueprint, Command, as_json
 from proctor.environments.sandbox.channel import Message, close_all, make_pair
-from proctor.environments.sandbox.desk import Desk
+from proctor.environments.sandbox.desk import Desk, Ends
 from proctor.environments.sandbox.link import Link, Questions, settled
 from proctor.environments.sandbox.output import Finished, Output
 from proctor.environments.sandbox.parcel import Limits
@@ -47,7 +46,7 @@ _PACKAGES = Path(__file__).resolve().parents[3]
 class Box:
     """One sandbox."""
 
-    def __init__(self, pid: int, handle: int, session: str, ends: "_Ends") -> None:
+    def __init__(self, pid: int, handle: int, session: str, ends: Ends) -> None:
         self.pid = pid
         """Of its PID 1, on the host."""
         self.namespaces: tuple[int, ...] = ()
@@ -166,6 +165,15 @@ class Box:
         """Make directories, and those above them, for everybody to write to."""
         await self._ask({"op": "make_directories", "paths": list(paths), "room": room})
 
+    async def remove(self, paths: Sequence[str]) -> None:
+        """Remove files, those that are there.
+
+        Raises:
+            SandboxError: one cannot be removed.
+        """
+        if paths:
+            await self._ask({"op": "remove", "paths": list(paths), "room": 0})
+
     async def kill(self) -> None:
         """End everything in it; all of it is dead and reaped when this returns."""
         if self._handle >= 0 and not self._gone.done():
@@ -240,27 +248,13 @@ def _check(message: Message) -> Message:
     return message
 
 
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    """Our ends of what a new sandbox is asked by."""
-
-    channel: socket.socket
-    """To its PID 1."""
-    line: socket.socket
-    """To who does errands there."""
-
-    def close(self) -> None:
-        self.channel.close()
-        self.line.close()
-
-
 class Zygote:
     """The process that sandboxes are forked from."""
 
     def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket) -> None:
         self._process = process
         self._questions = Questions()
-        self._ends: dict[int, tuple[_Ends, str]] = {}
+        self._ends: dict[int, tuple[Ends, str]] = {}
         self._boxes: dict[int, Box] = {}
         """Those that live, by the pid of their PID 1."""
         self._new: dict[int, Box] = {}
@@ -286,7 +280,7 @@ class Zygote:
         """
         number, answer = self._questions.ask()
         (channel, their_channel), (line, their_line) = make_pair(), make_pair()
-        self._ends[number] = _Ends(channel, line), blueprint.session
+        self._ends[number] = Ends(channel, line), blueprint.session
         try:
             request = {"spawn": number, "blueprint": as_json(blueprint)}
             await self._link.send(request, (their_channel.fileno(), their_line.fileno()))

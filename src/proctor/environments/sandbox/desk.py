@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from proctor.environments.sandbox.channel import Message, close_all
 from proctor.environments.sandbox.link import Link, OnMessage, Questions, settled
@@ -17,6 +18,21 @@ from proctor.errors import SandboxError
 
 _ONLY_INIT = frozenset({"run", "open_room", "list_processes"})
 """What PID 1 has to know of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Our ends of what a new sandbox is asked by."""
+
+    channel: socket.socket
+    """To its PID 1."""
+    line: socket.socket
+    """To who does errands there."""
+
+    def close(self) -> None:
+        """Close both."""
+        self.channel.close()
+        self.line.close()
 
 
 class Desk:

@@ -10,15 +10,17 @@ Everything that happens inside is in inside.py, everything below it in box.py an
 import asyncio
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from proctor.environments.interior import DEVICES, MOST_DEVICES, lie_in_memory
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box, shared_zygote
+from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.frozen import freeze_slot
 from proctor.environments.sandbox.inside import Inside, Room, Running, check_user
+from proctor.environments.sandbox.keeping import give_back, lookup_of
 from proctor.environments.sandbox.limits import limits_of
 from proctor.environments.sandbox.network import choose_network, connect
 from proctor.environments.sandbox.premises import Held, Premises, Wish, premises_of
@@ -29,8 +31,9 @@ from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Session
 from proctor.environments.sandbox.slots import Slot
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
+from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
 from proctor.errors import ImageError, SandboxError
-from proctor.trial.environment import Process, Snapshot
+from proctor.trial.environment import ChangedFile, Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import INSIDE, TrialPaths
@@ -152,7 +155,7 @@ class SandboxEnvironment(Inside):
         asked = {name: text for name, text in self._limits.wanted.items() if name in missing}
         if asked:
             self._find_limits_missing(asked, missing)
-        elif missing:
+        elif missing and is_all_powerful():
             reason = next(iter(missing.values()))
             self._order.logger.info("the number of processes is not limited: %s", reason)
 
@@ -265,6 +268,29 @@ class SandboxEnvironment(Inside):
             await self._end()
             raise
         self._running = replace(model, box=box, findings=self._findings, is_owed=False)
+
+    async def find_changed_tools(self) -> Sequence[ChangedFile]:
+        """What of the tools that tests rest on is not the image's; see Keeping."""
+        changes, lookup = self._changes(), self._lookup()
+        if not is_touched(changes, lookup):
+            return ()
+        return await asyncio.to_thread(find_changed_tools, changes, lookup)
+
+    async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
+        """Give the tests the image's own tools; see Keeping."""
+        await give_back(self._now().box, self._changes(), changed)
+
+    async def mark_tools(self) -> Mapping[str, str]:
+        """The image's tools that were written again; see Keeping."""
+        changes, lookup = self._changes(), self._lookup()
+        return mark_tools(changes, lookup) if is_touched(changes, lookup) else {}
+
+    def _changes(self) -> LayeredChanges:
+        return LayeredChanges(self._held.slot.parts if self._held.slot else ())
+
+    def _lookup(self) -> Lookup:
+        now = self._now()
+        return lookup_of(now.env, now.workdir)
 
 
 def _find_hosts_usr(parts: Parts) -> str | None:

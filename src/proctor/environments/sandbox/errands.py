@@ -1,4 +1,4 @@
-"""What children of PID 1 do besides commands: move files, look at paths, list processes.
+"""What children of PID 1 do besides commands: move and remove files, look at paths, list processes.
 
 They run in processes of their own with no more rights than root's commands have there, so that what
 the agent planted, links above all, leads it nowhere that the agent could not go. Only the standard
@@ -114,6 +114,13 @@ def _make_directories(request: dict[str, Any], _files: list[int]) -> Message:
     return {}
 
 
+def _remove(request: dict[str, Any], _files: list[int]) -> Message:
+    for path in request["paths"]:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+    return {}
+
+
 def _list_processes(request: dict[str, Any], _files: list[int]) -> Message:
     """Everything but PID 1 and those on errands, this one among them."""
     ours = {1, os.getpid(), *request["errands"]}
@@ -144,5 +151,6 @@ ERRANDS: dict[str, Callable[[dict[str, Any], list[int]], Message]] = {
     "kind_of": _kind_of,
     "make_directories": _make_directories,
     "list_processes": _list_processes,
+    "remove": _remove,
 }
 """What can be asked for, by name."""

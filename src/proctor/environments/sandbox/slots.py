@@ -33,6 +33,8 @@ _MOST_IDLE = 64
 """How many wait for another sandbox; more are deleted."""
 _MOST_SERVED = 16
 """How many sandboxes have the same scratch; see _spread in scratch.py for what many would cost."""
+_LITTLE = 256 << 20
+"""A disk with fewer free bytes is nearly full."""
 _LONGEST_QUEUE = 32
 """How many wait to be emptied before whoever gives one back has to wait."""
 
@@ -92,10 +94,14 @@ class Slots:
             OSError: it cannot even be told that nobody uses it any more.
         """
         slot.session.retire_note()
+        is_full = _is_nearly_full(slot.session.directory)
         self._queue.append(self._janitor.submit(self._renew, slot))
         while self._queue and self._queue[0].done():
             self._queue.popleft()
-        if len(self._queue) > _LONGEST_QUEUE:
+        if self._queue and is_full:
+            # What filled the disk must be gone before the next sandbox needs some of it.
+            await asyncio.wrap_future(self._queue[-1])
+        elif len(self._queue) > _LONGEST_QUEUE:
             await asyncio.wrap_future(self._queue[0])
 
     def _renew(self, slot: Slot) -> None:
@@ -119,6 +125,11 @@ class Slots:
         for slot in idle:
             self.drop(slot)
         self._janitor.shutdown()
+
+
+def _is_nearly_full(directory: Path) -> bool:
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize < min(found.f_blocks * found.f_frsize // 16, _LITTLE)
 
 
 def _delete(slot: Slot) -> None:

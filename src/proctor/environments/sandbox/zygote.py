@@ -9,6 +9,7 @@ with it. Only the standard library, and little of it: each fork copies what is l
 import fcntl
 import gc
 import os
+import resource
 import select
 import signal
 import socket
@@ -47,6 +48,7 @@ from proctor.environments.sandbox.syscalls import (
 _IFF_UP = 1
 _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
+_MOST_PROCESSES = 4096
 _FAILED = 1
 _GO = b"+"
 _LONGEST_WORD = 4096
@@ -167,6 +169,7 @@ def _become_init(
         with step("giving up privileges"):
             room = room_capability()
             if owner:
+                _limit_processes()
                 # A new user namespace has no bounds; elsewhere the zygote set them, once for all.
                 bound_init(room)
             reduce_init(room)
@@ -224,6 +227,17 @@ def _enter(blueprint: Blueprint, told: int, owner: tuple[int, int] | None) -> No
     if blueprint.network != Network.HOST:
         with step("bringing loopback up"):
             _bring_loopback_up()
+
+
+def _limit_processes() -> None:
+    """Let an ordinary user's sandbox have no more processes than a control group would.
+
+    They are counted for each user namespace, and before Linux 5.14 for the user. Root's are not
+    counted at all: there it takes a control group.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NPROC)
+    limit = _MOST_PROCESSES if most == resource.RLIM_INFINITY else min(most, _MOST_PROCESSES)
+    resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
 
 
 def _open_namespaces(blueprint: Blueprint, owner: tuple[int, int] | None) -> tuple[int, ...]:
