@@ -13,6 +13,12 @@ HERE = Path(__file__).resolve().parent
 DECLARED = "cheater.toml"
 
 ANY, NONE = "any", "none"
+_REWARDS: dict[str, tuple[float | None, ...]] = {
+    "0": (0,),
+    "1": (1,),
+    NONE: (None,),
+    ANY: (0, None),
+}
 _OF_THE_PLACE = frozenset(
     {"base-substituted", "network-shared", "usr-read-only", "limits-not-enforced"}
 )
@@ -25,7 +31,7 @@ class Expected:
     """What a cheater's folder says of one environment."""
 
     reward: str
-    """`0`; `none`: the trial has no reward; `any`: one or the other."""
+    """`0`; `none`: the trial has no reward; `any`: one or the other; `1`: it does the task."""
     flags: frozenset[str]
     """Findings that must be there."""
     may_flag: frozenset[str]
@@ -127,12 +133,9 @@ def find_faults(cheater: Cheater, site: str, outcome: Outcome | None) -> list[st
         return [f"{cheater.name}: did not run"]
     expected = cheater.expected(site)
     faults = [f"reached {what}" for what in sorted(outcome.reached - expected.reached)]
-    if outcome.reward not in (0, None) or (expected.reward, outcome.reward) in (
-        (NONE, 0),
-        ("0", None),
-    ):
+    if outcome.reward not in _REWARDS[expected.reward]:
         faults.append(f"reward {outcome.reward} {outcome.error}; expected {expected.reward}")
-    if expected.reward == "0" and outcome.error:
+    if expected.reward in ("0", "1") and outcome.error:
         faults.append(f"ended with {outcome.error}")
     faults += [f"not flagged {flag}" for flag in sorted(expected.flags - outcome.flags)]
     more = outcome.flags - expected.flags - expected.may_flag

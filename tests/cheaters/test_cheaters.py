@@ -1,4 +1,4 @@
-"""No cheater scores, none reaches the host, each is contained or found out; the page says how."""
+"""No cheat scores, none reaches the host, each is contained or found out; the page says how."""
 
 import os
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def home() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("site", SITES, ids=lambda site: site.name)
-def test_no_cheater_scores_or_reaches_the_host(site: Site, home: Path) -> None:
+def test_no_cheat_scores_or_reaches_the_host(site: Site, home: Path) -> None:
     if obstacle := find_obstacle_to(site):
         pytest.skip(obstacle)
     with opened(site) as ready:

@@ -6,6 +6,7 @@ sealed together. What cannot be sealed is said and stays where it is; the job go
 """
 
 import contextlib
+import itertools
 import os
 import queue
 import threading
@@ -141,15 +142,25 @@ def sealing(
 
 
 def find_secrets(config: JobConfig, host: Mapping[str, str]) -> dict[str, str]:
-    """The values of a job's variables that are secret by their names, and keys of its agents."""
-    given: dict[str, str] = {}
-    for env in (*(one.env for one in config.agents), config.environment.env, config.verifier.env):
-        given |= {name: value for name, value in env.items() if is_sensitive(name)}
-    taken = {name: key for one in config.agents for name, key in find_keys(one, host).items()}
-    secrets = taken | resolve_env(given, host)
-    if any(one.name == CHAT for one in config.agents):
-        return {name: secrets[name] for name in secrets if not _is_word(name, secrets[name])}
-    return secrets
+    """The values of a job's variables that are secret by their names, and keys of its agents.
+
+    Where two agents have other values under one name, the second goes by `NAME (2)`.
+    """
+    owned = [(one.env, find_keys(one, host)) for one in config.agents]
+    owned += [(config.environment.env, {}), (config.verifier.env, {})]
+    is_chat = any(one.name == CHAT for one in config.agents)
+    found: dict[str, str] = {}
+    for env, taken in owned:
+        given = {name: value for name, value in env.items() if is_sensitive(name)}
+        for name, value in (taken | resolve_env(given, host)).items():
+            if not (is_chat and _is_word(name, value)):
+                _add(found, name, value)
+    return found
+
+
+def _add(found: dict[str, str], name: str, value: str) -> None:
+    names = itertools.chain([name], (f"{name} ({number})" for number in itertools.count(2)))
+    found[next(each for each in names if found.get(each, value) == value)] = value
 
 
 def _is_word(name: str, value: str) -> bool:

@@ -31,3 +31,14 @@ def test_a_word_in_place_of_a_key_keeps_no_trial_out_of_the_ledger() -> None:
     assert find_secrets(job_of("chat", OPENAI_API_KEY="ollama", MY_TOKEN=KEY), {}) == {
         "MY_TOKEN": KEY
     }
+
+
+def test_two_agents_may_have_other_keys_under_one_name() -> None:
+    agents = [
+        AgentConfig(name="chat", model_name="m", env={"OPENAI_API_KEY": key})
+        for key in ("sk-the-first", "sk-the-second", "sk-the-first")
+    ]
+    assert find_secrets(JobConfig(job_name="j", agents=agents), {}) == {
+        "OPENAI_API_KEY": "sk-the-first",
+        "OPENAI_API_KEY (2)": "sk-the-second",
+    }

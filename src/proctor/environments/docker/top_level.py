@@ -31,17 +31,21 @@ _PLACE = "/proctor-root"
 _END = "end"
 _ROOM_IMAGE = "proctor-room"
 
-# Names are a stranger's: each ends in NUL. A directory to be taken apart is no link.
+# Names are a stranger's: each ends in NUL. A directory to be taken apart is no link. The last word
+# says how many there were: of what a container prints, docker may lose a part.
 _LOOK = f"""cd {_PLACE} || exit 1
+n=0
 look() {{
   for each in "$1"* "$1".[!.]* "$1"..?*; do
     if [ -L "$each" ]; then printf 'l%s\\0%s\\0' "$each" "$(readlink "$each")"
-    elif [ -d "$each" ] || [ -f "$each" ]; then printf 'b%s\\0' "$each"; fi
+    elif [ -d "$each" ] || [ -f "$each" ]; then printf 'b%s\\0' "$each"
+    else continue; fi
+    n=$((n+1))
   done
 }}
 look ''
 for apart in "$@"; do [ -L "$apart" ] || look "$apart/"; done
-printf '{_END}\\0'"""
+printf '{_END}%d\\0' $n"""
 _TRIES = 5
 
 _MADE: set[str] = set()
@@ -100,10 +104,11 @@ async def list_there(merged: str, apart: Sequence[str], image: str, shell: str) 
             *("--mount", f"type=bind,source={merged},target={_PLACE},readonly"),
             *("--entrypoint", shell, image, "-c", _LOOK, shell, *apart),
         )
-        fields = told.out.split("\0")
+        *fields, last, _ = ["", *told.out.split("\0")]
+        top = _parse(fields)
         # A container that ends at once may end before docker listens to it.
-        if fields[-2:] == [_END, ""]:
-            return _parse(fields[:-2])
+        if last == f"{_END}{len(top.bound) + len(top.links)}":
+            return top
     raise DockerError(f"{merged}: what lies there cannot be listed by a container")
 
 
