@@ -53,5 +53,6 @@ def test_json_is_one_document(proctor: Proctor, left: Path) -> None:
     assert left.name in document["runs"]
     assert len(document["salvaged"]) == 4
     assert set(document) == {
-        *("dry_run", "runs", "scratch", "processes", "cgroups", "containers", "salvaged", "kept")
+        *("dry_run", "runs", "scratch", "processes", "cgroups", "containers", "images"),
+        *("salvaged", "kept"),
     }

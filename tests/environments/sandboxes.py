@@ -16,6 +16,9 @@ from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
 
+ENGINE_PREFIX = "pd-engine-"
+"""How directories of Docker engines of tests begin."""
+
 several_users = pytest.mark.skipif(
     os.geteuid() != 0 and not find_subordinate_ids(),
     reason="the sandbox of an ordinary user without subordinate ids has one user",
@@ -49,6 +52,11 @@ def find_groups() -> list[Path]:
     name = f"proctor-{this_run()}-*"
     tops = {mount.target for mount in list_mounts() if mount.kind.startswith("cgroup")}
     return [found for top in sorted(tops) for found in Path(top).rglob(f"{name}/")]
+
+
+def find_mounts() -> list[str]:
+    """What is mounted on the host, but for what Docker engines of tests beside this one do."""
+    return [mount.target for mount in list_mounts() if ENGINE_PREFIX not in mount.target]
 
 
 def find_scratch() -> list[Path]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.environment import SandboxEnvironment
-from proctor.environments.sandbox.mounts import list_mounts
 from proctor.environments.sandbox.roots.images import ImageStore, Known
 from proctor.errors import ImageError, SandboxError, UnsupportedError
 from proctor.harbor.configs import EnvironmentConfig
@@ -21,6 +20,7 @@ from tests.environments.orders import order_of
 from tests.environments.sandbox.rootfs import make_rootfs
 from tests.environments.sandboxes import (
     find_groups,
+    find_mounts,
     find_scratch,
     found_in,
     running,
@@ -49,9 +49,9 @@ def test_after_stop_nothing_is_left(tmp_path: Path) -> None:
         assert find_groups() == []
         assert find_scratch() == []
 
-    before = len(list_mounts())
+    before = find_mounts()
     asyncio.run(go())
-    assert len(list_mounts()) == before
+    assert find_mounts() == before
 
 
 def test_it_may_be_stopped_twice_and_before_its_start_and_started_again(tmp_path: Path) -> None:

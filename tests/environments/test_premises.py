@@ -19,7 +19,7 @@ from proctor.environments.sandbox.runs import this_run
 from proctor.environments.sandbox.scratch import scratch_roots
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from tests.environments.orders import order_of
-from tests.environments.sandboxes import find_groups, running, said
+from tests.environments.sandboxes import find_groups, find_mounts, running, said
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -236,13 +236,13 @@ def test_one_that_was_made_ahead_and_not_used_is_gone_in_the_end(tmp_path: Path)
         await use_two(tmp_path)
         return list((await shared_zygote())._boxes)
 
-    before = len(list_mounts())
+    before = find_mounts()
     pids = asyncio.run(go())
     assert len(pids) == 1
     assert not Path(f"/proc/{pids[0]}").exists()
     assert find_groups() == []
     assert scratch_directories() == set()
-    assert len(list_mounts()) == before
+    assert find_mounts() == before
 
 
 def test_one_that_is_ready_is_not_for_a_trial_that_wants_another(tmp_path: Path) -> None:

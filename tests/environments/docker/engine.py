@@ -19,6 +19,7 @@ from proctor.environments.sandbox.mounts import file_system_of, list_mounts
 from proctor.environments.sandbox.scratch import can_hold_upper
 from proctor.environments.sandbox.syscalls import unmount
 from tests.environments.sandbox.rootfs import PROGRAMS, make_rootfs, pack
+from tests.environments.sandboxes import ENGINE_PREFIX
 from tests.faults.site import descendants
 
 IMAGES = ("debian:bookworm-slim", "debian:12", "small:1")
@@ -158,7 +159,7 @@ def started(data: Path | None = None) -> Iterator[Engine]:
     # Not pytest's own: a socket's path must be short, and an overlay cannot lie on an overlay.
     places = [Path(tempfile.gettempdir()), Path("/dev/shm")]  # noqa: S108 - looked at
     place = next(each for each in places if can_hold_upper(file_system_of(each)))
-    top = Path(tempfile.mkdtemp(prefix="pd", dir=place))
+    top = Path(tempfile.mkdtemp(prefix=ENGINE_PREFIX, dir=place))
     engine = Engine(top, data)
     try:
         engine.start()

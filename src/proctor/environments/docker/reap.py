@@ -42,6 +42,11 @@ _PATIENCE_SEC = 30.0
 _LIMITS = Limits(1 << 30, 20_000)
 _UPPER = "upper"
 
+type _Words = tuple[str, ...]
+_CONTAINERS: tuple[_Words, _Words] = (("ps",), ("inspect",))
+_IMAGES: tuple[_Words, _Words] = (("image", "ls"), ("image", "inspect"))
+"""How what there is of a kind is listed, and how it is described."""
+
 
 @dataclass(frozen=True, slots=True)
 class Left:
@@ -59,6 +64,8 @@ def reap_containers(done: Reaped, *, dry_run: bool = False) -> None:
     """Reap what dead runs left in the engine, if there is one; with `dry_run` only say so."""
     try:
         find_docker()
+        if not any(_find_dead(*kind) for kind in (_CONTAINERS, _IMAGES)):
+            return
         with locked(make_private(cache_directory() / "docker") / "reap.lock"):
             for left in list(_find_left()):
                 _reap(left, done, dry_run=dry_run)
@@ -71,7 +78,7 @@ def reap_containers(done: Reaped, *, dry_run: bool = False) -> None:
 
 
 def _find_left() -> Iterator[Left]:
-    for run, facts in _find_dead("ps", "inspect"):
+    for run, facts in _find_dead(*_CONTAINERS):
         labels = facts["Config"]["Labels"]
         yield Left(
             id=facts["Id"],
@@ -82,26 +89,27 @@ def _find_left() -> Iterator[Left]:
         )
 
 
-def _find_dead(*commands: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a run that is dead has left of one kind, listed and then described by docker."""
-    listing, describing = (command.split() for command in commands)
+def _find_dead(listing: _Words, describing: _Words) -> list[tuple[str, dict[str, Any]]]:
+    """What runs that are dead have left of one kind: which run, and what docker tells of it."""
     told = call_docker(
         *(*listing, "--all", "--no-trunc", "--quiet", "--filter", f"label={OWNER}={owner()}"),
         patience_sec=_PATIENCE_SEC,
     )
     identities = dict.fromkeys(told.out.split())
     if not identities:
-        return
+        return []
     # Those that are removed meanwhile are left out, and the rest is told.
     described = call_docker(*describing, *identities, is_checked=False, patience_sec=_PATIENCE_SEC)
+    found = []
     for facts in json.loads(described.out or "[]"):
         run = parse_run_id((facts["Config"]["Labels"] or {}).get(RUN, ""))
         if run is not None and not run.is_living:
-            yield str(run), facts
+            found.append((str(run), facts))
+    return found
 
 
 def _reap_images(done: Reaped, *, dry_run: bool) -> None:
-    for run, facts in _find_dead("image ls", "image inspect"):
+    for run, facts in _find_dead(*_IMAGES):
         if run not in done.runs:
             done.runs.append(run)
         if not dry_run:
