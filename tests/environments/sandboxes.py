@@ -1,6 +1,7 @@
 """Sandboxes for tests, as trials have them, and what there is of them on this machine."""
 
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -55,8 +56,9 @@ def find_groups() -> list[Path]:
 
 
 def find_mounts() -> list[str]:
-    """What is mounted on the host, but for what Docker engines of tests beside this one do."""
-    return [mount.target for mount in list_mounts() if ENGINE_PREFIX not in mount.target]
+    """What is mounted on the host, but for what tests beside this one mount."""
+    others = re.compile(rf"{ENGINE_PREFIX}|/popen-(?!{os.environ.get('PYTEST_XDIST_WORKER', '')}/)")
+    return [mount.target for mount in list_mounts() if not others.search(mount.target)]
 
 
 def find_scratch() -> list[Path]:

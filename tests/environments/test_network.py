@@ -19,6 +19,7 @@ from proctor.environments.sandbox.blueprint import Network
 from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.environments.sandbox.network import Choice, choose_network, connect, resolver_for
 from proctor.environments.sandbox.reap import reap_dead_runs
+from proctor.environments.sandbox.syscalls import mount, unmount
 from proctor.errors import SandboxError, UnsupportedError
 from proctor.task.network import NetworkMode, NetworkPolicy
 from proctor.trial.finding import FindingCode
@@ -27,6 +28,7 @@ from tests.environments.sandboxes import find_helpers, find_scratch, found_in, r
 
 HERE = Path(__file__).resolve().parent
 TOLD = "of the host"
+MS_SHARED = 1 << 20
 
 with_slirp = pytest.mark.skipif(
     shutil.which("slirp4netns") is None or not os.access("/dev/net/tun", os.W_OK),
@@ -141,6 +143,29 @@ def test_a_connected_sandbox_has_a_way_out_and_a_resolver_and_its_helper_ends_wi
 
 
 @with_slirp
+@pytest.mark.usefixtures("cache")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount something to be unmounted")
+def test_what_the_host_has_mounted_stays_mounted(tmp_path: Path) -> None:
+    # As Docker's containers are: below a mount whose changes others see as well.
+    top, below = tmp_path / "top", tmp_path / "top" / "below"
+    top.mkdir()
+    mount("tmpfs", str(top), "tmpfs")
+    try:
+        mount("", str(top), flags=MS_SHARED)
+        below.mkdir()
+        mount("tmpfs", str(below), "tmpfs")
+
+        async def go() -> bool:
+            async with running(order_of(tmp_path, network=PUBLIC)):
+                return below.is_mount()
+
+        assert asyncio.run(go())
+        assert below.is_mount()
+    finally:
+        unmount(str(top))
+
+
+@with_slirp
 def test_a_helper_ends_when_its_runner_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +195,7 @@ def wait_for_end(handles: list[int]) -> None:
 def test_a_helper_that_fails_is_an_error_with_its_own_words_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with only_these(tmp_path / "bin", "sh", "nsenter") as path:
+    with only_these(tmp_path / "bin", "sh", "nsenter", "unshare") as path:
         helper = tmp_path / "bin" / "slirp4netns"
         helper.write_text("#!/bin/sh\necho no network today\nexit 1\n")
         helper.chmod(0o755)

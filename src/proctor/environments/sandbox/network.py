@@ -30,7 +30,8 @@ _PATIENCE_SEC = 20.0
 _RESOLVERS = {Network.SLIRP: "10.0.2.3", Network.PASTA: "169.254.0.1"}
 """What a helper answers questions about names at; it asks the host's own resolver."""
 
-_NEEDED = {Network.SLIRP: ("slirp4netns", "nsenter"), Network.PASTA: ("pasta", "sh")}
+_APART = ("unshare", "--mount", "--propagation", "private")
+_NEEDED = {Network.SLIRP: ("slirp4netns", "nsenter", "unshare"), Network.PASTA: ("pasta", "sh")}
 """Programs that have to be there."""
 
 # The pipe is at its end when this process is; then the whole group goes.
@@ -123,8 +124,9 @@ class Connection:
         ready, told = os.pipe()
         network, *owner = (f"/proc/self/fd/{fd}" for fd in namespaces)
         ends = (f"--ready-fd={told}", f"--exit-fd={self._pipe[0]}")
-        # It shuts itself in only where it is root, if only of a user namespace.
-        within = ("nsenter", f"--user={owner[0]}", "--preserve-credentials") if owner else ()
+        # It shuts itself in only where it is root, if only of a user namespace. As the host's root
+        # it would unmount what is mounted below shared mounts, Docker's containers for one.
+        within = ("nsenter", f"--user={owner[0]}", "--preserve-credentials") if owner else _APART
         argv = (*within, *_SLIRP, *ends, "--netns-type=path", network, "tap0")
         with os.fdopen(ready, "rb", 0):
             with os.fdopen(told, "wb", 0):
