@@ -31,8 +31,8 @@ _RESOLVERS = {Network.SLIRP: "10.0.2.3", Network.PASTA: "169.254.0.1"}
 """What a helper answers questions about names at; it asks the host's own resolver."""
 
 _APART = ("unshare", "--mount", "--propagation", "private")
-_NEEDED = {Network.SLIRP: ("slirp4netns", "nsenter", "unshare"), Network.PASTA: ("pasta", "sh")}
-"""Programs that have to be there."""
+_NEEDED = {Network.SLIRP: ("slirp4netns", "nsenter"), Network.PASTA: ("pasta", "sh")}
+"""Programs that have to be there; for root, what sets them apart as well."""
 
 # The pipe is at its end when this process is; then the whole group goes.
 _WATCH = 'exec 9<&0; { read gone <&9; kill -9 0; } & exec "$@" 9<&- </dev/null'
@@ -79,7 +79,8 @@ def choose_network(policy: NetworkPolicy) -> Choice:
 def _choose_helper() -> Choice:
     # pasta gives its privileges up before it enters a namespace: root's own it cannot enter.
     usable = (Network.SLIRP,) if is_all_powerful() else (Network.SLIRP, Network.PASTA)
-    helper = next((kind for kind in usable if all(map(shutil.which, _NEEDED[kind]))), None)
+    more = _APART[:1] if is_all_powerful() else ()
+    helper = next((kind for kind in usable if all(map(shutil.which, _NEEDED[kind] + more))), None)
     if helper is None:
         return Choice(Network.HOST, f"{' or '.join(usable)} is not installed")
     if not os.access(_TUN, os.R_OK | os.W_OK):
