@@ -19,7 +19,7 @@ LAYERS = (
     ("__main__",),
     ("cli",),
     ("web",),
-    ("rerun",),
+    ("rerun", "traced"),
     ("job", "importers", "report", "search"),
     ("agents", "environments"),
     ("ledger",),

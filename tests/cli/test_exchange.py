@@ -96,7 +96,7 @@ def test_a_tree_of_records_goes_out_and_in(
     (tree / "experiment-001" / "broken.json").write_text("{")
     taken = proctor("import", "aec-bench", tree, "--ledger", other)
     assert taken.code == 3
-    assert "4 records: 3 sealed, 0 sealed before" in taken.out
+    assert "4 records found: 3 imported, 0 already there, 1 refused" in taken.out
     assert f"refused: {tree}/experiment-001/broken.json" in taken.out
 
 
@@ -108,8 +108,9 @@ def test_a_tree_with_nothing_good_in_it_is_refused(
     ran = proctor("import", "aec-bench", tmp_path / "tree", "--ledger", other, "--json")
     assert ran.code == 2
     facts = json.loads(ran.out)
-    assert facts["sealed"] == []
-    assert "its place says otherwise" in facts["refused"][0]
+    assert (facts["found"], facts["imported"], facts["already_there"]) == (1, [], [])
+    assert "its place says otherwise" in facts["refused"][0]["message"]
+    assert not other.exists()
 
 
 def test_a_table_has_a_row_a_trial(proctor: Proctor, ledger: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@
     trace_convert                  one kind of trace to another
     trace_tail                     the end of a file that is being written
     trace_text, record_text        traces and records as lines for people
+    traced                         the trials that a command about traces is asked for
     commands                       groups whose commands are loaded when they are used
     options                        options that go only together
     redaction                      secrets named on the command line

@@ -8,6 +8,7 @@
     trial_timing     how long it and its phases took
     trial_cost       its tokens and money
     trial_redaction  secrets, taken out of all that is made
+    intake           many trials sealed, the refused ones named, the counts adding up
     submission       what somebody names to be sealed
     aec_bench        a tree of aec-bench's records
     harbor_trial     a harbor trial directory to a record

@@ -1,0 +1,55 @@
+"""The trials that a command about traces is asked for: by path, by name, or by filter."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from proctor.cli.ledger.options import find_directory, open_ledger
+from proctor.errors import InputError
+from proctor.ledger.query import TrialFilter
+from proctor.traced.files import find_in_files
+from proctor.traced.sealed import find_named, find_sealed
+from proctor.traced.trial import TracedTrial
+
+
+@contextmanager
+def traced_trials(
+    things: tuple[str, ...], directory: str | None, wanted: TrialFilter
+) -> Iterator[Iterator[TracedTrial]]:
+    """The trials meant, one after the other; a ledger stays open as long as they are read.
+
+    A thing is a path where there is one, else a sealed trial or an experiment. Without any, the
+    filter chooses among all that is sealed.
+
+    Raises:
+        InputError: a thing is neither; there is no ledger where one is needed.
+    """
+    in_files = [thing for thing in things if directory is None and os.path.lexists(thing)]
+    if things and len(in_files) == len(things):
+        if wanted != TrialFilter():
+            raise InputError(f"{things[0]}: a path; filters choose among sealed trials only")
+        yield (trial for thing in things for trial in find_in_files(thing))
+        return
+    _check_ledger(things, directory)
+    with open_ledger(directory) as ledger:
+        if not things:
+            yield find_sealed(ledger, wanted)
+            return
+        if wanted != TrialFilter():
+            raise InputError(f"{things[0]}: a name; filters are for when nothing is named")
+        yield (
+            trial
+            for thing in things
+            for trial in (find_in_files(thing) if thing in in_files else find_named(ledger, thing))
+        )
+
+
+def _check_ledger(things: tuple[str, ...], directory: str | None) -> None:
+    """Say what is missing where a name is neither a path nor can be sealed."""
+    place = find_directory(directory)
+    if things and directory is None and not (place / "checkpoint").exists():
+        missing = next(thing for thing in things if not os.path.lexists(thing))
+        raise InputError(
+            f"{missing}: there is no such file, and no ledger at {place} that could hold it; "
+            "--ledger or PROCTOR_LEDGER names one"
+        )

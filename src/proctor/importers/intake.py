@@ -1,0 +1,136 @@
+"""Many trials brought in: each is sealed, was sealed before, or is refused with a sentence.
+
+What is refused does not stop the others, and the counts add up to what was found. No ledger is made
+for trials of which none can be sealed. Nothing here knows where a trial comes from.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import batched
+
+from proctor.errors import ConflictError, InputError, NotSealedError, RecordError
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.sealing import Sealed, Secrets, Submission, check_submission, seal
+
+_TOGETHER = 100
+"""Trials that share a signature."""
+_REFUSALS = (NotSealedError, ConflictError, RecordError)
+"""What is wrong with a trial; whatever else goes wrong is wrong with the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One trial that was found."""
+
+    where: str
+    """Its path or its name, for messages."""
+    submit: Callable[[], Submission]
+    """Reads it. An InputError refuses this trial and no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A trial that was not sealed, and why."""
+
+    where: str
+    message: str
+    is_conflict: bool = False
+    """Whether it is sealed already with other bytes."""
+
+
+@dataclass(slots=True)
+class Reconciliation:
+    """What became of everything that was found."""
+
+    new: list[Sealed] = field(default_factory=list)
+    """Sealed now."""
+    known: list[Sealed] = field(default_factory=list)
+    """Sealed before, with the same bytes."""
+    refused: list[Refused] = field(default_factory=list)
+
+    @property
+    def found(self) -> int:
+        """How many there were."""
+        return len(self.new) + len(self.known) + len(self.refused)
+
+
+type Watch = Callable[[int], None]
+"""Told after each batch how many offers are dealt with."""
+
+
+def take_in(
+    offers: Iterable[Offer],
+    open_ledger: Callable[[], Ledger],
+    secrets: Secrets | None = None,
+    watch: Watch | None = None,
+) -> Reconciliation:
+    """Seal what is offered; the ledger is opened once something can be sealed, and closed.
+
+    Raises:
+        KeyFileError: the key cannot be used.
+        LedgerError: the ledger cannot be opened or written; what was sealed so far stays.
+    """
+    intake = _Intake(open_ledger, secrets or Secrets(), Reconciliation())
+    done = 0
+    try:
+        for batch in batched(offers, _TOGETHER):
+            intake.take(batch)
+            done += len(batch)
+            if watch is not None:
+                watch(done)
+    finally:
+        if intake.ledger is not None:
+            intake.ledger.close()
+    return intake.outcome
+
+
+@dataclass(slots=True)
+class _Intake:
+    open_ledger: Callable[[], Ledger]
+    secrets: Secrets
+    outcome: Reconciliation
+    ledger: Ledger | None = None
+
+    def take(self, batch: tuple[Offer, ...]) -> None:
+        submissions = [found for offer in batch if (found := self._read(offer)) is not None]
+        if self.ledger is None:
+            submissions = [each for each in submissions if self._is_sealable(each)]
+            if not submissions:
+                return
+            self.ledger = self.open_ledger()
+        self._seal(self.ledger, submissions)
+
+    def _read(self, offer: Offer) -> Submission | None:
+        try:
+            return offer.submit()
+        except InputError as error:
+            self.outcome.refused.append(Refused(offer.where, str(error)))
+            return None
+
+    def _is_sealable(self, submission: Submission) -> bool:
+        try:
+            check_submission(submission, self.secrets)
+        except InputError as error:
+            self.outcome.refused.append(Refused(submission.where, str(error)))
+            return False
+        return True
+
+    def _seal(self, ledger: Ledger, submissions: list[Submission]) -> None:
+        """With one signature; where one is refused, one by one."""
+        if not submissions:
+            return
+        try:
+            sealed = seal(ledger, submissions, self.secrets)
+        except _REFUSALS as error:
+            self._seal_apart(ledger, submissions, error)
+        else:
+            self.outcome.new += [each for each in sealed if each.is_new]
+            self.outcome.known += [each for each in sealed if not each.is_new]
+
+    def _seal_apart(self, ledger: Ledger, submissions: list[Submission], error: InputError) -> None:
+        if len(submissions) > 1:
+            for each in submissions:
+                self._seal(ledger, [each])
+            return
+        is_conflict = isinstance(error, ConflictError)
+        self.outcome.refused.append(Refused(submissions[0].where, str(error), is_conflict))

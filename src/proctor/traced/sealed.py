@@ -1,0 +1,81 @@
+"""Trials in a ledger; their files are unpacked to a temporary copy while somebody reads them."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from proctor.errors import LedgerError
+from proctor.ledger.entry import TrialEntry
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import TrialFilter, TrialRow, find_one, find_trials
+from proctor.record.read import parse_record
+from proctor.traced.trial import Opened, TracedTrial
+
+
+def find_sealed(ledger: Ledger, wanted: TrialFilter) -> Iterator[TracedTrial]:
+    """The sealed trials that a filter lets through, in the order they were sealed."""
+    for row in find_trials(ledger, wanted):
+        yield trace_row(ledger, row)
+
+
+def find_named(ledger: Ledger, name: str) -> Iterator[TracedTrial]:
+    """The trial of that name, or all trials of the experiment of that name.
+
+    Raises:
+        LedgerError: there is neither.
+    """
+    rows = find_trials(ledger, TrialFilter(experiment=name)) if name.isprintable() else []
+    if not rows:
+        found = find_one(ledger, name)
+        if isinstance(found, int):
+            raise LedgerError(f"{ledger.directory}: entry {found} is not a trial")
+        rows = [found]
+    for row in rows:
+        yield trace_row(ledger, row)
+
+
+def trace_row(ledger: Ledger, row: TrialRow) -> TracedTrial:
+    """The sealed trial of a row; one that was withheld has no record and no files."""
+    name = f"{row.experiment_id}/{row.trial_id}"
+    entry = ledger.entry(row.seq)
+    if not isinstance(entry, TrialEntry):
+        return TracedTrial(
+            name=name,
+            files=(),
+            open_file=_Evidence(ledger, {}).open,
+            problem=f"{name}: withheld; `proctor show {row.seq}` says why",
+            seq=row.seq,
+        )
+    digests = {file.path: file.sha256 for file in entry.evidence}
+    kept = {path: sha256 for path, sha256 in digests.items() if ledger.artifacts.holds(sha256)}
+    return TracedTrial(
+        name=name,
+        files=tuple(kept),
+        open_file=_Evidence(ledger, kept).open,
+        record=parse_record(bytes(entry.record), name, salvage=True).record,
+        reason_code=entry.reason_code,
+        findings=entry.findings,
+        seq=row.seq,
+    )
+
+
+class _Evidence:
+    """The evidence of one sealed trial."""
+
+    def __init__(self, ledger: Ledger, digests: dict[str, str]) -> None:
+        self._ledger = ledger
+        self._digests = digests
+
+    def open(self, name: str) -> Opened:
+        """A copy that is gone afterwards; every byte of it was seen to be what was sealed."""
+        return self._unpacked(name)
+
+    @contextlib.contextmanager
+    def _unpacked(self, name: str) -> Iterator[str]:
+        with tempfile.TemporaryDirectory(prefix="proctor-trace-") as place:
+            # The name comes from whoever sealed it: no path is made of more than its last part.
+            path = Path(place, f"trace{Path(name).suffix[:20]}")
+            with path.open("wb") as file:
+                self._ledger.artifacts.copy(self._digests[name], file)
+            yield str(path)
