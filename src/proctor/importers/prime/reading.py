@@ -43,9 +43,15 @@ def find_object(value: object) -> Object | None:
     return value if isinstance(value, dict) else None
 
 
-def is_number(value: object) -> bool:
-    """Whether it is a number; true is none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def find_number(value: object) -> float | None:
+    """A finite number; None where it is anything else, true among that."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def find_text(*values: object) -> str | None:

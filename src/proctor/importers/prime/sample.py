@@ -6,7 +6,6 @@ What a record rests on must be right, or the sample is refused: that it is an ob
 reward. Of all else, what cannot be read is left out and noted.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 from proctor.errors import PrimeError
-from proctor.importers.prime.reading import find_object, find_text, is_number, whole_text
+from proctor.importers.prime.reading import find_number, find_object, find_text, whole_text
 from proctor.sentence import shown
 from proctor.trajectory.entry import Object
 
@@ -80,9 +79,10 @@ class Sample:
         for key, value in self._rewards():
             if value is None:
                 return None, key
-            if not is_number(value) or not math.isfinite(value):
+            number = find_number(value)
+            if number is None:
                 raise PrimeError(f"{key} is {shown(value)}; expected a finite number or null")
-            return float(value), key
+            return number, key
         return None, None
 
     def _rewards(self) -> Iterator[tuple[str, Any]]:
@@ -159,13 +159,13 @@ class Seconds:
 
 def _parse_number(value: object) -> float | None:
     """A finite number, 0 or more, or the text of one."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    number = find_number(value)
+    return number if number is not None and number >= 0 else None
 
 
 def _parse_time(value: object) -> datetime | None:
