@@ -84,7 +84,8 @@ def test_three_thousand_samples_come_in_through_faults_and_a_kill_once_each(
         first = proctor(*arguments(server))
         assert first.code == 0
         assert first.out == (
-            f"3,000 samples found: {3000 - before:,} imported, {before:,} already there, 0 refused\n"
+            f"3,000 samples found: {3000 - before:,} imported, {before:,} already there, "
+            "0 refused\n"
             "next: proctor trace summary nightly\n"
         )
         assert first.err.count("trying again") == 7
@@ -309,6 +310,15 @@ def test_a_bare_list_of_samples_is_taken(proctor: Proctor, saved: Callable[..., 
     assert ran.code == 0
     assert "2 imported" in ran.out
     assert "1.json: a bare list; taken as all samples there are" in ran.out
+
+
+def test_a_sample_that_stands_in_a_file_twice_comes_in_once(
+    proctor: Proctor, saved: Callable[..., list[str]]
+) -> None:
+    ran = proctor("import", "prime", *saved(EVALUATION, [small(1), small(2), small(1)]))
+    assert ran.code == 0
+    assert "2 samples found: 2 imported, 0 already there, 0 refused" in ran.out
+    assert "note: 1 sample more came under an id that was there" in ran.out
 
 
 def test_one_page_of_many_is_said_to_be_one(

@@ -251,7 +251,7 @@ def test_variables_go_before_the_file_and_the_option_before_all(
 
 
 def test_without_a_key_it_is_said_which_variable_wants_it(tmp_path: Path) -> None:
-    with pytest.raises(PrimeError, match="PRIME_API_KEY is not set, and .*config.json has none"):
+    with pytest.raises(PrimeError, match=r"PRIME_API_KEY is not set, and .*config.json has none"):
         find_access(None, {"PRIME_API_KEY": " "}, tmp_path)
 
 
@@ -259,7 +259,7 @@ def test_without_a_key_it_is_said_which_variable_wants_it(tmp_path: Path) -> Non
     "url", ["ftp://x", "x", "https://", "https://u:p@x", "https://x?a=b", "https://x:port", "h ttp"]
 )
 def test_a_url_that_is_none_is_refused_and_no_password_shown(url: str, tmp_path: Path) -> None:
-    with pytest.raises(PrimeError, match="--base-url is .*; expected a URL such as") as raised:
+    with pytest.raises(PrimeError, match=r"--base-url is .*; expected a URL such as") as raised:
         find_access(url, {"PRIME_API_KEY": "k"}, tmp_path)
     assert "u:p" not in str(raised.value)
 

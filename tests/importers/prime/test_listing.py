@@ -57,11 +57,11 @@ def test_every_model_of_pages_gives_every_sample_once(model: str, n: int) -> Non
 
 def test_a_page_smaller_than_asked_for_is_no_last_page() -> None:
     samples = listed(25)
-    ask = (
-        lambda number: parse_page(  # noqa: E731
-            {"samples": samples[(number - 1) * 5 : number * 5], "limit": 5}, "here", LIMIT
-        )
-    )
+
+    def ask(number: int) -> Page:
+        part = samples[(number - 1) * 5 : number * 5]
+        return parse_page({"samples": part, "limit": 5}, "here", LIMIT)
+
     assert len(names(Listing(ask))) == 25
 
 
@@ -127,8 +127,12 @@ def test_the_evaluations_own_count_is_held_against_pages_that_have_none() -> Non
 
 def test_a_page_that_repeats_for_ever_comes_to_an_end() -> None:
     asked: list[int] = []
-    page = parse_page({"samples": listed(10), "has_more": True}, "here", LIMIT)
-    listing = Listing(lambda number: asked.append(number) or page)  # type: ignore[func-returns-value]
+
+    def ask(number: int) -> Page:
+        asked.append(number)
+        return parse_page({"samples": listed(10), "has_more": True}, "here", LIMIT)
+
+    listing = Listing(ask)
     assert len(names(listing)) == 10
     assert len(asked) == 8
     assert not listing.is_settled
@@ -138,6 +142,12 @@ def test_a_sample_that_came_with_other_content_is_given_once_more() -> None:
     samples = [small(1), small(2), small(1, reward=0.75), small(1)]
     listing = Listing(paged(samples, MODELS["nothing"]))
     assert names(listing) == ["s1", "s2", "s1"]
+
+
+def test_a_sample_that_is_always_there_twice_is_taken_once() -> None:
+    listing = Listing(paged([small(1), small(2), small(1)], MODELS["nothing"]))
+    assert names(listing) == ["s1", "s2"]
+    assert (listing.n_readings, listing.is_settled, listing.last.repeated) == (2, True, 1)
 
 
 def test_without_ids_samples_are_counted() -> None:
@@ -172,5 +182,5 @@ def test_where_nothing_came_a_failure_is_an_error() -> None:
 
 @pytest.mark.parametrize("value", [[], {}, {"samples": None}, {"samples": {}}, "x", 3])
 def test_what_is_no_page_is_said_to_be_none(value: object) -> None:
-    with pytest.raises(PrimeError, match="here: .*; expected an object with a list `samples`"):
+    with pytest.raises(PrimeError, match=r"here: .*; expected an object with a list `samples`"):
         parse_page(value, "here", LIMIT)

@@ -180,6 +180,7 @@ def _conclude(found: _Found, experiment: str, outcome: Reconciliation, *, as_jso
             "said_to_be": samples.total,
             **describe_reconciliation(outcome),
             "notes": notes,
+            "failure": None if samples.failure is None else str(samples.failure),
             "next_command": following,
         }
         print_json(document)
@@ -210,7 +211,12 @@ def _find_notes(samples: Listing, outcome: Reconciliation) -> Iterator[str]:
             f"Prime says there are {said} and gave {len(samples.seen):,}; {often}; import again "
             "once the evaluation is finished"
         )
+    elif samples.last.is_cut:
+        yield f"the same samples came again and again, without an end; {often}"
     elif not samples.is_settled:
         yield f"the list of samples changed each time, and {often}; import again later"
+    elif samples.last.repeated:
+        repeated = count_of(samples.last.repeated, _NOUN)
+        yield f"{repeated} more came under an id that was there; the same content is skipped"
     elif samples.n_readings > 1:
         yield f"the list of samples changed while it was read, so {often}"

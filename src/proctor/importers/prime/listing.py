@@ -89,10 +89,12 @@ class Reading:
     totals: set[int] = field(default_factory=set)
     """What the pages said there is."""
     received: int = 0
+    is_cut: bool = False
+    """Whether it was ended because pages only repeated themselves."""
 
     def is_whole(self, total: int | None) -> bool:
         """Whether the list stood still, and everything in it came."""
-        is_still = not self.repeated and len(self.totals) <= 1
+        is_still = not self.repeated and len(self.totals) <= 1 and not self.is_cut
         return is_still and total in (None, len(self.names))
 
 
@@ -105,11 +107,13 @@ class Listing:
     total: int | None = None
     """How many samples there should be, by the last word about it."""
     readings: int = MOST_READINGS
-    """How often the list may be read."""
+    """How often the list may be read; once is enough for what cannot change."""
     seen: dict[object, set[bytes]] = field(default_factory=dict)
     """What came, by name: a short digest of each content."""
     last: Reading = field(default_factory=Reading)
     n_readings: int = 0
+    is_agreed: bool = False
+    """Whether the last two readings found the same."""
     failure: PrimeError | None = None
     """What ended the reading before its time; what came before it, came."""
 
@@ -124,8 +128,8 @@ class Listing:
                 before, self.last = self.last, Reading()
                 yield from self._read_through(self.last)
                 self.n_readings += 1
-                is_same = self.n_readings > 1 and self.last.names == before.names
-                if is_same or self.last.is_whole(self.total):
+                self.is_agreed = self.n_readings > 1 and self.last == before
+                if self.is_agreed or self.last.is_whole(self.total):
                     return
         except PrimeError as error:
             if not self.seen:
@@ -139,8 +143,10 @@ class Listing:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the last reading found the list standing still."""
-        return self.failure is None and self.last.is_whole(self.total)
+        """Whether all came of a list that stands still, be it with samples that are in it twice."""
+        if self.failure is not None or self.last.is_cut or self.missing:
+            return False
+        return self.is_agreed or self.readings == 1 or self.last.is_whole(self.total)
 
     def _read_through(self, reading: Reading) -> Iterator[Listed]:
         stale = 0
@@ -154,8 +160,10 @@ class Listing:
             before = len(reading.names)
             yield from self._take(page, reading)
             stale = stale + 1 if len(reading.names) == before else 0
-            is_over = not page.samples or stale >= _MOST_STALE
-            if is_over or not page.says_more(number, reading.received):
+            if not page.samples or not page.says_more(number, reading.received):
+                return
+            if stale >= _MOST_STALE:
+                reading.is_cut = True
                 return
         raise PrimeError(f"there is no end of pages: {count_of(_MOST_PAGES, 'page')} were read")
 
