@@ -1,4 +1,4 @@
-"""`proctor import-prime-eval`: aec-bench's name for `proctor import prime`."""
+"""`proctor import-prime-eval`: aec-bench's name for `proctor import prime`; no list shows it."""
 
 import copy
 

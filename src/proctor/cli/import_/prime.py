@@ -100,6 +100,7 @@ def command(
     its messages as conversation.jsonl, and what was handed in. Samples are sealed as their pages
     arrive: the same command goes on after an interruption, and what is sealed is not sealed twice.
     A sample that is refused is named with the reason and does not stop the others: exit 3 then.
+    aec-bench's name for it, `proctor import-prime-eval`, is the same command.
     """
     if bool(evaluation_json) != bool(samples_json):
         raise click.UsageError("--evaluation-json and --samples-json go together; one is missing")
