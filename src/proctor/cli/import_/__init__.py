@@ -41,7 +41,7 @@ class _Imports(CommandTable):
 
 @click.group("import", cls=_Imports, epilog="Example: proctor import bundle nightly.tar.zst")
 def command() -> None:
-    """Bring runs into the ledger: aec-bench's records, bundles, Prime's samples.
+    """Bring runs into the ledger: what other systems left, and bundles.
 
     A missing ledger is made.
     """
