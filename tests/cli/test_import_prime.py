@@ -184,6 +184,25 @@ def test_samples_that_prime_speaks_of_and_does_not_give_are_missed(proctor: Proc
     assert "note: Prime says there are 5 samples and gave 2; it was read 2 times" in ran.out
 
 
+def test_a_list_that_shifts_while_it_is_read_loses_no_sample(
+    proctor: Proctor, ledger: Path
+) -> None:
+    with serving([small(number) for number in range(30)]) as server:
+
+        def shift(page: int) -> None:
+            if page == 2 and len(server.samples) == 30:
+                server.samples[:0] = [small(30), small(31)]
+            if page == 3 and len(server.samples) == 32:
+                del server.samples[0]
+
+        server.before = shift
+        ran = proctor(*arguments(server, "--page-size", "10"))
+    assert ran.code == 0
+    assert "note: the list of samples changed while it was read, so it was read 2 times" in ran.out
+    # The one that was taken out before anybody read it is nobody's to miss.
+    assert set(trial_ids(ledger)) == {f"prime-ev1-s{n}" for n in range(32) if n != 30}
+
+
 def test_a_key_that_stands_in_a_sample_is_not_sealed(proctor: Proctor, ledger: Path) -> None:
     leaky = small(2, completion=[{"role": "assistant", "content": f"export K={KEY}"}])
     with serving([small(1), leaky]) as server:

@@ -66,8 +66,8 @@ class _Found:
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    default=60.0,
+    type=click.IntRange(1, 86400),
+    default=60,
     show_default=True,
     help="Seconds for one answer.",
 )
@@ -88,7 +88,7 @@ def command(
     samples_json: tuple[str, ...],
     base_url: str | None,
     page_size: int,
-    timeout: float,
+    timeout: int,
     retries: int,
     directory: str | None,
     key_file: str | None,
@@ -159,7 +159,7 @@ def _bring_in(found: _Found, experiment: str, open_ledger: Callable[[], Ledger])
         offers,
         open_ledger,
         found.secrets,
-        lambda done: progress(f"{_NOUN}s", done, max(samples.total or 0, done + 1)),
+        lambda done: progress(f"{_NOUN}s", done, samples.total or done + 1),
         by_evidence=True,
     )
     progress(f"{_NOUN}s", outcome.found, outcome.found)

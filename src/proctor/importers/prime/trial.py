@@ -66,7 +66,8 @@ class _Rollout:
     sample: Sample
     sample_id: str
     submitted: Submitted | None
-    agent_result: Object
+    calls: Object
+    """How often each tool was called."""
     instruction: str
 
 
@@ -101,7 +102,7 @@ def _submit(evaluation: Evaluation, experiment: str, listed: Listed) -> Submissi
         sample=sample,
         sample_id=listed.name,
         submitted=submitted,
-        agent_result={"tool_calls": count_calls(talk.rows)},
+        calls=count_calls(talk.rows),
         instruction=find_text(sample.info.get("instruction"))
         or find_instruction(talk.prompt)
         or "Prime hosted evaluation sample",
@@ -143,7 +144,6 @@ def render_sample(value: Object) -> bytes:
 def _make_record(rollout: _Rollout, experiment: str) -> TrialRecord:
     evaluation, sample = rollout.evaluation, rollout.sample
     reward, reward_key = sample.reward()
-    timing = _make_timing(sample)
     return TrialRecord(
         trial_id=trial_name(evaluation.id, rollout.sample_id),
         experiment_id=experiment,
@@ -165,7 +165,7 @@ def _make_record(rollout: _Rollout, experiment: str) -> TrialRecord:
             validity=_judge(sample, is_scored=reward is not None),
             breakdown=sample.metrics,
         ),
-        timing=timing,
+        timing=_make_timing(sample),
         cost=_make_cost(sample),
         completeness="partial",
         # Last, because it holds the notes of all before it.
@@ -205,7 +205,7 @@ def _make_outputs(rollout: _Rollout, reward_key: str | None) -> OutputRecord:
             "is_truncated": sample.either("is_truncated"),
             "error": sample.error,
             "reward_key": reward_key,
-            **rollout.agent_result,
+            "tool_calls": rollout.calls,
             "metrics": sample.metrics,
             "notes": list(map(whole_text, sample.notes)),
         },
