@@ -301,3 +301,15 @@ def test_httpx_is_loaded_by_those_alone_who_ask() -> None:
     ran = run_child("import", "--help", env={"PYTHONPROFILEIMPORTTIME": "1"})
     assert ran.code == 0
     assert "httpx" not in ran.err
+
+
+@pytest.mark.soak
+def test_killed_at_every_page_it_comes_in_once_each(proctor: Proctor, ledger: Path) -> None:
+    with serving([small(number) for number in range(3000)]) as server:
+        for page in range(1, 31):
+            interrupt(server, page, signal.SIGKILL)
+        ran = proctor(*arguments(server))
+        assert "3,000 samples found" in ran.out
+        assert ran.code == 0
+    assert sorted(trial_ids(ledger)) == sorted(f"prime-ev1-s{number}" for number in range(3000))
+    assert proctor("ledger", "verify").code == 0
