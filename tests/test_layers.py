@@ -50,6 +50,7 @@ BESIDES = {
     "agents": frozenset({"httpx"}),
     "cli": frozenset({"click", "rich"}),
     "environments": frozenset({"backports"}),
+    "importers": frozenset({"httpx"}),
     "job": frozenset({"yaml"}),
     "ledger": frozenset({"backports", "cryptography", "pyarrow"}),
     "record": frozenset({"genai_prices"}),

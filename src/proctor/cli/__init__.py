@@ -6,6 +6,7 @@
     score, check, audit, outcome   commands about numbers, and about any thing by itself
     rerun_options, rerunning       trials run again, for `audit`
     export                         sealed trials taken out
+    import_prime_eval              `import prime` by another name
     show, trace, record, task      commands about traces, records and tasks
     show_file, show_sealed         a file, and what is in a ledger, for `show`
     trace_convert                  one kind of trace to another

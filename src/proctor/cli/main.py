@@ -37,7 +37,7 @@ COMMANDS = {
     "show": "Show a trace, a record or a sealed trial, readable.",
     "trace": "What an agent did: follow, convert, and the writer a harness needs.",
     "ledger": "The sealed log: append-only, checkable by anyone.",
-    "import": "Bring runs into the ledger: aec-bench's records, bundles.",
+    "import": "Bring runs into the ledger: what other systems left, and bundles.",
     "export": "Take sealed trials out: a bundle, aec-bench's tree, Parquet.",
     "record": "What is kept of one trial: make a record, and its schema.",
     "task": "Task directories: the digests that pin them.",
@@ -51,6 +51,7 @@ class Commands(CommandTable):
 
     package = "proctor.cli"
     commands_by_name = COMMANDS
+    unlisted = frozenset({"import-prime-eval"})
 
 
 @click.group(

@@ -13,6 +13,8 @@
     aec_bench        a tree of aec-bench's records
     harbor_trial     a harbor trial directory to a record
 
+prime/ holds the hosted samples of Prime's evaluations.
+
 An importer has no clock and draws nothing: the same bytes give the same record. What is read is
 never changed, and nothing of it is run.
 """
