@@ -4,13 +4,13 @@ Loaded on use: pyarrow comes with the extra `parquet` and is large.
 """
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 
 from proctor.errors import LedgerError
+from proctor.exporters.chosen import Chosen, Exported
 from proctor.ledger.query import TrialRow
 
 _TYPES = {
@@ -22,12 +22,13 @@ _TYPES = {
 """All other columns are texts."""
 
 
-def write_parquet(rows: Sequence[TrialRow], path: Path) -> None:
-    """Write the rows to a new file.
+def export_trials(chosen: Chosen, target: Path) -> Exported:
+    """Write the trials' rows to a new file.
 
     Raises:
         LedgerError: something is there, or it cannot be written.
     """
+    rows, path = chosen.rows, target
     names = TrialRow.__struct_fields__
     schema = pyarrow.schema([(name, _TYPES.get(name, pyarrow.string())) for name in names])
     columns = [
@@ -44,3 +45,4 @@ def write_parquet(rows: Sequence[TrialRow], path: Path) -> None:
         raise LedgerError(f"{path}: cannot be written: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+    return Exported(output=str(target), trials=len(rows))
