@@ -8,6 +8,7 @@ import msgspec
 
 from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.errors import InputError
@@ -19,6 +20,7 @@ _SOME_LEFT_OUT = 3
 _FORMS = {
     "bundle": "proctor.exporters.bundle",
     "aec-bench": "proctor.exporters.aec_bench",
+    "atif": "proctor.exporters.atif",
     "parquet": "proctor.exporters.parquet",
 }
 """The module of each form, loaded on use; its `export_trials` is an Exporter."""
@@ -54,7 +56,14 @@ def command(
         rows = find_trials(ledger, wanted)
         if not rows and form != "bundle":
             raise InputError(f"{ledger.directory}: no trial is meant by these options")
-        exported = export_trials(Chosen(ledger, rows, wanted == TrialFilter()), Path(output))
+        progress = make_progress()
+        chosen = Chosen(
+            ledger,
+            rows,
+            wanted == TrialFilter(),
+            watch=lambda done: progress("trials", done, len(rows)),
+        )
+        exported = export_trials(chosen, Path(output))
     if as_json:
         print_json(msgspec.to_builtins(exported))
     else:
@@ -82,6 +91,8 @@ def _print(exported: Exported) -> None:
             f" of a ledger of {count_of(exported.entries, 'entry', 'entries')}, "
             f"{exported.left_out} left out, {count_of(exported.evidence or 0, 'file')} of evidence"
         )
+    if exported.losses is not None:
+        said += f"; {count_of(exported.losses, 'field')} lost: {exported.loss_report}"
     print_line(said)
     for sentence in exported.refused:
         print_line(f"left out: {sentence}")

@@ -19,6 +19,8 @@ class Chosen:
     """In the order they were sealed."""
     is_all: bool
     """Whether nothing was asked for in particular."""
+    watch: Callable[[int], None] = lambda _done: None
+    """Told how many of the trials are done."""
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,10 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     """Files of evidence in the bundle."""
     refused: list[str] = []
     """A sentence for each trial, or part of one, that was left out."""
+    losses: int | None = None
+    """Fields that the form could not keep; null where that is not looked for."""
+    loss_report: str | None = None
+    """The file that names them all."""
 
 
 type Exporter = Callable[[Chosen, Path], Exported]
