@@ -21,6 +21,7 @@ _FORMS = {
     "bundle": "proctor.exporters.bundle",
     "aec-bench": "proctor.exporters.aec_bench",
     "atif": "proctor.exporters.atif",
+    "otel": "proctor.exporters.otel.export",
     "parquet": "proctor.exporters.parquet",
 }
 """The module of each form, loaded on use; its `export_trials` is an Exporter."""
