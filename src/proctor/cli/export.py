@@ -22,6 +22,7 @@ _FORMS = {
     "aec-bench": "proctor.exporters.aec_bench",
     "atif": "proctor.exporters.atif",
     "otel": "proctor.exporters.otel.export",
+    "every-eval-ever": "proctor.exporters.eee.export",
     "parquet": "proctor.exporters.parquet",
 }
 """The module of each form, loaded on use; its `export_trials` is an Exporter."""

@@ -10,6 +10,7 @@ AGENT: Final = "gen_ai.agent.name"
 MODEL: Final = "gen_ai.request.model"
 TRIAL: Final = "proctor.trial.id"
 DIGEST: Final = "proctor.record.sha256"
+STATUS: Final = "proctor.status"
 
 ATTRIBUTES: Final = {
     "record.trial_id": TRIAL,

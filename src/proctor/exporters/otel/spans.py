@@ -43,6 +43,8 @@ class _Trial:
     """What every span of a trial has."""
 
     digest: str
+    status: str
+    """Of the sealed trial."""
     trace_id: str
     root_id: str
     shared: dict[str, Scalar | None]
@@ -86,7 +88,9 @@ def _make_head(trial: SealedTrial) -> _Trial:
         carried.MODEL: agent.model,
     }
     trace_id = digest[:32]
-    return _Trial(digest, trace_id, sha256_hex(trace_id.encode())[:_ID], shared, agent.model)
+    return _Trial(
+        digest, trial.row.status, trace_id, sha256_hex(trace_id.encode())[:_ID], shared, agent.model
+    )
 
 
 def _find_bounds(trial: SealedTrial, traces: Sequence[ReadTrace]) -> tuple[int, int]:
@@ -110,6 +114,7 @@ def _make_root(head: _Trial, told: Object, chats: Sequence[Chats], bounds: tuple
         **head.shared,
         **pick(told, carried.ATTRIBUTES),
         carried.DIGEST: head.digest,
+        carried.STATUS: head.status,
         carried.SYSTEM: None if prompt is None else render_messages([text_part(str(prompt))]),
         carried.INPUT: None if instruction is None else render_messages([asked]),
         carried.OUTPUT: render_messages([make_output(turns[-1])]) if turns else None,
