@@ -36,7 +36,7 @@ _FORMS = {
     type=click.Choice(list(_FORMS)),
     default="bundle",
     show_default=True,
-    help="One file that proves itself, a directory of records, or a table.",
+    help="Who is to read it.",
 )
 @ledger_option
 @json_option
@@ -44,12 +44,18 @@ _FORMS = {
 def command(
     output: str, form: str, directory: str | None, as_json: bool, wanted: TrialFilter
 ) -> int:
-    """Take sealed trials out: a bundle, aec-bench's tree, Parquet.
+    """Take sealed trials out, in a form that others read.
 
-    A bundle (.tar.zst) holds the chosen trials with their evidence, and the leaf hash of every
-    other entry: whoever gets it can check the signed root, and how many trials it leaves out.
-    aec-bench's tree is EXPERIMENT/TRIAL.json; what aec-bench could not read back, such as a
-    reward that is null, is told and left out (exit 3). Parquet needs proctor[parquet].
+    bundle (.tar.zst) holds the chosen trials with their evidence, and the leaf hash of every other
+    entry: whoever gets it can check the signed root, and how many trials it leaves out.
+    aec-bench is a directory of EXPERIMENT/TRIAL.json. atif is a directory of trajectory.json files
+    that harbor's validator takes. otel is a file of OpenTelemetry spans, one line of OTLP JSON a
+    trial. every-eval-ever is a directory of aggregates and rows. parquet is a table, and needs
+    proctor[parquet].
+
+    Of the last four, every field that does not survive is named in losses.jsonl, in the directory
+    or beside the file. What cannot be held at all, such as a trial that was withheld, is told and
+    left out (exit 3).
 
     Example: proctor export --experiment nightly -o nightly.tar.zst
     """

@@ -32,3 +32,13 @@ def put_at(value: Object, path: str, item: object) -> None:
 def pick(told: Object, names: Mapping[str, str]) -> dict[str, Scalar | None]:
     """The scalars at some paths, by their names in another form."""
     return {name: find_scalar(told, path) for path, name in names.items()}
+
+
+def as_real(value: object) -> float | None:
+    """A number as one of 64 bits; None for what is none, or larger than those can be."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None

@@ -44,7 +44,7 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
     check_absent(target)
     temporary = _beside(target)
     try:
-        with temporary.open("xb") as file:
+        with temporary.open("x+b") as file:
             yield file
         sync_file(temporary)
         # A link, unlike a change of name, replaces nothing.

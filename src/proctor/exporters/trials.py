@@ -46,12 +46,17 @@ class SealedTrial:
 
     def told(self) -> Object:
         """All that is sealed: what a loss report holds the export against."""
-        said = {
-            name: msgspec.to_builtins(value)
-            for name in TrialEntry.__struct_fields__
-            if name not in _NOT_SAID and (value := getattr(self.entry, name))
-        }
-        return {"record": msgspec.json.decode(self.entry.record), **said}
+        return told_by(self.entry)
+
+
+def told_by(entry: TrialEntry) -> Object:
+    """The record as it is stored, and what is sealed beside it, as JSON."""
+    said = {
+        name: msgspec.to_builtins(value)
+        for name in TrialEntry.__struct_fields__
+        if name not in _NOT_SAID and (value := getattr(entry, name))
+    }
+    return {"record": msgspec.json.decode(entry.record), **said}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import msgspec
 
 from proctor.digest import sha256_hex
 from proctor.exporters.chats import Answer, Call, Chat, Chats, find_model, find_tokens, group_chats
-from proctor.exporters.fields import Scalar, find_at, find_scalar, pick
+from proctor.exporters.fields import Scalar, as_real, find_at, find_scalar, pick
 from proctor.exporters.otel import carried
 from proctor.exporters.otel.messages import make_inputs, make_output, render_messages, text_part
 from proctor.exporters.otel.model import (
@@ -146,18 +146,18 @@ def _find_failure(told: Object) -> str | None:
 
 
 def _evaluations(told: Object, at: int) -> Iterator[Event]:
-    reward = find_scalar(told, "record.evaluation.reward")
+    reward = as_real(find_at(told, "record.evaluation.reward"))
     if reward is None:
         why = find_scalar(told, "reason_code")
         yield _evaluation(
             at, {carried.LABEL: carried.NOT_SCORED, carried.EXPLANATION: why}, carried.REWARD
         )
     else:
-        yield _evaluation(at, {carried.SCORE: float(reward)}, carried.REWARD)
+        yield _evaluation(at, {carried.SCORE: reward}, carried.REWARD)
     breakdown = find_at(told, "record.evaluation.breakdown")
     for key, value in breakdown.items() if isinstance(breakdown, dict) else ():
-        if key != carried.REWARD and isinstance(value, int | float) and value is not True:
-            yield _evaluation(at, {carried.SCORE: float(value)}, key)
+        if key != carried.REWARD and (score := as_real(value)) is not None:
+            yield _evaluation(at, {carried.SCORE: score}, key)
 
 
 def _evaluation(at: int, attributes: dict[str, Scalar | None], name: str) -> Event:
