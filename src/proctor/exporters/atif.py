@@ -65,7 +65,9 @@ def export_trials(chosen: Chosen, target: Path) -> Exported:
 def _write_trial(chosen: Chosen, trial: SealedTrial, place: Path, report: Report) -> None:
     documents = list(_make_documents(trial))
     if not documents:
-        report.leave_out(f"{trial.name}: it left no trace, and ATIF holds nothing else")
+        report.leave_out(
+            f"{trial.name}: it left no trace that can be read, and ATIF holds nothing else"
+        )
         return
     home = place / trial.row.experiment_id / trial.row.trial_id
     for document in documents:

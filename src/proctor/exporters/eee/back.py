@@ -69,7 +69,7 @@ def _read_entries(bodies: Sequence[Object], messages: Sequence[Message]) -> _Pla
 
 
 def _read_said(body: Object, tools: dict[str, str]) -> Object:
-    if body["role"] != "tool":
+    if "tool_call_id" not in body:
         thought = body.get("reasoning_trace")
         return {"role": body["role"], "content": body["content"], "thought": thought}
     (call_id,) = body["tool_call_id"] or (None,)

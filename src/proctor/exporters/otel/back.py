@@ -105,9 +105,10 @@ def _read_chat(span: Span, said: Attributes) -> Iterator[tuple[int, Object]]:
 def _read_messages(messages: Iterable[Object]) -> Iterator[tuple[int, Object]]:
     for message in messages:
         entry: Object = {"step": message["step"], **_spell(message.get("timestamp"))}
-        entry["role"] = "tool_result" if message["role"] == "tool" else message["role"]
+        entry["role"] = message["role"]
         for part in message["parts"]:
             if part["type"] == "tool_call_response":
+                entry["role"] = "tool_result"
                 entry |= {"stdout": part["response"], "call_id": part["id"]}
             else:
                 entry["content"] = part["content"]

@@ -18,6 +18,7 @@ from proctor.exporters.otel.model import (
     ResourceSpans,
     Scope,
     ScopeSpans,
+    Span,
     write_attributes,
 )
 from proctor.exporters.otel.spans import Made, make_spans
@@ -55,17 +56,18 @@ def export_trials(chosen: Chosen, target: Path) -> Exported:
             with writable(trial, report):
                 traces = read_traces(trial)
                 made = make_spans(trial, traces)
-                line = _render(made)
+                line = render_spans(made.spans)
                 report.lose(trial.name, _find_lost(trial, traces, made, line))
                 file.write(line + b"\n")
                 report.trials += 1
     return report.exported(target, beside)
 
 
-def _render(made: Made) -> bytes:
+def render_spans(spans: list[Span]) -> bytes:
+    """Spans as one line, without its end."""
     source = write_attributes({"service.name": _SERVICE, "service.version": __version__})
-    spans = ScopeSpans(scope=Scope(_SERVICE, __version__), spans=made.spans)
-    resource = ResourceSpans(resource=Resource(source), scope_spans=[spans])
+    ours = ScopeSpans(scope=Scope(_SERVICE, __version__), spans=spans)
+    resource = ResourceSpans(resource=Resource(source), scope_spans=[ours])
     return msgspec.json.encode(Request(resource_spans=[resource]))
 
 
