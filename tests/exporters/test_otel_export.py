@@ -128,7 +128,7 @@ def lost_fields(trial: SealedTrial, entries: list[Entry]) -> set[str]:
 def test_an_honest_trace_comes_back_whole(tmp_path_factory: Any) -> None:
     trial = sealed_trial(tmp_path_factory.mktemp("ledger"))
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(honest_traces())
     def check(entries: list[Entry]) -> None:
         assert lost_fields(trial, entries) == set()
@@ -139,7 +139,7 @@ def test_an_honest_trace_comes_back_whole(tmp_path_factory: Any) -> None:
 def test_any_trace_becomes_spans_with_a_time_and_an_id_each(tmp_path_factory: Any) -> None:
     trial = sealed_trial(tmp_path_factory.mktemp("ledger"))
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(entry_lists())
     def check(entries: list[Entry]) -> None:
         spans = make_spans(trial, [ReadTrace("", entries, [])]).spans
