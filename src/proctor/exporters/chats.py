@@ -159,8 +159,13 @@ class Tokens(NamedTuple):
     cached: int | None
 
 
+_UNCOUNTED = Tokens(None, None, None)
+
+
 def find_tokens(entry: Entry) -> Tokens:
     """The tokens of a turn, as its trace has them."""
+    if not entry.metadata:
+        return _UNCOUNTED
     beside = _beside(entry)
     used = next((each for key in _USED if isinstance(each := beside.get(key), dict)), {})
     return Tokens(_count(used, _INPUT), _count(used, _OUTPUT), _count(used, _CACHED))
@@ -172,7 +177,9 @@ def flatten_entry(entry: Entry) -> Object:
     A form gives back that something was thought or used, and not where a harness wrote it down.
     """
     flat: Object = msgspec.json.decode(msgspec.json.encode(entry))
-    metadata = flat.pop("metadata", None) or {}
+    metadata = flat.pop("metadata", None)
+    if not metadata:
+        return flat
     inner = _held(metadata)
     used = next((each for key in _USED if isinstance(each := inner.get(key), dict)), {})
     known = {

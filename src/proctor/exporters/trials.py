@@ -138,6 +138,15 @@ def writable(trial: SealedTrial, report: Report) -> Iterator[None]:
     """Leave a trial out of whose values no JSON can be made, instead of ending the export."""
     try:
         yield
-    except (RecursionError, UnicodeEncodeError) as error:
-        what = "nested too deeply" if isinstance(error, RecursionError) else "half a character"
-        report.leave_out(f"{trial.name}: cannot be written as JSON: {what} in its trace")
+    except UNWRITABLE as error:
+        say_unwritable(trial, error, report)
+
+
+UNWRITABLE = (RecursionError, UnicodeEncodeError)
+"""What is raised where no JSON can be made of a value."""
+
+
+def say_unwritable(trial: SealedTrial, error: Exception, report: Report) -> None:
+    """Name a trial that is left out for that."""
+    what = "nested too deeply" if isinstance(error, RecursionError) else "half a character"
+    report.leave_out(f"{trial.name}: cannot be written as JSON: {what} in its trace")

@@ -4,60 +4,52 @@ It reads the bytes that were written, not the values they were made from: whatev
 dropped, changed or forgot is missing here, and so a loss.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from proctor.exporters.chats import flatten_entry
 from proctor.exporters.fields import put_at
 from proctor.exporters.otel import carried
-from proctor.exporters.otel.model import Attributes, Request, Span, read_attributes
+from proctor.exporters.otel.model import Attributes, Span, read_attributes
 from proctor.exporters.otel.times import find_moment, render_moment
 from proctor.trajectory.entry import Entry, Object
 
-type Back = dict[str, dict[int, Object]]
-"""The entries of each part, by their places."""
+type Kept = tuple[str, int, Object]
+"""An entry that came back: its part, its place in the trace, and what is said of it."""
 
 _PARTS = {"text": "content", "reasoning": "thought"}
-_DECODER = msgspec.json.Decoder(Request)
+_DECODER = msgspec.json.Decoder(Span)
 
 
-class ReadBack(msgspec.Struct, frozen=True):
-    """What a line of the file says."""
-
-    told: Object
-    """Of what is sealed."""
-    parts: Back
+def read_span(data: bytes) -> Span:
+    """A span as it was written."""
+    return _DECODER.decode(data)
 
 
-def read_back(line: bytes) -> ReadBack:
-    """What was kept of a trial."""
-    (resource,) = _DECODER.decode(line).resource_spans
-    root, *spans = resource.scope_spans[0].spans
-    told = _read_root(root)
-    parts: Back = {}
-    for span in spans:
-        said = read_attributes(span.attributes)
-        entries = parts.setdefault(str(said.get(carried.PART, "")), {})
-        if said["gen_ai.operation.name"] == "execute_tool":
-            entries.update(_read_tool(span, said))
-            continue
-        for place, entry in _read_chat(span, said):
-            # A result has a span of its own as a rule, which says more of it.
-            entries.setdefault(place, entry)
-    unanswered = _parse(read_attributes(root.attributes).get(carried.UNANSWERED))
-    last = list(parts)[-1] if parts else ""
-    for place, entry in _read_messages(unanswered):
-        parts.setdefault(last, {}).setdefault(place, entry)
-    return ReadBack(told, parts)
+def read_entries(span: Span) -> Iterator[Kept]:
+    """What a span says of entries; a result has a span of its own first, which says most of it."""
+    said = read_attributes(span.attributes)
+    part = str(said.get(carried.PART, ""))
+    match said["gen_ai.operation.name"]:
+        case "chat":
+            yield from ((part, at, entry) for at, entry in _read_chat(span, said))
+        case "execute_tool":
+            yield from ((part, at, entry) for at, entry in _read_tool(span, said))
+        case _:
+            for message in _parse(said.get(carried.UNANSWERED)):
+                yield message.get("part", ""), *_read_message(message)
 
 
-def flatten(entries: Iterable[Entry]) -> list[Object]:
-    """Entries as they are compared: every time in one spelling."""
-    flat = [flatten_entry(entry) for entry in entries]
-    for each in flat:
-        each |= _spell(each.get("timestamp"))
-    return flat
+def is_root(span: Span) -> bool:
+    """Whether it is the span of the trial itself."""
+    return not span.parent_span_id
+
+
+def flatten(entry: Entry) -> Object:
+    """An entry as it is compared: its time in the one spelling."""
+    flat = flatten_entry(entry)
+    return flat | _spell(flat.get("timestamp"))
 
 
 def _spell(time: object) -> Object:
@@ -65,7 +57,8 @@ def _spell(time: object) -> Object:
     return {} if moment is None else {"timestamp": render_moment(moment)}
 
 
-def _read_root(root: Span) -> Object:
+def read_told(root: Span) -> Object:
+    """What the span of a trial says of what is sealed."""
     said = read_attributes(root.attributes)
     told: Object = {}
     for path, name in carried.ATTRIBUTES.items():
@@ -86,7 +79,7 @@ def _read_root(root: Span) -> Object:
 
 
 def _read_chat(span: Span, said: Attributes) -> Iterator[tuple[int, Object]]:
-    yield from _read_messages(_parse(said.get(carried.INPUT)))
+    yield from map(_read_message, _parse(said.get(carried.INPUT)))
     if carried.ENTRY not in said:
         return
     entry: Object = {
@@ -102,17 +95,16 @@ def _read_chat(span: Span, said: Attributes) -> Iterator[tuple[int, Object]]:
     yield int(said[carried.ENTRY]), entry
 
 
-def _read_messages(messages: Iterable[Object]) -> Iterator[tuple[int, Object]]:
-    for message in messages:
-        entry: Object = {"step": message["step"], **_spell(message.get("timestamp"))}
-        entry["role"] = message["role"]
-        for part in message["parts"]:
-            if part["type"] == "tool_call_response":
-                entry["role"] = "tool_result"
-                entry |= {"stdout": part["response"], "call_id": part["id"]}
-            else:
-                entry["content"] = part["content"]
-        yield message["entry"], entry
+def _read_message(message: Object) -> tuple[int, Object]:
+    entry: Object = {"step": message["step"], **_spell(message.get("timestamp"))}
+    entry["role"] = message["role"]
+    for part in message["parts"]:
+        if part["type"] == "tool_call_response":
+            entry["role"] = "tool_result"
+            entry |= {"stdout": part["response"], "call_id": part["id"]}
+        else:
+            entry["content"] = part["content"]
+    return message["entry"], entry
 
 
 def _read_tool(span: Span, said: Attributes) -> Iterator[tuple[int, Object]]:

@@ -24,10 +24,12 @@ def text_part(text: str) -> Object:
     return {"type": "text", "content": text}
 
 
-def make_inputs(inputs: Iterable[Placed | Answer]) -> list[Object]:
-    """What the model was given since its turn before."""
+def make_inputs(inputs: Iterable[Placed | Answer], part: str = "") -> list[Object]:
+    """What the model was given since its turn before; `part` where no span says which it is."""
+    said = {"part": part} if part else {}
     return [
-        _make_answer(each) if isinstance(each, Answer) else _make_message(each) for each in inputs
+        (_make_answer(each) if isinstance(each, Answer) else _make_message(each)) | said
+        for each in inputs
     ]
 
 

@@ -34,6 +34,7 @@ from proctor.trajectory.entry import Object
 
 _OTHER = "_OTHER"
 """The conventions' word for a provider that is not known."""
+_FAILED = "agent_failed"
 _ID = 16
 """Hex digits of a span's id."""
 
@@ -54,28 +55,29 @@ class _Trial:
         return sha256_hex("/".join([self.trace_id, *map(str, parts)]).encode())[:_ID]
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """The spans of a trial."""
+class TrialSpans:
+    """The spans of a trial, made one by one: a trace may have a million turns."""
 
-    spans: list[Span]
-    timeless: int
-    """How many entries did not say when they happened."""
+    def __init__(self, trial: SealedTrial, traces: Sequence[ReadTrace]) -> None:
+        self._told = trial.told()
+        self._head = _make_head(trial)
+        self._bounds = _find_bounds(trial, traces)
+        self._clock = Clock(self._bounds[0])
+        self._parts = [(trace.part, group_chats(trace.entries)) for trace in traces]
 
+    def __iter__(self) -> Iterator[Span]:
+        start, end = self._bounds
+        for part, chats in self._parts:
+            for span in _spans_of(self._head, part, chats, self._clock):
+                end = max(end, int(span.end_time_unix_nano))
+                yield span
+        # Only now is it known when the trial ended.
+        yield _make_root(self._head, self._told, self._parts, (start, end))
 
-def make_spans(trial: SealedTrial, traces: Sequence[ReadTrace]) -> Made:
-    """The spans of a trial, the one of the trial itself first."""
-    told = trial.told()
-    head = _make_head(trial)
-    start, end = _find_bounds(trial, traces)
-    clock = Clock(start)
-    spans: list[Span] = []
-    grouped = [(trace.part, group_chats(trace.entries)) for trace in traces]
-    for part, chats in grouped:
-        spans += _spans_of(head, part, chats, clock)
-    end = max([end, *(int(span.end_time_unix_nano) for span in spans)])
-    root = _make_root(head, told, [chats for _, chats in grouped], (start, end))
-    return Made([root, *spans], clock.unknown)
+    @property
+    def timeless(self) -> int:
+        """How many entries, of those that are spans now, did not say when they happened."""
+        return self._clock.unknown
 
 
 def _make_head(trial: SealedTrial) -> _Trial:
@@ -96,18 +98,20 @@ def _make_head(trial: SealedTrial) -> _Trial:
 def _find_bounds(trial: SealedTrial, traces: Sequence[ReadTrace]) -> tuple[int, int]:
     """When the trial began and ended: by its record, and as its trace goes beyond that."""
     end = find_moment(trial.record.timestamp.isoformat()) or 0
-    took = min(int(trial.record.timing.total_seconds * 1_000_000), end // 1000) * 1000
+    took = round(min(trial.record.timing.total_seconds, end / 1e9) * 1_000_000) * 1000
     moments = [find_moment(entry.timestamp) for trace in traces for entry in trace.entries]
     known = [moment for moment in moments if moment is not None]
-    return min([end - took, *known]), max([end, *known])
+    return min([max(end - took, 0), *known]), max([end, *known])
 
 
-def _make_root(head: _Trial, told: Object, chats: Sequence[Chats], bounds: tuple[int, int]) -> Span:
+def _make_root(
+    head: _Trial, told: Object, parts: Sequence[tuple[str, Chats]], bounds: tuple[int, int]
+) -> Span:
     start, end = bounds
     instruction = find_scalar(told, "record.inputs.instruction")
     prompt = find_scalar(told, "record.inputs.system_prompt")
-    turns = [turn for each in chats for turn in each.turns]
-    rest = [item for each in chats for item in each.rest]
+    last = next((chats.turns[-1] for _, chats in reversed(parts) if chats.turns), None)
+    rest = [message for part, chats in parts for message in make_inputs(chats.rest, part)]
     asked = {"role": "user", "parts": [text_part(str(instruction))]}
     attributes: dict[str, Scalar | None] = {
         "gen_ai.operation.name": "invoke_agent",
@@ -117,12 +121,14 @@ def _make_root(head: _Trial, told: Object, chats: Sequence[Chats], bounds: tuple
         carried.STATUS: head.status,
         carried.SYSTEM: None if prompt is None else render_messages([text_part(str(prompt))]),
         carried.INPUT: None if instruction is None else render_messages([asked]),
-        carried.OUTPUT: render_messages([make_output(turns[-1])]) if turns else None,
-        carried.UNANSWERED: render_messages(make_inputs(rest)) if rest else None,
+        carried.OUTPUT: None if last is None else render_messages([make_output(last)]),
+        carried.UNANSWERED: render_messages(rest) if rest else None,
     }
     failed = _find_failure(told)
     if failed is not None:
-        attributes["error.type"] = failed.partition(":")[0]
+        # What stands before the colon is an exception's name, or else too much for a kind of error.
+        kind = failed.partition(":")[0]
+        attributes["error.type"] = kind if kind.isidentifier() else _FAILED
     return Span(
         trace_id=head.trace_id,
         span_id=head.root_id,
@@ -140,7 +146,7 @@ def _find_failure(told: Object) -> str | None:
     """Why a trial counts as failed: its agent says so, or there is no score."""
     if find_scalar(told, "record.outputs.agent_output.status") == "failed":
         said = find_scalar(told, "record.outputs.agent_output.error_message")
-        return str(said or "agent_failed")
+        return str(said or _FAILED)
     code = find_scalar(told, "reason_code")
     return None if code is None else str(code)
 
@@ -237,8 +243,14 @@ def _make_tool(head: _Trial, part: str, call: Call, clock: Clock) -> Span:
         start_time_unix_nano=str(start),
         end_time_unix_nano=str(end),
         attributes=write_attributes(attributes),
-        status=None if call.failed is None else Status(code=ERROR, message=call.failed),
+        status=_make_status(call.failed),
     )
+
+
+def _make_status(failed: str | None) -> Status | None:
+    if failed is None:
+        return None
+    return Status(code=ERROR, message=f"exit code {failed}" if failed.isdigit() else failed)
 
 
 def _render(arguments: Object | None) -> str | None:
