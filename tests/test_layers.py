@@ -19,6 +19,7 @@ LAYERS = (
     ("__main__",),
     ("cli",),
     ("web",),
+    ("exporters",),
     ("rerun", "traced"),
     ("job", "importers", "report", "search"),
     ("agents", "environments"),
@@ -37,7 +38,6 @@ HEIGHT = {unit: -line for line, units in enumerate(LAYERS) for unit in units}
 LOADED_ON_USE = frozenset(
     {
         "proctor.agents.chat.agent",
-        "proctor.ledger.exchange.parquet",
         "proctor.record.prices",
         "proctor.reward.coerce",
         "proctor.reward.script",
@@ -50,9 +50,10 @@ BESIDES = {
     "agents": frozenset({"httpx"}),
     "cli": frozenset({"click", "rich"}),
     "environments": frozenset({"backports"}),
+    "exporters": frozenset({"pyarrow"}),
     "importers": frozenset({"httpx"}),
     "job": frozenset({"yaml"}),
-    "ledger": frozenset({"backports", "cryptography", "pyarrow"}),
+    "ledger": frozenset({"backports", "cryptography"}),
     "record": frozenset({"genai_prices"}),
     "task": frozenset({"pathspec", "yaml"}),
 }

@@ -38,7 +38,7 @@ COMMANDS = {
     "trace": "What an agent did: follow, convert, and the writer a harness needs.",
     "ledger": "The sealed log: append-only, checkable by anyone.",
     "import": "Bring runs into the ledger: what other systems left, and bundles.",
-    "export": "Take sealed trials out: a bundle, aec-bench's tree, Parquet.",
+    "export": "Take sealed trials out, in a form that others read.",
     "record": "What is kept of one trial: make a record, and its schema.",
     "task": "Task directories: the digests that pin them.",
     "image": "Root file systems for the sandbox: import, list, remove.",
