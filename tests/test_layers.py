@@ -19,9 +19,9 @@ LAYERS = (
     ("__main__",),
     ("cli",),
     ("web",),
-    ("rerun", "traced"),
+    ("rerun",),
     ("job", "importers", "report", "search"),
-    ("agents", "environments"),
+    ("agents", "environments", "traced"),
     ("ledger",),
     ("trial", "audit"),
     ("harbor", "inspection"),
@@ -53,6 +53,7 @@ BESIDES = {
     "job": frozenset({"yaml"}),
     "ledger": frozenset({"backports", "cryptography", "pyarrow"}),
     "record": frozenset({"genai_prices"}),
+    "search": frozenset({"backports"}),
     "task": frozenset({"pathspec", "yaml"}),
 }
 
