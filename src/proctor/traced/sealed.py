@@ -7,6 +7,7 @@ from pathlib import Path
 
 from proctor.errors import LedgerError
 from proctor.ledger.entry import TrialEntry
+from proctor.ledger.head import read_head_of
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter, TrialRow, find_one, find_trials
 from proctor.record.read import parse_record
@@ -47,6 +48,13 @@ def trace_row(ledger: Ledger, row: TrialRow) -> TracedTrial:
             problem=f"{name}: withheld; `proctor show {row.seq}` says why",
             seq=row.seq,
         )
+    return trace_entry(ledger, entry)
+
+
+def trace_entry(ledger: Ledger, entry: TrialEntry) -> TracedTrial:
+    """The sealed trial of an entry; evidence that is not there is none of its files."""
+    head = read_head_of(entry)
+    name = f"{head.experiment_id}/{head.trial_id}"
     digests = {file.path: file.sha256 for file in entry.evidence}
     kept = {path: sha256 for path, sha256 in digests.items() if ledger.artifacts.holds(sha256)}
     return TracedTrial(
@@ -56,7 +64,7 @@ def trace_row(ledger: Ledger, row: TrialRow) -> TracedTrial:
         record=parse_record(bytes(entry.record), name, salvage=True).record,
         reason_code=entry.reason_code,
         findings=entry.findings,
-        seq=row.seq,
+        seq=entry.seq,
     )
 
 
