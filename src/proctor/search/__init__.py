@@ -3,6 +3,7 @@
     row       what is found: one entry of a trace, or another text of a trial, with its marks
     tags      role, tool and exit code as words of the index, and words with signs such as C++
     texts     all that a sealed trial is found by
+    pieces    the same, ready to be stored; another process helps where there is much
     query     what somebody typed, parsed
     chosen    the trials that a query's filters let through
     place     where the index of a ledger lies

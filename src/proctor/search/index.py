@@ -14,18 +14,15 @@ log: its file would be made again by name, beside an index that was removed beca
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
-
-import msgspec
-from backports import zstd
 
 from proctor.errors import LedgerError
 from proctor.ledger.derived import remove_index
 from proctor.ledger.tree import HASH_SIZE, Frontier
+from proctor.search.pieces import Piece, unpack_rows
 from proctor.search.row import Row
-from proctor.search.tags import document_of
 
 VERSION = 1
 """Of the tables and of what is put into them; an index of another version is made anew."""
@@ -46,14 +43,8 @@ INSERT INTO rows (rows, rank) VALUES ('crisismerge', 16)
 # Postings are gathered in 16 MiB of memory before they are written, and merged only when there are
 # many: twice as fast as the usual settings, and not slower to ask.
 
-_BLOCK_CHARACTERS = 1 << 16
-_BLOCK_ROWS = 200
-_LEVEL = 1
 _WAIT_SECONDS = 1.0
 _TRIES = 10
-
-_ENCODE = msgspec.msgpack.Encoder().encode
-_DECODE = msgspec.msgpack.Decoder(list[Row]).decode
 
 
 class MovedError(Exception):
@@ -169,29 +160,26 @@ class SearchIndex:
         except FileNotFoundError:
             return False
 
-    def add(self, seq: int, rows: Iterable[Row]) -> int:
-        """Take in the rows of an entry, between `begin` and `commit`; how many characters."""
-        number = seq << ROW_BITS
-        total = 0
-        for block in _in_blocks(rows):
-            characters = sum(len(row.text) for row in block)
-            self.connection.executemany(
-                "INSERT INTO rows (rowid, body) VALUES (?, ?)",
-                ((number + at, document_of(row)) for at, row in enumerate(block)),
-            )
-            packed = zstd.compress(_ENCODE(block), level=_LEVEL)
-            self.connection.execute("INSERT INTO blocks VALUES (?, ?)", (number, packed))
-            number += len(block)
-            total += characters
-        return total
+    def add(self, piece: Piece, at: int) -> int:
+        """Take in a piece of an entry, between `begin` and `commit`; `at` rows go before it.
 
-    def note(self, seq: int, absent: Iterable[str], problems: Iterable[str]) -> None:
-        """Remember what could not be read of an entry."""
-        execute = self.connection.execute
-        for sha256 in absent:
-            execute("INSERT OR IGNORE INTO absent VALUES (?)", (sha256,))
-        for sentence in problems:
-            execute("INSERT INTO problems VALUES (?, ?)", (seq, sentence))
+        How many rows of the entry are there then.
+        """
+        first = (piece.seq << ROW_BITS) + at
+        if piece.documents:
+            self.connection.executemany(
+                "INSERT INTO rows (rowid, body) VALUES (?, ?)", enumerate(piece.documents, first)
+            )
+            self.connection.execute("INSERT INTO blocks VALUES (?, ?)", (first, piece.packed))
+        for sha256 in piece.absent:
+            self.note_absent(sha256)
+        for sentence in piece.problems:
+            self.connection.execute("INSERT INTO problems VALUES (?, ?)", (piece.seq, sentence))
+        return at + len(piece.documents)
+
+    def note_absent(self, what: str) -> None:
+        """Remember what was not there to be read."""
+        self.connection.execute("INSERT OR IGNORE INTO absent VALUES (?)", (what,))
 
     def commit(self, frontier: Frontier) -> None:
         """Keep what was added, and how far the log was read for it."""
@@ -222,9 +210,8 @@ class SearchIndex:
         query = "SELECT first, data FROM blocks WHERE first <= ? ORDER BY first DESC LIMIT 1"
         try:
             first, data = self.connection.execute(query, (number,)).fetchone()
-            rows: list[Row] = _DECODE(zstd.decompress(data))
-            return rows[number - int(first)]
-        except (zstd.ZstdError, msgspec.MsgspecError, TypeError, IndexError) as error:
+            return unpack_rows(data)[number - int(first)]
+        except (ValueError, TypeError, IndexError) as error:
             raise sqlite3.DatabaseError(f"row {number} cannot be read") from error
 
 
@@ -239,16 +226,3 @@ def waiting[T](act: Callable[[], T]) -> T:
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):
                 raise
-
-
-def _in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    block: list[Row] = []
-    held = 0
-    for row in rows:
-        block.append(row)
-        held += len(row.text)
-        if held >= _BLOCK_CHARACTERS or len(block) >= _BLOCK_ROWS:
-            yield block
-            block, held = [], 0
-    if block:
-        yield block

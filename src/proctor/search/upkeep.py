@@ -7,22 +7,25 @@ absent has come back. Entries are taken in by batches: a process that is killed 
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.errors import DamageError, InputError, LedgerError
+from proctor.errors import LedgerError
 from proctor.ledger.derived import remove_index
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
 from proctor.ledger.tree import Frontier
 from proctor.search.index import MovedError, SearchIndex
+from proctor.search.pieces import Piece, reading
 from proctor.search.place import find_place
-from proctor.search.texts import Passed, rows_of
 
-_BATCH_CHARACTERS = 32 << 20
+_BATCH_BYTES = 64 << 20
 _BATCH_ENTRIES = 2000
 _TRIES = 100
+_PAUSE_SECONDS = 0.12
+"""Between batches: who waits for the lock, to withhold something, looks every 0.1 s."""
 _LINE = "entry "
 """What stands before the place of a line that was withheld, among what is absent."""
 
@@ -99,6 +102,11 @@ class _Ahead:
     sizes: list[int]
     """Bytes of their evidence."""
 
+    @property
+    def places(self) -> list[int]:
+        """Which of them hold texts."""
+        return [at for at, kind in enumerate(self.kinds) if kind in ("trial", "review", "note")]
+
 
 def _catch_up(ledger: Ledger, index: SearchIndex, watch: Watch) -> SearchIndex:
     for _ in range(_TRIES):
@@ -160,58 +168,56 @@ def _is_back(ledger: Ledger, what: str) -> bool:
 
 
 def _read_on(ledger: Ledger, index: SearchIndex, ahead: _Ahead, watch: Watch) -> None:
-    frontier = ahead.frontier.copy()
-    total, done = sum(ahead.sizes), 0
-    for batch in _in_batches(ahead):
-        index.begin(after=frontier.size)
-        try:
-            done = _take_in(ledger, index, _Batch(batch, ahead, done, total), watch)
-            frontier.extend(ahead.leaves[at] for at in batch)
-            index.commit(frontier)
-        except BaseException:
-            index.roll_back()
-            raise
-    if ahead.leaves:
-        watch(total, total)
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    places: Sequence[int]
-    ahead: _Ahead
-    done: int
-    total: int
-
-
-def _in_batches(ahead: _Ahead) -> Iterator[range]:
-    """Entries that are taken in together: few enough to be lost, enough to be fast."""
-    begin = held = 0
-    for at, size in enumerate(ahead.sizes):
-        held += size
-        if held >= _BATCH_CHARACTERS or at + 1 - begin >= _BATCH_ENTRIES:
-            yield range(begin, at + 1)
-            begin, held = at + 1, 0
-    if begin < len(ahead.sizes):
-        yield range(begin, len(ahead.sizes))
-
-
-def _take_in(ledger: Ledger, index: SearchIndex, batch: _Batch, watch: Watch) -> int:
-    done = batch.done
-    for at in batch.places:
-        seq = batch.ahead.frontier.size + at
-        if batch.ahead.kinds[at] in ("trial", "review", "note"):
-            _add_entry(ledger, index, seq)
-        elif not batch.ahead.kinds[at]:
-            index.note(seq, [f"{_LINE}{seq}"], ())
-        done += batch.ahead.sizes[at]
-        watch(min(done, batch.total - 1), batch.total)
-    return done
-
-
-def _add_entry(ledger: Ledger, index: SearchIndex, seq: int) -> None:
-    passed = Passed()
+    if not ahead.leaves:
+        return
+    # Held while others are waited for, evidence may be withheld: nothing is read before the lock.
+    index.begin(after=ahead.frontier.size)
     try:
-        index.add(seq, rows_of(ledger, ledger.entry(seq), passed))
-    except (DamageError, InputError) as error:
-        passed.problems.append(f"entry {seq}: {error}")
-    index.note(seq, passed.absent, passed.problems)
+        seqs = [ahead.frontier.size + at for at in ahead.places]
+        with reading(ledger, seqs, sum(ahead.sizes)) as pieces:
+            _Storing(index, ahead, watch).store(pieces)
+    except BaseException:
+        index.roll_back()
+        raise
+
+
+class _Storing:
+    """How far the index has come while it takes in what is ahead."""
+
+    def __init__(self, index: SearchIndex, ahead: _Ahead, watch: Watch) -> None:
+        self._index = index
+        self._ahead = ahead
+        self._watch = watch
+        self._frontier = ahead.frontier.copy()
+        self._done = self._kept = 0
+        self._total = sum(ahead.sizes)
+
+    def store(self, pieces: Iterable[Piece]) -> None:
+        at = 0
+        for piece in pieces:
+            at = self._index.add(piece, at)
+            if piece.is_last:
+                at = 0
+                self._finish(piece.seq)
+        self._keep(len(self._ahead.leaves))
+        self._watch(self._total, self._total)
+
+    def _finish(self, seq: int) -> None:
+        """All of an entry is in; now and then, what is in is kept for good."""
+        place = seq - self._ahead.frontier.size
+        self._done += self._ahead.sizes[place]
+        self._watch(min(self._done, self._total - 1), self._total)
+        taken = self._ahead.frontier.size + place + 1 - self._frontier.size
+        if self._done - self._kept >= _BATCH_BYTES or taken >= _BATCH_ENTRIES:
+            self._keep(place + 1)
+            time.sleep(_PAUSE_SECONDS)
+            self._index.begin(after=self._frontier.size)
+
+    def _keep(self, until: int) -> None:
+        begin = self._frontier.size - self._ahead.frontier.size
+        for place in range(begin, until):
+            if not self._ahead.kinds[place]:
+                self._index.note_absent(f"{_LINE}{self._ahead.frontier.size + place}")
+        self._frontier.extend(self._ahead.leaves[begin:until])
+        self._index.commit(self._frontier)
+        self._kept = self._done
