@@ -14,6 +14,7 @@ from proctor.search.row import Row
 _BETWEEN = r"[\W_]{1,100}"
 _WORD = re.compile(r"[^\W_]+")
 _SPACE = re.compile(r"\s+")
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _MARGIN = 400
 """Characters on each side of the match that are looked at; white space among them goes."""
 _ACCENTED = [*range(0xC0, 0x250), *range(0x1E00, 0x1F00)]
@@ -85,7 +86,11 @@ class Marker:
 
 
 def _squeeze(text: str) -> str:
-    return _SPACE.sub(" ", text)
+    """Text on one line: no colours and no other control characters, which have no width."""
+    line = _SPACE.sub(" ", _SEQUENCE.sub("", text))
+    if line.isprintable():
+        return line
+    return "".join(char if char.isprintable() else "·" for char in line)
 
 
 def _fit(text: str, width: int, whole: str) -> str:
