@@ -83,6 +83,8 @@ class SearchIndex:
         """The index as it is; None where it has to be made anew."""
         if path.is_symlink():
             return None
+        if path.exists() and not path.is_file():
+            raise OSError("it is no plain file")
         with contextlib.suppress(FileExistsError):
             # Only a new file: to close one that is open here would let go of its locks.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
