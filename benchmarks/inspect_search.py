@@ -22,8 +22,10 @@ _TRACE_BYTES = 200_000
 _MEGABYTES_A_SECOND = 15
 _SECONDS = 0.05
 _VOCABULARY = 60_000
+_PLACE_OF_APT = 400
+"""How many words are more common than the one that is searched for with another."""
 _SYLLABLE_TEXT = "ba ke to mi ru sha lin por dex ant ver cal ing ed str on pre qua"
-_COMMON_TEXT = """the file error test run line import return self value path python install apt get
+_COMMON_TEXT = """the file error test run line import return self value path python install get
 def class from data output result of to and in is a for with not on this that"""
 _BETWEEN = (*" " * 8, "\n", "/", ".", "_", "-", " = ", "(", ")\n")
 QUESTIONS = {
@@ -62,7 +64,7 @@ def search_rows(bench: Bench, *, megabytes: int = _MEGABYTES) -> Iterator[Row]:
 
 def load_search_ledger(bench: Bench, megabytes: int) -> Path:
     """A ledger with about that many MB of traces."""
-    place = bench.data / f"search-1-{megabytes}"
+    place = bench.data / f"search-2-{megabytes}"
     directory = place / "ledger"
     finished = place / "finished"
     if finished.exists():
@@ -144,7 +146,9 @@ def _draw_words(draw: random.Random) -> list[str]:
     while len(found) < _VOCABULARY:
         word = "".join(draw.choices(_SYLLABLE_TEXT.split(), k=draw.randint(1, 4)))
         found[f"{word}{draw.randint(0, 99)}" if draw.random() < 1 / 3 else word] = None
-    return list(found)
+    words = list(found)
+    words.insert(_PLACE_OF_APT, "apt")
+    return words
 
 
 def _record(number: int) -> dict[str, object]:

@@ -86,7 +86,7 @@ def test_nothing_found_is_said_and_is_no_error(ledger: Path, proctor: Proctor) -
         (["x", "--trials", "--rank"], "--trials does not go with --rank"),
         (["x", "--page", "0"], "0 is not in the range"),
         ([], "Missing argument"),
-        (["x", "--ledger", "nowhere"], "there is no ledger"),
+        (["x", "--ledger", "nowhere"], "nowhere: not a ledger"),
     ],
 )
 def test_wrong_use_is_a_sentence(

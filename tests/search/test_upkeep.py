@@ -16,6 +16,8 @@ from proctor.errors import LedgerError
 from proctor.ledger.api import Ledger
 from proctor.ledger.derived import SEARCH_INDEX
 from proctor.search import pieces, upkeep
+from proctor.search.index import SearchIndex
+from proctor.search.texts import rows_of
 from tests.cli.programs import environment
 from tests.ledger.trials import all_bytes, open_ledger, seal_files
 from tests.search.ledgers import TRACE, anchors, ask, lines, said, seal_trace
@@ -44,13 +46,12 @@ def index_of(ledger: Ledger) -> Path:
 
 def test_only_what_is_new_is_read(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    rows_of = pieces.rows_of
 
     def spy(ledger: object, entry: object, passed: object) -> object:
         read.append(entry.seq)  # type: ignore[attr-defined]
         return rows_of(ledger, entry, passed)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(pieces, "rows_of", spy)
+    monkeypatch.setattr("proctor.search.pieces.rows_of", spy)
     assert (count(ledger), read) == (3, [1, 2, 3])
     seal_trace(ledger, "four", said("needle four"))
     assert (count(ledger), read) == (4, [1, 2, 3, 4])
@@ -186,7 +187,7 @@ def test_who_is_indexing_stores_nothing_that_was_withheld_meanwhile(
             leaky.withhold(leaky.find("leaky"), **WHY)
 
     monkeypatch.setattr(upkeep, "_BATCH_ENTRIES", 1)
-    monkeypatch.setattr(upkeep.time, "sleep", withhold_first)
+    monkeypatch.setattr("proctor.search.upkeep.time.sleep", withhold_first)
     monkeypatch.setattr(pieces, "make_pieces", _all_at_once(pieces.make_pieces))
     assert count(leaky, SECRET.decode()) == 0
     assert withheld
@@ -255,16 +256,16 @@ def test_another_process_reads_the_same(ledger: Ledger, monkeypatch: pytest.Monk
 
 
 def test_a_disk_without_room_is_said(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare = upkeep.SearchIndex._prepare
+    prepare = SearchIndex._prepare
 
-    def cramped(index: upkeep.SearchIndex) -> object:
+    def cramped(index: SearchIndex) -> object:
         found = prepare(index)
         pages = index.connection.execute("PRAGMA page_count").fetchone()[0]
         index.connection.execute(f"PRAGMA max_page_count = {pages}")
         return found
 
     seal_trace(ledger, "long", *(said(f"needle {at} " * 50, at) for at in range(500)))
-    monkeypatch.setattr(upkeep.SearchIndex, "_prepare", cramped)
+    monkeypatch.setattr(SearchIndex, "_prepare", cramped)
     with pytest.raises(LedgerError, match="no room for the index"):
         count(ledger)
 

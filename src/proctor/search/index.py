@@ -114,7 +114,6 @@ class SearchIndex:
         execute("PRAGMA trusted_schema = OFF")
         execute("PRAGMA page_size = 8192")
         execute("PRAGMA cache_size = -32768")
-        execute("PRAGMA mmap_size = 4294967296")
         execute("PRAGMA synchronous = NORMAL")
         if not waiting(self._list_tables):
             waiting(lambda: execute("BEGIN IMMEDIATE"))
