@@ -70,7 +70,7 @@ def load_search_ledger(bench: Bench, megabytes: int) -> Path:
     if finished.exists():
         return directory
     place.mkdir(parents=True, exist_ok=True)
-    blocks = [_draw_lines(seed) for seed in range(12)]
+    blocks = [_draw_lines(seed) for seed in range(min(12, megabytes))]
     with Ledger.create(directory, make_key(place / "key", "bench"), "bench") as ledger:
         numbers = range(megabytes * 1_000_000 // _TRACE_BYTES)
         for batch in itertools.batched(numbers, 50):

@@ -17,7 +17,7 @@ from proctor.cli.search_text import render_counts, render_heading, render_hit
 from proctor.cli.stdout import send, tell
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter
-from proctor.search.find import Found, Hit, Page, TrialCount, count_by_trial, find_hits
+from proctor.search.find import COUNTED, Found, Hit, Page, TrialCount, count_by_trial, find_hits
 from proctor.search.index import SearchIndex
 from proctor.search.query import Query, parse_query
 from proctor.search.snippet import Marker
@@ -66,6 +66,8 @@ def command(
     """
     for other in ("rank", "number", "exact"):
         check_apart("by_trial", other)
+    if not by_trial and (wanted.limit or 0) > COUNTED:
+        raise click.UsageError(f"--limit {wanted.limit}; expected no more than {COUNTED} a page")
     query = parse_query(" ".join(words))
     page = Page(wanted.limit or _LIMIT, number, by_relevance=rank, exact=exact)
     chosen = replace(wanted, limit=None)
