@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,10 +15,13 @@ import pytest
 
 from proctor.errors import LedgerError
 from proctor.ledger.api import Ledger
+from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.derived import SEARCH_INDEX
+from proctor.ledger.entry import TrialEntry
 from proctor.search import pieces, upkeep
 from proctor.search.index import SearchIndex
-from proctor.search.texts import rows_of
+from proctor.search.row import Row
+from proctor.search.texts import Passed, rows_of
 from tests.cli.programs import environment
 from tests.ledger.trials import all_bytes, open_ledger, seal_files
 from tests.search.ledgers import TRACE, anchors, ask, lines, said, seal_trace
@@ -47,9 +51,9 @@ def index_of(ledger: Ledger) -> Path:
 def test_only_what_is_new_is_read(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
 
-    def spy(ledger: object, entry: object, passed: object) -> object:
-        read.append(entry.seq)  # type: ignore[attr-defined]
-        return rows_of(ledger, entry, passed)  # type: ignore[arg-type]
+    def spy(artifacts: Artifacts, entry: TrialEntry, passed: Passed) -> Iterator[Row]:
+        read.append(entry.seq)
+        return rows_of(artifacts, entry, passed)
 
     monkeypatch.setattr("proctor.search.pieces.rows_of", spy)
     assert (count(ledger), read) == (3, [1, 2, 3])
@@ -298,4 +302,26 @@ def test_what_is_no_file_in_the_place_of_the_index_is_said(
 ) -> None:
     make(index_of(ledger))
     with pytest.raises(LedgerError, match="the index cannot be used"):
+        count(ledger)
+
+
+def test_who_asks_waits_for_who_writes(ledger: Ledger) -> None:
+    count(ledger)
+    writer = sqlite3.connect(index_of(ledger), isolation_level=None, check_same_thread=False)
+    writer.execute("BEGIN EXCLUSIVE")
+    finishing = threading.Timer(1.5, lambda: writer.execute("ROLLBACK"))
+    finishing.start()
+    assert count(ledger) == 3
+    finishing.join()
+    writer.close()
+
+
+def test_no_room_to_unpack_evidence_is_said(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(ledger.directory / "nowhere"))
+    with pytest.raises(LedgerError, match="its evidence cannot be unpacked"):
+        count(ledger)
+    monkeypatch.setattr(pieces, "_WORTH_IT", 0)
+    with pytest.raises(LedgerError, match="its evidence cannot be unpacked"):
         count(ledger)

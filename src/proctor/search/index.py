@@ -14,7 +14,8 @@ log: its file would be made again by name, beside an index that was removed beca
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -43,6 +44,12 @@ INSERT INTO rows (rows, rank) VALUES ('crisismerge', 16)
 # Postings are gathered in 16 MiB of memory before they are written, and merged only when there are
 # many: twice as fast as the usual settings, and not slower to ask.
 
+_SETTINGS = (
+    "trusted_schema = OFF",
+    "page_size = 8192",
+    "cache_size = -32768",
+    "synchronous = NORMAL",
+)
 _WAIT_SECONDS = 1.0
 _TRIES = 10
 
@@ -111,10 +118,8 @@ class SearchIndex:
 
     def _prepare(self) -> object:
         execute = self.connection.execute
-        execute("PRAGMA trusted_schema = OFF")
-        execute("PRAGMA page_size = 8192")
-        execute("PRAGMA cache_size = -32768")
-        execute("PRAGMA synchronous = NORMAL")
+        for setting in _SETTINGS:
+            waiting(partial(execute, f"PRAGMA {setting}"))
         if not waiting(self._list_tables):
             waiting(lambda: execute("BEGIN IMMEDIATE"))
             # Another process may have made it while this one waited.
@@ -141,6 +146,16 @@ class SearchIndex:
         size, peaks = self.connection.execute("SELECT size, peaks FROM position").fetchone()
         hashes = [peaks[at : at + HASH_SIZE] for at in range(0, len(peaks), HASH_SIZE)]
         return Frontier(size, hashes)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """See one moment of it; who writes meanwhile keeps that in memory, and waits."""
+        self.connection.execute("BEGIN")
+        waiting(self.position)
+        try:
+            yield
+        finally:
+            self.connection.execute("ROLLBACK")
 
     def begin(self, after: int) -> None:
         """Become the only writer of an index that has read so many entries.

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -15,7 +16,9 @@ import msgspec
 from backports import zstd
 
 from proctor.errors import DamageError, InputError, LedgerError
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.entry import decode_line
+from proctor.ledger.segments import Place, read_line
 from proctor.ledger.verification.workers import end_with_parent
 from proctor.search.row import Row
 from proctor.search.tags import document_of
@@ -63,16 +66,30 @@ def unpack_rows(packed: bytes) -> list[Row]:
         raise ValueError(str(error)) from error
 
 
+@dataclass(frozen=True, slots=True)
+class EntryPlace:
+    """Where an entry's line is."""
+
+    seq: int
+    place: Place
+    length: int
+    """Bytes, without the newline."""
+
+
 @contextmanager
-def reading(ledger: Ledger, seqs: Sequence[int], size: int) -> Iterator[Iterable[Piece]]:
-    """The pieces of entries, in their order; `size` is how many bytes of evidence they have."""
+def reading(directory: Path, entries: Sequence[EntryPlace], size: int) -> Iterator[Iterable[Piece]]:
+    """The pieces of a ledger's entries, in order; `size` is how much evidence they have, in bytes.
+
+    Raises:
+        LedgerError: something beyond the evidence is in the way, such as a full disk.
+    """
     if size < _WORTH_IT or len(os.sched_getaffinity(0)) == 1:
-        yield make_pieces(ledger, seqs)
+        yield make_pieces(directory, entries)
         return
     # Forked, because a fresh interpreter spends its first fifth of a second importing.
     forked = multiprocessing.get_context("fork")
     ours, theirs = forked.Pipe(duplex=False)
-    arguments = (ledger.directory, seqs, theirs, os.getpid())
+    arguments = (directory, entries, theirs, os.getpid())
     helper = forked.Process(target=_help, args=arguments, daemon=True)
     helper.start()
     theirs.close()
@@ -84,17 +101,29 @@ def reading(ledger: Ledger, seqs: Sequence[int], size: int) -> Iterator[Iterable
         helper.join()
 
 
-def make_pieces(ledger: Ledger, seqs: Iterable[int]) -> Iterator[Piece]:
-    """The pieces of entries, in their order."""
-    for seq in seqs:
+def make_pieces(directory: Path, entries: Iterable[EntryPlace]) -> Iterator[Piece]:
+    """The same, made in this process. No SQLite: its connections do not survive a fork.
+
+    Raises:
+        LedgerError: evidence cannot be unpacked here.
+    """
+    artifacts = Artifacts(directory)
+    for found in entries:
         passed = Passed()
         try:
-            for block in _in_blocks(rows_of(ledger, ledger.entry(seq), passed)):
+            line = read_line(directory / "entries", found.place, found.length)
+            entry = decode_line(line, f"{directory}: entry {found.seq}")
+            for block in _in_blocks(rows_of(artifacts, entry, passed)):
                 packed = zstd.compress(_ENCODE(block), level=_LEVEL)
-                yield Piece(seq, [document_of(row) for row in block], packed)
+                yield Piece(found.seq, [document_of(row) for row in block], packed)
         except (DamageError, InputError) as error:
-            passed.problems.append(f"entry {seq}: {error}")
-        yield Piece(seq, is_last=True, absent=passed.absent, problems=passed.problems)
+            passed.problems.append(f"entry {found.seq}: {error}")
+        except OSError as error:
+            raise LedgerError(
+                f"entry {found.seq}: its evidence cannot be unpacked: {error}; TMPDIR names "
+                "another place for it"
+            ) from error
+        yield Piece(found.seq, is_last=True, absent=passed.absent, problems=passed.problems)
 
 
 def _in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -110,14 +139,12 @@ def _in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield block
 
 
-def _help(directory: Path, seqs: Sequence[int], target: Connection, parent: int) -> None:
-    """What the other process does; a ledger of its own, for a connection is never shared."""
+def _help(directory: Path, entries: Sequence[EntryPlace], target: Connection, parent: int) -> None:
+    """What the other process does."""
     end_with_parent(parent)
     try:
-        with Ledger.open(directory) as ledger:
-            ledger.refresh()
-            for piece in make_pieces(ledger, seqs):
-                target.send_bytes(_ENCODE(piece))
+        for piece in make_pieces(directory, entries):
+            target.send_bytes(_ENCODE(piece))
         target.send_bytes(_ENCODE(Piece(-1, is_last=True)))
     except Exception as error:  # noqa: BLE001 - the parent says it
         target.send_bytes(_ENCODE(Piece(-1, failure=str(error) or type(error).__name__)))
@@ -133,7 +160,7 @@ def _receive(source: Connection) -> Iterator[Piece]:
                 "search again to go on"
             ) from error
         if piece.failure:
-            raise LedgerError(f"evidence cannot be read: {piece.failure}")
+            raise LedgerError(piece.failure)
         if piece.seq < 0:
             return
         yield piece

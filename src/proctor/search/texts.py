@@ -18,8 +18,8 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from proctor.errors import DamageError, TraceError
+from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.entry import AnyEntry, NoteEntry, ReviewEntry, TrialEntry, Withheld
-from proctor.ledger.ledger import Ledger
 from proctor.record.model import TrialRecord
 from proctor.search.row import LONGEST, Row, clamp, clean_text
 from proctor.traced.sealed import trace_entry
@@ -50,11 +50,11 @@ class Passed:
     """Sentences about evidence that is there and cannot be read."""
 
 
-def rows_of(ledger: Ledger, entry: AnyEntry | Withheld, passed: Passed) -> Iterator[Row]:
+def rows_of(artifacts: Artifacts, entry: AnyEntry | Withheld, passed: Passed) -> Iterator[Row]:
     """Everything that an entry of the log is found by."""
     match entry:
         case TrialEntry():
-            yield from _rows_of_trial(ledger, entry, passed)
+            yield from _rows_of_trial(artifacts, entry, passed)
         case ReviewEntry():
             words = f"{entry.verdict} {entry.reviewer}\n{entry.note}"
             yield Row("review", clean_text(words))
@@ -64,8 +64,8 @@ def rows_of(ledger: Ledger, entry: AnyEntry | Withheld, passed: Passed) -> Itera
             return
 
 
-def _rows_of_trial(ledger: Ledger, entry: TrialEntry, passed: Passed) -> Iterator[Row]:
-    trial = trace_entry(ledger, entry)
+def _rows_of_trial(artifacts: Artifacts, entry: TrialEntry, passed: Passed) -> Iterator[Row]:
+    trial = trace_entry(artifacts, entry)
     there = set(trial.files)
     passed.absent += [file.sha256 for file in entry.evidence if file.path not in there]
     if trial.record is not None:
@@ -76,7 +76,7 @@ def _rows_of_trial(ledger: Ledger, entry: TrialEntry, passed: Passed) -> Iterato
                 yield from _rows_of_trace(trace)
     except (DamageError, TraceError) as error:
         passed.problems.append(f"{trial.name}: {error}")
-    yield from _rows_of_files(ledger, entry, trial, passed)
+    yield from _rows_of_files(artifacts, entry, trial, passed)
 
 
 def _rows_of_record(record: TrialRecord) -> Iterator[Row]:
@@ -194,7 +194,7 @@ def _words_in(arguments: Object, command: str | None) -> Iterator[str]:
 
 
 def _rows_of_files(
-    ledger: Ledger, entry: TrialEntry, trial: TracedTrial, passed: Passed
+    artifacts: Artifacts, entry: TrialEntry, trial: TracedTrial, passed: Passed
 ) -> Iterator[Row]:
     digests = {file.path: file.sha256 for file in entry.evidence}
     answer = _find_answer(trial)
@@ -203,7 +203,7 @@ def _rows_of_files(
         if role is None:
             continue
         try:
-            text = _read_text(ledger, digests[path])
+            text = _read_text(artifacts, digests[path])
         except DamageError as error:
             passed.problems.append(f"{trial.name}: {error}")
             continue
@@ -247,11 +247,11 @@ class _Beginning:
         return len(data)
 
 
-def _read_text(ledger: Ledger, sha256: str) -> str:
+def _read_text(artifacts: Artifacts, sha256: str) -> str:
     """The beginning of a file; "" where it is no text."""
     beginning = _Beginning(LONGEST)
     with contextlib.suppress(_FullError):
-        ledger.artifacts.copy(sha256, cast(BinaryIO, beginning))
+        artifacts.copy(sha256, cast(BinaryIO, beginning))
     if b"\0" in beginning.data:
         return ""
     return beginning.data.decode("utf-8", "replace").replace(os.linesep, "\n")

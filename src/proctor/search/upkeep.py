@@ -16,9 +16,10 @@ from proctor.errors import LedgerError
 from proctor.ledger.derived import remove_index
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
+from proctor.ledger.segments import Place
 from proctor.ledger.tree import Frontier
-from proctor.search.index import MovedError, SearchIndex
-from proctor.search.pieces import Piece, reading
+from proctor.search.index import MovedError, SearchIndex, waiting
+from proctor.search.pieces import EntryPlace, Piece, reading
 from proctor.search.place import find_place
 
 _BATCH_BYTES = 64 << 20
@@ -26,6 +27,8 @@ _BATCH_ENTRIES = 2000
 _TRIES = 100
 _PAUSE_SECONDS = 0.12
 """Between batches: who waits for the lock, to withhold something, looks every 0.1 s."""
+_TOLD = ("trial", "review", "note")
+"""Kinds of entries that hold texts."""
 _LINE = "entry "
 """What stands before the place of a line that was withheld, among what is absent."""
 
@@ -67,7 +70,8 @@ def _ask_once[T](
 ) -> T:
     index = _catch_up(ledger, _open(place), watch)
     try:
-        return ask(index)
+        with index.reading():
+            return ask(index)
     finally:
         index.close()
 
@@ -101,11 +105,8 @@ class _Ahead:
     kinds: list[str]
     sizes: list[int]
     """Bytes of their evidence."""
-
-    @property
-    def places(self) -> list[int]:
-        """Which of them hold texts."""
-        return [at for at, kind in enumerate(self.kinds) if kind in ("trial", "review", "note")]
+    places: list[EntryPlace]
+    """Of those that hold texts."""
 
 
 def _catch_up(ledger: Ledger, index: SearchIndex, watch: Watch) -> SearchIndex:
@@ -137,16 +138,25 @@ def _begin_anew(index: SearchIndex) -> SearchIndex:
 
 def _look_ahead(ledger: Ledger, index: SearchIndex) -> _Ahead | None:
     """What is still to be read; None where the index does not fit and has to begin anew."""
-    frontier = index.position()
+    frontier = waiting(index.position)
     with looking(ledger) as size:
         root = ledger.checkpoint().tree
         rows = ledger.index.select(
-            "SELECT leaf, kind, coalesce(evidence_bytes, 0) FROM entries LEFT JOIN trials "
-            "USING (seq) WHERE seq >= ? AND seq < ? ORDER BY seq",
+            "SELECT leaf, kind, coalesce(evidence_bytes, 0), seq, segment, offset, length "
+            "FROM entries LEFT JOIN trials USING (seq) WHERE seq >= ? AND seq < ? ORDER BY seq",
             (frontier.size, size),
         )
-    ahead = _Ahead(frontier, [row[0] for row in rows], [row[1] for row in rows],
-                   [row[2] for row in rows])  # fmt: skip
+    ahead = _Ahead(
+        frontier=frontier,
+        leaves=[row[0] for row in rows],
+        kinds=[row[1] for row in rows],
+        sizes=[row[2] for row in rows],
+        places=[
+            EntryPlace(seq, Place(segment, offset), length)
+            for _, kind, _, seq, segment, offset, length in rows
+            if kind in _TOLD
+        ],
+    )
     if frontier.size == 0:
         return ahead
     reached = frontier.copy()
@@ -154,7 +164,7 @@ def _look_ahead(ledger: Ledger, index: SearchIndex) -> _Ahead | None:
     fits = root.size != reached.size or reached.root() == root.root
     if frontier.size > size or not fits or "withhold" in ahead.kinds:
         return None
-    came_back = any(_is_back(ledger, what) for what in index.absent())
+    came_back = any(_is_back(ledger, what) for what in waiting(index.absent))
     return None if came_back else ahead
 
 
@@ -173,8 +183,7 @@ def _read_on(ledger: Ledger, index: SearchIndex, ahead: _Ahead, watch: Watch) ->
     # Held while others are waited for, evidence may be withheld: nothing is read before the lock.
     index.begin(after=ahead.frontier.size)
     try:
-        seqs = [ahead.frontier.size + at for at in ahead.places]
-        with reading(ledger, seqs, sum(ahead.sizes)) as pieces:
+        with reading(ledger.directory, ahead.places, sum(ahead.sizes)) as pieces:
             _Storing(index, ahead, watch).store(pieces)
     except BaseException:
         index.roll_back()
