@@ -19,10 +19,9 @@ LAYERS = (
     ("__main__",),
     ("cli",),
     ("web",),
-    ("exporters",),
-    ("rerun", "traced"),
-    ("job", "importers", "report", "search"),
-    ("agents", "environments"),
+    ("rerun",),
+    ("exporters", "job", "importers", "report", "search"),
+    ("agents", "environments", "traced"),
     ("ledger",),
     ("trial", "audit"),
     ("harbor", "inspection"),
@@ -55,6 +54,7 @@ BESIDES = {
     "job": frozenset({"yaml"}),
     "ledger": frozenset({"backports", "cryptography"}),
     "record": frozenset({"genai_prices"}),
+    "search": frozenset({"backports"}),
     "task": frozenset({"pathspec", "yaml"}),
 }
 
