@@ -1,0 +1,78 @@
+"""Tool calls that wait for their results: no id pairs the two, only their order within a step."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from proctor.trajectory.entry import Entry, Object
+
+MOST_OPEN: Final = 256
+"""Calls of one step that are remembered at a time."""
+_COMMANDS: Final = ("command", "cmd", "keystrokes")
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """A tool call, as far as its result has to know it."""
+
+    step: int
+    tool: str
+    command: str
+    """The command, else the arguments as JSON."""
+    key: int
+    """The same for calls of the same tool with the same command; of this process only."""
+
+
+def read_call(entry: Entry) -> Call:
+    """The call in an entry."""
+    tool = entry.tool_name or ""
+    command = entry.command
+    if not command:
+        arguments = entry.arguments
+        command = _find_command(arguments) if arguments else ""
+    return Call(entry.step, tool, command, hash((tool, command)))
+
+
+def _find_command(arguments: Object) -> str:
+    for key in _COMMANDS:
+        value = arguments.get(key)
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+            return " ".join(value)
+    try:
+        return _ENCODE(arguments).decode()
+    except (msgspec.MsgspecError, ValueError, RecursionError, TypeError):
+        return ""  # nested too deeply, or half a character
+
+
+class OpenCalls:
+    """The calls of the latest step that have no result yet."""
+
+    def __init__(self) -> None:
+        self._open: list[Call] = []
+
+    def add(self, call: Call) -> None:
+        """A call was made."""
+        waiting = self._open
+        if waiting and (waiting[-1].step != call.step or len(waiting) >= MOST_OPEN):
+            # What is left of an earlier step never got a result.
+            waiting.clear()
+        waiting.append(call)
+
+    def answer(self, entry: Entry) -> Call:
+        """The call that a result belongs to; without one, all that the result itself says."""
+        waiting = self._open
+        name = entry.tool_name
+        for at, call in enumerate(waiting):
+            if call.step == entry.step and (not name or call.tool == name):
+                del waiting[at]
+                return call
+        tool = name or ""
+        return Call(entry.step, tool, "", hash((tool, "")))
+
+
+def find_texts(values: Iterable[object]) -> list[str]:
+    """Those of them that are texts with something in them."""
+    return [value for value in values if isinstance(value, str) and value]

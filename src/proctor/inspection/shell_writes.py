@@ -1,0 +1,115 @@
+"""The files that a shell command writes: redirections, tee, cp, mv, sed -i.
+
+A reader of words, not a shell: quotes, comments and here-documents are seen for what they are, but
+nothing is expanded, and what runs inside `$(…)` or `sh -c '…'` is text. Nothing is run.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+LONGEST: Final = 1 << 16
+"""Characters of a command that are looked at."""
+_MARKS: Final = (">", "tee ", "cp ", "mv ", "sed -")
+_TOKEN = re.compile(
+    r"(?P<blank>[ \t]+|\\\n)"
+    r"|(?P<here><<-?[ \t]*(?P<quote>['\"]?)(?P<end>[\w.-]+)(?P=quote))"
+    r"|(?P<redirect>(?:&|\d*)>>?[|&]?)"
+    r"|(?P<operator>\n|\|\|?|&&?|;;?|[()]|<+)"
+    r"|(?P<comment>(?<![^\s;&|(])#[^\n]*)"
+    r"|(?P<word>(?:[^\s'\"\\|&;()<>]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+)"
+    r"|(?P<other>.)",
+    re.DOTALL,
+)
+_NO_FILES: Final = ("/dev/", "/proc/self/fd/")
+_PREFIXES: Final = frozenset({"sudo", "env", "nohup", "time", "exec", "command", "then", "do"})
+_ASSIGNED = re.compile(r"\w+=")
+_COPIERS: Final = frozenset({"cp", "mv"})
+_QUOTES = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
+
+
+def find_shell_writes(command: str) -> list[str]:
+    """The files it writes, in their order, as they are named; devices are left out."""
+    redirect, tee, copy, move, sed = _MARKS
+    if not (
+        redirect in command
+        or tee in command
+        or copy in command
+        or move in command
+        or sed in command
+    ):
+        return []
+    return [name for name in _find(command[:LONGEST]) if name and not name.startswith(_NO_FILES)]
+
+
+def _find(command: str) -> Iterator[str]:
+    words: list[str] = []
+    is_target = False
+    for kind, text in _tokens(command):
+        if kind == "word":
+            if is_target:
+                yield _bare(text)
+            else:
+                words.append(text)
+            is_target = False
+        elif kind == "redirect":
+            # `2>&1` copies a descriptor; `>&2` too.
+            is_target = not text.endswith("&") or text == "&"
+        elif kind == "operator":
+            yield from _written_by(words)
+            words, is_target = [], False
+    yield from _written_by(words)
+
+
+def _tokens(command: str) -> Iterator[tuple[str, str]]:
+    """Words, redirections and operators; the bodies of here-documents are stepped over."""
+    at, size = 0, len(command)
+    ends: list[str] = []
+    match = _TOKEN.match
+    while at < size:
+        found = match(command, at)
+        if found is None:
+            return
+        kind, text = found.lastgroup or "", found[0]
+        at = found.end()
+        if found["here"] is not None:
+            ends.append(found["end"])
+        elif kind == "operator" and text == "\n" and ends:
+            at = _step_over(command, at, ends)
+            ends = []
+            yield "operator", text
+        elif kind in ("word", "redirect", "operator"):
+            yield kind, text
+
+
+def _step_over(command: str, at: int, ends: list[str]) -> int:
+    for end in ends:
+        found = re.compile(rf"^\t*{re.escape(end)}[ \t]*$", re.MULTILINE).search(command, at)
+        if found is None:
+            return len(command)
+        at = found.end()
+    return at
+
+
+def _bare(word: str) -> str:
+    """A word without its quotes."""
+    if "'" not in word and '"' not in word and "\\" not in word:
+        return word
+    return _QUOTES.sub(lambda found: found[1] or found[2] or found[3] or "", word)
+
+
+def _written_by(words: list[str]) -> Iterator[str]:
+    """What a simple command writes by its own doing."""
+    at = 0
+    while at < len(words) and (words[at] in _PREFIXES or _ASSIGNED.match(words[at])):
+        at += 1
+    if at == len(words):
+        return
+    name, arguments = words[at].rpartition("/")[2], words[at + 1 :]
+    plain = [_bare(word) for word in arguments if not word.startswith("-")]
+    if name == "tee":
+        yield from plain
+    elif name in _COPIERS and len(plain) > 1:
+        yield plain[-1]
+    elif name == "sed" and any(word.startswith(("-i", "--in-place")) for word in arguments):
+        yield from plain[1:]

@@ -1,0 +1,204 @@
+"""Tokens and advisor calls that the metadata of a trace tells of.
+
+The convention is the record's: input is all input, cache reads and cache writes among it. ATIF and
+OpenAI count so; Anthropic leaves the cache out, and it is added. A number that is no whole number,
+0 or more, is not one. Nothing here knows a price.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from proctor.trajectory.atif.in_metadata import ATIF_KEY
+from proctor.trajectory.entry import Entry, Object
+
+_LARGEST: Final = 1 << 53
+_ANTHROPIC: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+class TokenSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of the agent's model; null is not known, which is not 0."""
+
+    source: str = "unknown"
+    """record, trace, or unknown where neither says."""
+    input: int | None = None
+    """All input; cache reads and writes are among it."""
+    output: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    told: int = 0
+    """Entries of the trace that say what they used: sums of a trace are of these alone."""
+
+
+class AdvisorSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Questions to an advisor model."""
+
+    calls: int = 0
+    input: int | None = None
+    output: int | None = None
+
+
+class Usages:
+    """What the entries of one trace used, as they come."""
+
+    def __init__(self) -> None:
+        self._told = 0
+        self._sums: dict[str, int] = {}
+        self._final: dict[str, int] = {}
+        self._last: tuple[str, dict[str, int]] | None = None
+        self._advised_calls = self._advised_results = 0
+        self._advisor: dict[str, int] = {}
+
+    def see(self, entry: Entry, metadata: Object) -> None:
+        """Take an entry's metadata in."""
+        for key, held in metadata.items():
+            read = _READERS.get(key)
+            if read is not None and isinstance(held, dict) and (found := read(held)):
+                self._add(found, held)
+        if metadata.get("advisor") is True:
+            self._see_advisor(entry, metadata)
+
+    def see_document(self, atif: Object) -> None:
+        """Take in what an entry carries of a whole ATIF document."""
+        if isinstance(document := atif.get("document"), dict):
+            self._final = _read_final(document)
+
+    def _add(self, found: dict[str, int], held: Object) -> None:
+        name = held.get("id")
+        if isinstance(name, str) and self._last is not None and self._last[0] == name:
+            # One answer over several rows says the same again: the last word counts.
+            for key, count in self._last[1].items():
+                self._sums[key] -= count
+        else:
+            self._told += 1
+        for key, count in found.items():
+            self._sums[key] = self._sums.get(key, 0) + count
+        self._last = (name, found) if isinstance(name, str) else None
+
+    def _see_advisor(self, entry: Entry, metadata: Object) -> None:
+        if entry.role != "tool_result":
+            self._advised_calls += 1
+            return
+        self._advised_results += 1
+        tokens = metadata.get("advisor_tokens")
+        if isinstance(tokens, dict):
+            for key in ("input", "output"):
+                if (count := _count(tokens.get(key))) is not None:
+                    self._advisor[key] = self._advisor.get(key, 0) + count
+
+    def finish(self) -> TokenSummary:
+        """The tokens that were told; the document's own sums where no entry says any."""
+        sums = self._sums or self._final
+        if not sums:
+            return TokenSummary()
+        return TokenSummary(source="trace", told=self._told, **sums)
+
+    def finish_advisor(self) -> AdvisorSummary:
+        """The advisor's calls: a call and its result are one question, and both may be marked."""
+        return AdvisorSummary(
+            calls=self._advised_results or self._advised_calls,
+            input=self._advisor.get("input"),
+            output=self._advisor.get("output"),
+        )
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < _LARGEST else None
+
+
+def _known(**counts: Any) -> dict[str, int]:
+    return {name: count for name, value in counts.items() if (count := _count(value)) is not None}
+
+
+def _read_atif(held: Object) -> dict[str, int]:
+    metrics = held.get("metrics")
+    if not isinstance(metrics, dict) or held.get("is_copied_context") is True:
+        return {}
+    return _known(
+        input=metrics.get("prompt_tokens"),
+        output=metrics.get("completion_tokens"),
+        cache_read=metrics.get("cached_tokens"),
+    )
+
+
+def _read_final(document: Object) -> dict[str, int]:
+    final = document.get("final_metrics")
+    if not isinstance(final, dict):
+        return {}
+    return _known(
+        input=final.get("total_prompt_tokens"),
+        output=final.get("total_completion_tokens"),
+        cache_read=final.get("total_cached_tokens"),
+    )
+
+
+def _read_spoken(held: Object) -> dict[str, int]:
+    usage = held.get("usage")
+    if isinstance(turn := held.get("turn"), dict) and not isinstance(usage, dict):
+        usage = turn.get("usage")
+    return _read_usage(usage) if isinstance(usage, dict) else {}
+
+
+def _read_usage(usage: Object) -> dict[str, int]:
+    """A provider's own words: Anthropic's, else OpenAI's."""
+    if any(key in usage for key in _ANTHROPIC):
+        read, written = (_count(usage.get(key)) for key in _ANTHROPIC)
+        bare = _count(usage.get("input_tokens"))
+        whole = None if bare is None else bare + (read or 0) + (written or 0)
+        return _known(
+            input=whole, output=usage.get("output_tokens"), cache_read=read, cache_write=written
+        )
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return _known(
+        input=usage.get("prompt_tokens", usage.get("input_tokens")),
+        output=usage.get("completion_tokens", usage.get("output_tokens")),
+        cache_read=cached,
+    )
+
+
+def _read_tokens(held: Object) -> dict[str, int]:
+    """What a harness counts itself: the input of one call."""
+    count = _count(held.get("call_input", held.get("input")))
+    found = {} if count is None else {"input": count}
+    if (count := _count(held.get("output"))) is not None:
+        found["output"] = count
+    return found
+
+
+_READERS: Final = {
+    ATIF_KEY: _read_atif,
+    "conversation": _read_spoken,
+    "usage": _read_usage,
+    "tokens": _read_tokens,
+}
+
+
+def merge_tokens(parts: dict[str, TokenSummary]) -> TokenSummary:
+    """The tokens of the parts of one trial; what one part does not know is not known of all."""
+    each = list(parts.values())
+    if not any(one.source == "trace" for one in each):
+        return TokenSummary()
+    return TokenSummary(
+        source="trace",
+        input=_sum([one.input for one in each]),
+        output=_sum([one.output for one in each]),
+        cache_read=_sum([one.cache_read for one in each]),
+        cache_write=_sum([one.cache_write for one in each]),
+        told=sum(one.told for one in each),
+    )
+
+
+def merge_advisors(parts: dict[str, AdvisorSummary]) -> AdvisorSummary:
+    """The advisor's calls of the parts of one trial."""
+    asked = [one for one in parts.values() if one.calls]
+    return AdvisorSummary(
+        calls=sum(one.calls for one in asked),
+        input=_sum([one.input for one in asked]),
+        output=_sum([one.output for one in asked]),
+    )
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
