@@ -64,9 +64,9 @@ class OpenCalls:
     def answer(self, entry: Entry) -> Call:
         """The call that a result belongs to; without one, all that the result itself says."""
         waiting = self._open
-        name = entry.tool_name
+        name, step = entry.tool_name, entry.step
         for at, call in enumerate(waiting):
-            if call.step == entry.step and (not name or call.tool == name):
+            if call.step == step and (not name or call.tool == name):
                 del waiting[at]
                 return call
         tool = name or ""

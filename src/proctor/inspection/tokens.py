@@ -5,6 +5,7 @@ OpenAI count so; Anthropic leaves the cache out, and it is added. A number that 
 0 or more, is not one. Nothing here knows a price.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +14,11 @@ from proctor.trajectory.atif.in_metadata import ATIF_KEY
 from proctor.trajectory.entry import Entry, Object
 
 _LARGEST: Final = 1 << 53
+_NOTHING: Final = (None, None, None, None)
 _ANTHROPIC: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
+
+type _Found = tuple[int | None, int | None, int | None, int | None]
+"""Input, output, cache reads, cache writes."""
 
 
 class TokenSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,37 +48,42 @@ class Usages:
 
     def __init__(self) -> None:
         self._told = 0
-        self._sums: dict[str, int] = {}
-        self._final: dict[str, int] = {}
-        self._last: tuple[str, dict[str, int]] | None = None
+        self._sums: list[int | None] = [None, None, None, None]
+        self._final: _Found | None = None
+        self._last: tuple[object, _Found] | None = None
         self._advised_calls = self._advised_results = 0
         self._advisor: dict[str, int] = {}
 
     def see(self, entry: Entry, metadata: Object) -> None:
         """Take an entry's metadata in."""
         for key, held in metadata.items():
-            read = _READERS.get(key)
-            if read is not None and isinstance(held, dict) and (found := read(held)):
-                self._add(found, held)
-        if metadata.get("advisor") is True:
-            self._see_advisor(entry, metadata)
+            if key in _READERS and type(held) is dict:
+                found = _READERS[key](held)
+                if found is not None:
+                    self._add(found, held)
+            elif key == "advisor" and held is True:
+                self._see_advisor(entry, metadata)
 
     def see_document(self, atif: Object) -> None:
         """Take in what an entry carries of a whole ATIF document."""
         if isinstance(document := atif.get("document"), dict):
             self._final = _read_final(document)
 
-    def _add(self, found: dict[str, int], held: Object) -> None:
+    def _add(self, found: _Found, held: Object) -> None:
         name = held.get("id")
-        if isinstance(name, str) and self._last is not None and self._last[0] == name:
+        if name is not None and self._last is not None and self._last[0] == name:
             # One answer over several rows says the same again: the last word counts.
-            for key, count in self._last[1].items():
-                self._sums[key] -= count
+            self._sum(self._last[1], -1)
         else:
             self._told += 1
-        for key, count in found.items():
-            self._sums[key] = self._sums.get(key, 0) + count
-        self._last = (name, found) if isinstance(name, str) else None
+        self._sum(found, 1)
+        self._last = None if name is None else (name, found)
+
+    def _sum(self, found: _Found, sign: int) -> None:
+        sums = self._sums
+        for at, count in enumerate(found):
+            if count is not None:
+                sums[at] = (sums[at] or 0) + sign * count
 
     def _see_advisor(self, entry: Entry, metadata: Object) -> None:
         if entry.role != "tool_result":
@@ -88,10 +98,18 @@ class Usages:
 
     def finish(self) -> TokenSummary:
         """The tokens that were told; the document's own sums where no entry says any."""
-        sums = self._sums or self._final
-        if not sums:
+        sums = tuple(self._sums) if self._told else self._final
+        if sums is None:
             return TokenSummary()
-        return TokenSummary(source="trace", told=self._told, **sums)
+        read_in, out, cached, written = sums
+        return TokenSummary(
+            source="trace",
+            told=self._told,
+            input=read_in,
+            output=out,
+            cache_read=cached,
+            cache_write=written,
+        )
 
     def finish_advisor(self) -> AdvisorSummary:
         """The advisor's calls: a call and its result are one question, and both may be marked."""
@@ -106,67 +124,67 @@ def _count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value < _LARGEST else None
 
 
-def _known(**counts: Any) -> dict[str, int]:
-    return {name: count for name, value in counts.items() if (count := _count(value)) is not None}
+def _found(
+    given: object, output: object, cache_read: object = None, cache_write: object = None
+) -> _Found | None:
+    found = (_count(given), _count(output), _count(cache_read), _count(cache_write))
+    return None if found == _NOTHING else found
 
 
-def _read_atif(held: Object) -> dict[str, int]:
+def _read_atif(held: Object) -> _Found | None:
     metrics = held.get("metrics")
     if not isinstance(metrics, dict) or held.get("is_copied_context") is True:
-        return {}
-    return _known(
-        input=metrics.get("prompt_tokens"),
-        output=metrics.get("completion_tokens"),
-        cache_read=metrics.get("cached_tokens"),
+        return None
+    return _found(
+        metrics.get("prompt_tokens"),
+        metrics.get("completion_tokens"),
+        metrics.get("cached_tokens"),
     )
 
 
-def _read_final(document: Object) -> dict[str, int]:
+def _read_final(document: Object) -> _Found | None:
     final = document.get("final_metrics")
     if not isinstance(final, dict):
-        return {}
-    return _known(
-        input=final.get("total_prompt_tokens"),
-        output=final.get("total_completion_tokens"),
-        cache_read=final.get("total_cached_tokens"),
+        return None
+    return _found(
+        final.get("total_prompt_tokens"),
+        final.get("total_completion_tokens"),
+        final.get("total_cached_tokens"),
     )
 
 
-def _read_spoken(held: Object) -> dict[str, int]:
+def _read_spoken(held: Object) -> _Found | None:
     usage = held.get("usage")
     if isinstance(turn := held.get("turn"), dict) and not isinstance(usage, dict):
         usage = turn.get("usage")
-    return _read_usage(usage) if isinstance(usage, dict) else {}
+    return _read_usage(usage) if isinstance(usage, dict) else None
 
 
-def _read_usage(usage: Object) -> dict[str, int]:
+def _read_usage(usage: Object) -> _Found | None:
     """A provider's own words: Anthropic's, else OpenAI's."""
     if any(key in usage for key in _ANTHROPIC):
         read, written = (_count(usage.get(key)) for key in _ANTHROPIC)
         bare = _count(usage.get("input_tokens"))
         whole = None if bare is None else bare + (read or 0) + (written or 0)
-        return _known(
-            input=whole, output=usage.get("output_tokens"), cache_read=read, cache_write=written
-        )
+        return _found(whole, usage.get("output_tokens"), read, written)
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    return _known(
-        input=usage.get("prompt_tokens", usage.get("input_tokens")),
-        output=usage.get("completion_tokens", usage.get("output_tokens")),
-        cache_read=cached,
+    return _found(
+        usage.get("prompt_tokens", usage.get("input_tokens")),
+        usage.get("completion_tokens", usage.get("output_tokens")),
+        cached,
     )
 
 
-def _read_tokens(held: Object) -> dict[str, int]:
+def _read_tokens(held: Object) -> _Found | None:
     """What a harness counts itself: the input of one call."""
-    count = _count(held.get("call_input", held.get("input")))
-    found = {} if count is None else {"input": count}
-    if (count := _count(held.get("output"))) is not None:
-        found["output"] = count
-    return found
+    given = held.get("call_input")
+    if type(given) is int and 0 <= given < _LARGEST:
+        return given, None, None, None
+    return _found(held.get("input"), held.get("output"))
 
 
-_READERS: Final = {
+_READERS: Final[dict[str, Callable[[Object], _Found | None]]] = {
     ATIF_KEY: _read_atif,
     "conversation": _read_spoken,
     "usage": _read_usage,

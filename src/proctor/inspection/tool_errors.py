@@ -99,6 +99,8 @@ def _is_marked(metadata: Object) -> bool:
     """Whether a dialect's flag for errors is set."""
     if metadata.get("is_error") is True or metadata.get("isError") is True:
         return True
+    if "conversation" not in metadata and ATIF_KEY not in metadata:
+        return False
     return any(
         held.get("is_error") is True or held.get("isError") is True for held in _beside(metadata)
     )
@@ -115,8 +117,6 @@ def _is_cut_short(metadata: Object) -> bool:
 def _beside(metadata: Object) -> tuple[Object, ...]:
     """What a dialect or ATIF left in the metadata."""
     spoken, atif = metadata.get("conversation"), metadata.get(ATIF_KEY)
-    if spoken is None and atif is None:
-        return ()
     extra = atif.get("extra") if isinstance(atif, dict) else None
     return tuple(held for held in (spoken, extra) if isinstance(held, dict))
 

@@ -33,6 +33,9 @@ _EDITS: Final = frozenset({"create", "str_replace", "insert", "write", "edit", "
 _PATHS: Final = ("path", "file_path", "filename", "file", "target_file", "notebook_path", "name")
 _PATCHERS: Final = frozenset({"apply_patch", "patch"})
 _PATCHED = re.compile(r"^(?:\*\*\* (?:Add|Update) File: |\+\+\+ (?:b/)?)(\S[^\n\t]*)", re.MULTILINE)
+_TOOLS: Final = _WRITERS | _EDITORS | _PATCHERS
+_SHELLS: Final = frozenset({"bash", "sh", "shell"})
+"""The usual names, so that they need not be looked up in lower case."""
 _OUTPUTS: Final = ("output.md", "output.jsonl", "output.json")
 
 
@@ -107,16 +110,20 @@ class Writes:
 
 def find_writes(entry: Entry, call: Call) -> list[str]:
     """The files that a tool call asks to be written."""
-    tool = call.tool.lower()
+    tool = call.tool
+    if tool not in _SHELLS and (lowered := tool.lower()) in _TOOLS:
+        return _find_named(entry, lowered)
+    return find_shell_writes(call.command) if entry.command or entry.arguments else []
+
+
+def _find_named(entry: Entry, tool: str) -> list[str]:
     arguments: Object = entry.arguments or {}
-    if tool in _WRITERS or (tool in _EDITORS and arguments.get("command") in _EDITS):
-        return find_texts(arguments.get(key) for key in _PATHS)[:1]
     if tool in _PATCHERS:
         texts = find_texts([*arguments.values(), entry.command])
         return [found[1].strip() for text in texts for found in _PATCHED.finditer(text[: 1 << 16])]
-    if tool in _EDITORS or not call.command or (entry.command is None and not arguments):
+    if tool in _EDITORS and arguments.get("command") not in _EDITS:
         return []
-    return find_shell_writes(call.command)
+    return find_texts(arguments.get(key) for key in _PATHS)[:1]
 
 
 def merge_writes(parts: dict[str, WriteSummary]) -> WriteSummary:
