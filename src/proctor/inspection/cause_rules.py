@@ -72,6 +72,8 @@ _FRAMES: Final = (
     (CauseKind.INFRASTRUCTURE, ("/environments/", "_setup_agent_environment", "_prepare")),
 )
 """Frames of a traceback that say in which phase a trial ended, the latest phase first."""
+_KILLED: Final = "the trial was killed"
+"""How the sentence begins that stands in a record where a trial wrote no result."""
 _ERRORS: Final = "evaluation.validity.errors"
 
 type _Found = Evidence | list[Evidence] | None
@@ -118,6 +120,13 @@ def _cheating(case: Case) -> _Found:
 
 def _no_record(case: Case) -> _Found:
     return quoted("trial", case.problem) if case.problem else None
+
+
+def _killed(case: Case) -> _Found:
+    for _, text in case.exceptions:
+        if text.startswith(_KILLED):
+            return quoted(_ERRORS, text)
+    return None
 
 
 def _endpoint(case: Case) -> _Found:
@@ -229,6 +238,7 @@ def _scored_low(case: Case) -> _Found:
 RULES: Final = (
     Rule("integrity-finding", CauseKind.CHEATING, _cheating),
     Rule("no-record", CauseKind.INFRASTRUCTURE, _no_record),
+    Rule("killed", CauseKind.INFRASTRUCTURE, _killed),
     Rule("model-endpoint", CauseKind.INFRASTRUCTURE, _endpoint),
     Rule("environment", CauseKind.INFRASTRUCTURE, _machine),
     Rule("verifier-network", CauseKind.INFRASTRUCTURE, _verifier_network),
