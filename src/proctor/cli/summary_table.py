@@ -75,9 +75,10 @@ def render_experiment(found: ExperimentSummary, width: int) -> Iterator[str]:
 
 
 def _fields(found: ExperimentSummary) -> Iterator[tuple[str, str]]:
-    unscored = found.trials - found.scored
+    unscored = found.trials - found.scored - found.without_record
     scored = f"{found.scored:,} scored, {found.passed:,} of them 1 or more"
-    yield "trials", f"{found.trials:,}: {scored}; {unscored:,} not scored"
+    bare = f"; {found.without_record:,} without a record" if found.without_record else ""
+    yield "trials", f"{found.trials:,}: {scored}; {unscored:,} not scored{bare}"
     degraded = f"; {found.degraded:,} degraded" if found.degraded else ""
     yield "traces", f"{found.with_trace:,}: {render_counts(found.sources)}{degraded}"
     for label, text in _AVERAGES.items():

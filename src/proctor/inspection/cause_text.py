@@ -24,7 +24,7 @@ MACHINE: Final = re.compile(
 )
 """The machine gave out."""
 RAN: Final = re.compile(
-    r"^=+ .*\b(?:passed|failed)\b.*=+$"
+    r"^={2,80} .{0,200}\b(?:passed|failed)\b"
     r"|^(?:Ran \d+ tests?|ok \d+|not ok \d+|PASS(?:ED)?|FAIL(?:ED)?)\b"
     r"|\b\d+ (?:passed|failed)\b",
     re.MULTILINE,

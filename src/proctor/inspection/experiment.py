@@ -54,6 +54,8 @@ class ExperimentSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What their traces were read from."""
     degraded: int
     """Traces of which something could not be read."""
+    without_record: int
+    """Trials of which only a trace is known, or not even that: whether they were scored is not."""
     scored: int
     passed: int
     """Scored 1 or more."""
@@ -117,6 +119,7 @@ def summarise_experiment(trials: Sequence[TrialSummary]) -> ExperimentSummary:
         with_trace=len(traces),
         sources=_count(trial.trace.source for trial in trials),
         degraded=sum(trace.degraded for trace in traces),
+        without_record=sum(trial.trial_id is None for trial in trials),
         scored=len(rewards),
         passed=sum(reward >= 1 for reward in rewards),
         averages={name: average(map(of, trials)) for name, of in _AVERAGED.items()},
