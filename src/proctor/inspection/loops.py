@@ -12,6 +12,7 @@ MOST_CALLS: Final = 1 << 16
 _MOST_REPEATED: Final = 1 << 12
 _MOST_STEPS: Final = 10
 _SHOWN: Final = 5
+_LONG: Final = 1000
 
 
 class Repeated(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +121,7 @@ class Loops:
         most = (
             Repeated(
                 tool=each.call.tool,
-                command=each.call.command,
+                command=shorten(each.call.command),
                 times=each.times,
                 steps=tuple(each.steps),
             )
@@ -135,6 +136,9 @@ class Loops:
 
 
 def _short(call: Call) -> Call:
+    """The call as it is kept: thousands of long commands would be too many."""
+    if len(call.command) <= _LONG:
+        return call
     return msgspec.structs.replace(call, command=shorten(call.command))
 
 

@@ -10,15 +10,24 @@ from typing import Final
 
 LONGEST: Final = 1 << 16
 """Characters of a command that are looked at."""
-_MARKS: Final = (">", "tee ", "cp ", "mv ", "sed -")
+_WORD = r"(?:[^\s'\"\\|&;()<>]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+"
 _TOKEN = re.compile(
     r"(?P<blank>[ \t]+|\\\n)"
     r"|(?P<here><<-?[ \t]*(?P<quote>['\"]?)(?P<end>[\w.-]+)(?P=quote))"
     r"|(?P<redirect>(?:&|\d*)>>?[|&]?)"
     r"|(?P<operator>\n|\|\|?|&&?|;;?|[()]|<+)"
     r"|(?P<comment>(?<![^\s;&|(])#[^\n]*)"
-    r"|(?P<word>(?:[^\s'\"\\|&;()<>]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+)"
+    rf"|(?P<word>{_WORD})"
     r"|(?P<other>.)",
+    re.DOTALL,
+)
+# Each alternative begins with a plain character: what lies between is then skipped fast.
+_REDIRECT = re.compile(
+    rf">(>?[|&]?)[ \t]*({_WORD})?"
+    r"|<<-?[ \t]*(['\"]?)([\w.-]+)\3"
+    r"|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\."
+    r"|\#(?<![^\s;&|(]\#)[^\n]*"
+    r"|\n",
     re.DOTALL,
 )
 _NO_FILES: Final = ("/dev/", "/proc/self/fd/")
@@ -30,16 +39,31 @@ _QUOTES = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 
 def find_shell_writes(command: str) -> list[str]:
     """The files it writes, in their order, as they are named; devices are left out."""
-    redirect, tee, copy, move, sed = _MARKS
-    if not (
-        redirect in command
-        or tee in command
-        or copy in command
-        or move in command
-        or sed in command
-    ):
+    if "tee " in command or "cp " in command or "mv " in command or "sed -" in command:
+        found = list(_find(command[:LONGEST]))
+    elif ">" in command:
+        found = _find_redirects(command[:LONGEST])
+    else:
         return []
-    return [name for name in _find(command[:LONGEST]) if name and not name.startswith(_NO_FILES)]
+    return [name for name in found if name and not name.startswith(_NO_FILES)]
+
+
+def _find_redirects(command: str) -> list[str]:
+    """The targets of redirections; what is quoted, or the body of a here-document, is none."""
+    found: list[str] = []
+    at, ends = 0, []
+    search = _REDIRECT.search
+    while (match := search(command, at)) is not None:
+        at = match.end()
+        mark = match[0][0]
+        if mark == ">":
+            if not match[1].endswith("&"):
+                found.append(_bare(match[2] or ""))
+        elif mark == "<":
+            ends.append(match[4] or "")
+        elif mark == "\n" and ends:
+            at, ends = _step_over(command, at, ends), []
+    return found
 
 
 def _find(command: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from proctor.inspection.loops import Loops, LoopSummary
 from proctor.inspection.subagents import Subagents, SubagentSummary
 from proctor.inspection.tally import Tally
 from proctor.inspection.times import Times, TimeSummary
-from proctor.inspection.tokens import AdvisorSummary, TokenSummary, Usages
+from proctor.inspection.tokens import KEYS, AdvisorSummary, TokenSummary, Usages
 from proctor.inspection.tool_errors import ErrorSummary, ToolErrors
 from proctor.inspection.turns import Steps
 from proctor.inspection.writes import Writes, WriteSummary
@@ -27,6 +27,8 @@ from proctor.trajectory.entry import Entry, Object
 WARMUP: Final = "warmup"
 SUBAGENT: Final = "subagent"
 _BATCH: Final = 256
+_TURNING: Final = frozenset({"assistant", "tool_call"})
+"""Roles that make a step a turn."""
 _ROLE = attrgetter("role")
 NO_SOURCE: Final = "none"
 """Stands where a trial left no trace that could be used."""
@@ -129,26 +131,30 @@ class Summing:
         return kept
 
     def _take(self, entries: Sequence[Entry]) -> None:
-        see_step, see_metadata = self._steps.see, self._see_metadata
+        take_result, take_call = self._take_result, self._take_call
+        step = -1
         for entry in entries:
             role = entry.role
             if role == "tool_result":
-                self._take_result(entry)
+                take_result(entry)
             elif role == "tool_call":
-                see_step(entry.step)
-                self._take_call(entry)
-            elif role == "assistant":
-                see_step(entry.step)
-            metadata = entry.metadata
-            if metadata is not None:
-                see_metadata(entry, metadata)
+                take_call(entry)
+            if role in _TURNING and entry.step != step:
+                step = entry.step
+                self._steps.see(step)
+            if entry.metadata is not None:
+                self._see_metadata(entry, entry.metadata)
 
     def _see_metadata(self, entry: Entry, metadata: Object) -> None:
-        self._usages.see(entry, metadata)
-        atif = metadata.get(ATIF_KEY)
-        if isinstance(atif, dict):
-            self._subagents.see_document(atif)
-            self._usages.see_document(atif)
+        for key, held in metadata.items():
+            if key in KEYS:
+                if type(held) is dict:
+                    self._usages.see(key, held)
+                    if key == ATIF_KEY:
+                        self._subagents.see_document(held)
+                        self._usages.see_document(held)
+            elif key == "advisor" and held is True:
+                self._usages.see_advisor(entry, metadata)
 
     def _take_call(self, entry: Entry) -> None:
         call = read_call(entry)

@@ -8,8 +8,9 @@ What an entry says it took (`duration_ms`: of a tool, or of a model's answer) co
 it; what nothing covers is idle: as a rule, waiting for a model whose harness does not say how long.
 """
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from operator import sub
 from typing import Final
 
 import msgspec
@@ -19,6 +20,11 @@ from proctor.trajectory.entry import Entry
 LONGEST_GAP: Final = 7 * 86400.0
 """Seconds between two entries beyond which the clock is not believed."""
 _TICK: Final = 1000
+_ZERO: Final = timedelta()
+_WEEK: Final = timedelta(seconds=LONGEST_GAP)
+_SECONDS: Final = timedelta.total_seconds
+# It refuses what is no text, and that is what sends such entries the slow way.
+_READ: Final[Callable[[str | None], datetime]] = datetime.fromisoformat  # type: ignore[assignment]
 
 
 class TimeSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,29 +68,55 @@ class Times:
         self._unreadable = self._backward = self._jumps = 0
         self._first = self._last = ""
 
-    def see(self, entries: Iterable[Entry]) -> None:
+    def see(self, entries: Sequence[Entry]) -> None:
         """Take the timestamps of entries in, and what the entries say they took."""
-        last, told = self._last, 0
         for entry in entries:
             took = entry.duration_ms
             if took is not None:
-                self._see_duration(entry, took)
-            stamp = entry.timestamp
-            if stamp is None:
-                continue
-            if stamp == last:
-                told += 1
-            elif self._see_stamp(entry, stamp, took):
-                last = stamp
-        self._last = last
-        self.stamped += told
+                self._see_duration(entry.role, took)
+        if not self._see_plain(entries):
+            for entry in entries:
+                if entry.timestamp is not None:
+                    self._see_stamp(entry, entry.timestamp, entry.duration_ms)
 
-    def _see_stamp(self, entry: Entry, stamp: str, took: int | None) -> bool:
+    def _see_plain(self, entries: Sequence[Entry]) -> bool:
+        """Take in timestamps that are all there and never go back; false where they are not so."""
+        stamps = [entry.timestamp for entry in entries]
+        try:
+            times = list(map(_READ, stamps))
+            gaps = list(map(sub, times[1:], times))
+            before = times[0].timestamp()
+        except (TypeError, ValueError, OverflowError, IndexError):
+            return False
+        now = self._now
+        doubtful = now is not None and not 0 <= before - now <= LONGEST_GAP
+        if doubtful or (gaps and (min(gaps) < _ZERO or max(gaps) > _WEEK)) or not times[0].tzinfo:
+            return False
+        self._see_stamp(entries[0], stamps[0] or "", entries[0].duration_ms)
+        self._pass_all(gaps, entries)
+        self.stamped += len(gaps)
+        self._now, self._last = times[-1].timestamp(), stamps[-1] or ""
+        return True
+
+    def _pass_all(self, gaps: list[timedelta], entries: Sequence[Entry]) -> None:
+        seconds = list(map(_SECONDS, gaps))
+        self._elapsed += sum(seconds)
+        idle = [
+            gap if (took := entry.duration_ms) is None or took <= 0 else gap - took / _TICK
+            for gap, entry in zip(seconds, entries[1:], strict=True)
+        ]
+        longest = max(idle, default=0.0)
+        if longest > self._longest:
+            self._longest, self._longest_step = longest, entries[idle.index(longest) + 1].step
+        self._idle += sum(each for each in idle if each > 0)
+
+    def _see_stamp(self, entry: Entry, stamp: str, took: int | None) -> None:
         seconds = read_timestamp(stamp)
         if seconds is None:
             self._unreadable += 1
-            return False
+            return
         self.stamped += 1
+        self._last = stamp
         now, self._now = self._now, seconds
         if now is None:
             self._first = stamp
@@ -92,14 +124,13 @@ class Times:
             self._doubt(seconds, now)
         else:
             self._pass(seconds - now, took, entry.step)
-        return True
 
-    def _see_duration(self, entry: Entry, took: int) -> None:
+    def _see_duration(self, role: str, took: int) -> None:
         if not 0 < took < LONGEST_GAP * _TICK:
             return
-        if entry.role == "tool_result":
+        if role == "tool_result":
             self._tools += took / _TICK
-        elif entry.role == "assistant":
+        elif role == "assistant":
             self._model += took / _TICK
 
     def _doubt(self, seconds: float, now: float) -> None:

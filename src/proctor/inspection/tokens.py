@@ -54,15 +54,17 @@ class Usages:
         self._advised_calls = self._advised_results = 0
         self._advisor: dict[str, int] = {}
 
-    def see(self, entry: Entry, metadata: Object) -> None:
-        """Take an entry's metadata in."""
-        for key, held in metadata.items():
-            if key in _READERS and type(held) is dict:
-                found = _READERS[key](held)
-                if found is not None:
-                    self._add(found, held)
-            elif key == "advisor" and held is True:
-                self._see_advisor(entry, metadata)
+    def see(self, key: str, held: Object) -> None:
+        """Take in what an entry's metadata has under one of KEYS."""
+        if key == "tokens":
+            given = held.get("call_input")
+            if type(given) is int and 0 <= given < _LARGEST:
+                self._told += 1
+                self._sums[0] = (self._sums[0] or 0) + given
+                return
+        found = _READERS[key](held)
+        if found is not None:
+            self._add(found, held)
 
     def see_document(self, atif: Object) -> None:
         """Take in what an entry carries of a whole ATIF document."""
@@ -85,7 +87,8 @@ class Usages:
             if count is not None:
                 sums[at] = (sums[at] or 0) + sign * count
 
-    def _see_advisor(self, entry: Entry, metadata: Object) -> None:
+    def see_advisor(self, entry: Entry, metadata: Object) -> None:
+        """Take in an entry that is marked as a question to an advisor."""
         if entry.role != "tool_result":
             self._advised_calls += 1
             return
@@ -177,10 +180,7 @@ def _read_usage(usage: Object) -> _Found | None:
 
 
 def _read_tokens(held: Object) -> _Found | None:
-    """What a harness counts itself: the input of one call."""
-    given = held.get("call_input")
-    if type(given) is int and 0 <= given < _LARGEST:
-        return given, None, None, None
+    """What a harness counts itself."""
     return _found(held.get("input"), held.get("output"))
 
 
@@ -190,6 +190,8 @@ _READERS: Final[dict[str, Callable[[Object], _Found | None]]] = {
     "usage": _read_usage,
     "tokens": _read_tokens,
 }
+KEYS: Final = frozenset(_READERS)
+"""Keys of an entry's metadata that may tell of tokens."""
 
 
 def merge_tokens(parts: dict[str, TokenSummary]) -> TokenSummary:

@@ -23,6 +23,8 @@ REASONS: Final = (EXIT, FLAG, STOPPED, TEXT)
 
 _SHOWN: Final = 240
 """Characters of either end of a text that are kept."""
+_FLAGGED: Final = frozenset({"is_error", "isError", "conversation", ATIF_KEY})
+"""Where such a flag can stand."""
 
 
 class ToolError(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,12 +99,11 @@ def _find_told(entry: Entry) -> tuple[str, int | None] | None:
 
 def _is_marked(metadata: Object) -> bool:
     """Whether a dialect's flag for errors is set."""
-    if metadata.get("is_error") is True or metadata.get("isError") is True:
-        return True
-    if "conversation" not in metadata and ATIF_KEY not in metadata:
+    if _FLAGGED.isdisjoint(metadata):
         return False
     return any(
-        held.get("is_error") is True or held.get("isError") is True for held in _beside(metadata)
+        held.get("is_error") is True or held.get("isError") is True
+        for held in (metadata, *_beside(metadata))
     )
 
 
@@ -159,14 +160,15 @@ class ToolErrors:
 
     def finish(self) -> ErrorSummary:
         """What there was."""
+        first = self._first.describe() if self._first else None
         return ErrorSummary(
             results=self.results,
             total=self.total,
             by_reason=self._reasons.ranked(),
             by_tool=self._tools.ranked(),
             by_exit_code=self._codes.ranked(),
-            first=self._first.describe() if self._first else None,
-            last=self._last.describe() if self._last else None,
+            first=first,
+            last=first if self._first is self._last or not self._last else self._last.describe(),
         )
 
 
