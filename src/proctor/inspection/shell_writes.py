@@ -30,6 +30,7 @@ _REDIRECT = re.compile(
     r"|\n",
     re.DOTALL,
 )
+_WRITERS: Final = ("tee ", "cp ", "mv ", "sed -", "sudo ")
 _NO_FILES: Final = ("/dev/", "/proc/self/fd/")
 _PREFIXES: Final = frozenset({"sudo", "env", "nohup", "time", "exec", "command", "then", "do"})
 _ASSIGNED = re.compile(r"\w+=")
@@ -39,13 +40,26 @@ _QUOTES = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 
 def find_shell_writes(command: str) -> list[str]:
     """The files it writes, in their order, as they are named; devices are left out."""
-    if "tee " in command or "cp " in command or "mv " in command or "sed -" in command:
+    if command.startswith(_WRITERS) or (
+        _may_hold_several(command) and any(name in command for name in _WRITERS)
+    ):
         found = list(_find(command[:LONGEST]))
     elif ">" in command:
         found = _find_redirects(command[:LONGEST])
     else:
         return []
     return [name for name in found if name and not name.startswith(_NO_FILES)]
+
+
+def _may_hold_several(command: str) -> bool:
+    """Whether there may be a second command in it; single characters are looked for fast."""
+    return (
+        "|" in command
+        or "&" in command
+        or ";" in command
+        or "\n" in command
+        or "=" in command  # a variable may be set before it
+    )
 
 
 def _find_redirects(command: str) -> list[str]:
@@ -107,11 +121,15 @@ def _tokens(command: str) -> Iterator[tuple[str, str]]:
 
 
 def _step_over(command: str, at: int, ends: list[str]) -> int:
+    """Where the bodies of here-documents end that begin at a line."""
     for end in ends:
-        found = re.compile(rf"^\t*{re.escape(end)}[ \t]*$", re.MULTILINE).search(command, at)
-        if found is None:
-            return len(command)
-        at = found.end()
+        while True:
+            found = command.find("\n", at)
+            line = command[at : found if found >= 0 else len(command)]
+            at += len(line)
+            if found < 0 or line.strip("\t ") == end:
+                break
+            at += 1
     return at
 
 

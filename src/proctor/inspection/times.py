@@ -20,8 +20,7 @@ from proctor.trajectory.entry import Entry
 LONGEST_GAP: Final = 7 * 86400.0
 """Seconds between two entries beyond which the clock is not believed."""
 _TICK: Final = 1000
-_ZERO: Final = timedelta()
-_WEEK: Final = timedelta(seconds=LONGEST_GAP)
+_MOST_TICKS: Final = LONGEST_GAP * _TICK
 _SECONDS: Final = timedelta.total_seconds
 # It refuses what is no text, and that is what sends such entries the slow way.
 _READ: Final[Callable[[str | None], datetime]] = datetime.fromisoformat  # type: ignore[assignment]
@@ -70,45 +69,46 @@ class Times:
 
     def see(self, entries: Sequence[Entry]) -> None:
         """Take the timestamps of entries in, and what the entries say they took."""
-        for entry in entries:
-            took = entry.duration_ms
-            if took is not None:
-                self._see_duration(entry.role, took)
-        if not self._see_plain(entries):
+        took = [entry.duration_ms for entry in entries]
+        if any(took):
+            self._see_durations(entries)
+        if not self._see_plain(entries, took):
             for entry in entries:
                 if entry.timestamp is not None:
                     self._see_stamp(entry, entry.timestamp, entry.duration_ms)
 
-    def _see_plain(self, entries: Sequence[Entry]) -> bool:
+    def _see_plain(self, entries: Sequence[Entry], took: list[int | None]) -> bool:
         """Take in timestamps that are all there and never go back; false where they are not so."""
         stamps = [entry.timestamp for entry in entries]
         try:
             times = list(map(_READ, stamps))
-            gaps = list(map(sub, times[1:], times))
-            before = times[0].timestamp()
+            gaps = list(map(_SECONDS, map(sub, times[1:], times)))
+            before = times[0].timestamp() if times[0].tzinfo else None
         except (TypeError, ValueError, OverflowError, IndexError):
             return False
-        now = self._now
-        doubtful = now is not None and not 0 <= before - now <= LONGEST_GAP
-        if doubtful or (gaps and (min(gaps) < _ZERO or max(gaps) > _WEEK)) or not times[0].tzinfo:
+        now = before if self._now is None else self._now
+        if before is None or now is None or not 0 <= before - now <= LONGEST_GAP:
             return False
-        self._see_stamp(entries[0], stamps[0] or "", entries[0].duration_ms)
-        self._pass_all(gaps, entries)
+        if gaps and (min(gaps) < 0 or max(gaps) > LONGEST_GAP):
+            return False
+        self._see_stamp(entries[0], stamps[0] or "", took[0])
+        self._pass_all(gaps, entries, took)
         self.stamped += len(gaps)
         self._now, self._last = times[-1].timestamp(), stamps[-1] or ""
         return True
 
-    def _pass_all(self, gaps: list[timedelta], entries: Sequence[Entry]) -> None:
-        seconds = list(map(_SECONDS, gaps))
-        self._elapsed += sum(seconds)
+    def _pass_all(
+        self, gaps: list[float], entries: Sequence[Entry], took: list[int | None]
+    ) -> None:
+        self._elapsed += sum(gaps)
         idle = [
-            gap if (took := entry.duration_ms) is None or took <= 0 else gap - took / _TICK
-            for gap, entry in zip(seconds, entries[1:], strict=True)
+            gap - covered / _TICK if covered and covered > 0 else gap
+            for gap, covered in zip(gaps, took[1:], strict=True)
         ]
         longest = max(idle, default=0.0)
         if longest > self._longest:
             self._longest, self._longest_step = longest, entries[idle.index(longest) + 1].step
-        self._idle += sum(each for each in idle if each > 0)
+        self._idle += sum([each for each in idle if each > 0])
 
     def _see_stamp(self, entry: Entry, stamp: str, took: int | None) -> None:
         seconds = read_timestamp(stamp)
@@ -125,13 +125,15 @@ class Times:
         else:
             self._pass(seconds - now, took, entry.step)
 
-    def _see_duration(self, role: str, took: int) -> None:
-        if not 0 < took < LONGEST_GAP * _TICK:
-            return
-        if role == "tool_result":
-            self._tools += took / _TICK
-        elif role == "assistant":
-            self._model += took / _TICK
+    def _see_durations(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            took = entry.duration_ms
+            if took is None or not 0 < took < _MOST_TICKS:
+                continue
+            if entry.role == "tool_result":
+                self._tools += took / _TICK
+            elif entry.role == "assistant":
+                self._model += took / _TICK
 
     def _doubt(self, seconds: float, now: float) -> None:
         if abs(seconds - now) > LONGEST_GAP:

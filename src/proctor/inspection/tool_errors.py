@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from proctor.inspection.calls import Call
-from proctor.inspection.tally import Tally, add_counts
+from proctor.inspection.tally import MOST_NAMES, Tally, add_counts, rank
 from proctor.inspection.told import find_told_code, is_failure, is_stopped, output_of
 from proctor.trajectory.atif.in_metadata import ATIF_KEY
 from proctor.trajectory.entry import Entry, Object
@@ -128,7 +128,9 @@ class ToolErrors:
     def __init__(self) -> None:
         self.results = 0
         self.total = 0
-        self._reasons, self._tools, self._codes = Tally(), Tally(), Tally()
+        self._tools = Tally()
+        self._reasons: dict[str, int] = {}
+        self._codes: dict[int, int] = {}
         self._first: _Watched | None = None
         self._last: _Watched | None = None
 
@@ -137,23 +139,22 @@ class ToolErrors:
         self.results += 1
         found = None if entry.exit_code == 0 and entry.metadata is None else find_error(entry)
         if found is None:
-            if self._last is not None:
-                self._note_success(call)
+            last = self._last
+            if last is not None:
+                last.see_success(call)
+                if last is not self._first and self._first is not None:
+                    self._first.see_success(call)
             return False
         self._note_error(entry, call, *found)
         return True
 
-    def _note_success(self, call: Call) -> None:
-        for watched in (self._first, self._last):
-            if watched is not None:
-                watched.see_success(call)
-
     def _note_error(self, entry: Entry, call: Call, reason: str, code: int | None) -> None:
         self.total += 1
-        self._reasons.add(reason)
+        reasons, codes = self._reasons, self._codes
+        reasons[reason] = reasons.get(reason, 0) + 1
         self._tools.add(call.tool)
-        if code is not None:
-            self._codes.add(str(code))
+        if code is not None and (code in codes or len(codes) < MOST_NAMES):
+            codes[code] = codes.get(code, 0) + 1
         watched = _Watched(call, entry, reason, code)
         self._first = self._first or watched
         self._last = watched
@@ -164,9 +165,9 @@ class ToolErrors:
         return ErrorSummary(
             results=self.results,
             total=self.total,
-            by_reason=self._reasons.ranked(),
+            by_reason=rank(self._reasons),
             by_tool=self._tools.ranked(),
-            by_exit_code=self._codes.ranked(),
+            by_exit_code=rank({str(code): times for code, times in self._codes.items()}),
             first=first,
             last=first if self._first is self._last or not self._last else self._last.describe(),
         )
