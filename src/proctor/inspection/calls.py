@@ -47,30 +47,15 @@ def _find_command(arguments: Object) -> str:
         return ""  # nested too deeply, or half a character
 
 
-class OpenCalls:
-    """The calls of the latest step that have no result yet."""
-
-    def __init__(self) -> None:
-        self._open: list[Call] = []
-
-    def add(self, call: Call) -> None:
-        """A call was made."""
-        waiting = self._open
-        if waiting and (waiting[-1].step != call.step or len(waiting) >= MOST_OPEN):
-            # What is left of an earlier step never got a result.
-            waiting.clear()
-        waiting.append(call)
-
-    def answer(self, entry: Entry) -> Call:
-        """The call that a result belongs to; without one, all that the result itself says."""
-        waiting = self._open
-        name, step = entry.tool_name, entry.step
-        for at, call in enumerate(waiting):
-            if call.step == step and (not name or call.tool == name):
-                del waiting[at]
-                return call
-        tool = name or ""
-        return Call(entry.step, tool, "", hash((tool, "")))
+def take_answered(waiting: list[Call], entry: Entry) -> Call:
+    """Take out the call that a result belongs to; without one, all that the result itself says."""
+    name, step = entry.tool_name, entry.step
+    for at, call in enumerate(waiting):
+        if call.step == step and (not name or call.tool == name):
+            del waiting[at]
+            return call
+    tool = name or ""
+    return Call(step, tool, "", hash((tool, "")))
 
 
 def find_texts(values: Iterable[object]) -> list[str]:

@@ -30,6 +30,7 @@ _REDIRECT = re.compile(
     r"|\n",
     re.DOTALL,
 )
+_BARE_REDIRECT = re.compile(r">(>?[|&]?)[ \t]*([^\s|&;()<>]+)?")
 _WRITERS: Final = ("tee ", "cp ", "mv ", "sed -", "sudo ")
 _NO_FILES: Final = ("/dev/", "/proc/self/fd/")
 _PREFIXES: Final = frozenset({"sudo", "env", "nohup", "time", "exec", "command", "then", "do"})
@@ -45,7 +46,9 @@ def find_shell_writes(command: str) -> list[str]:
     ):
         found = list(_find(command[:LONGEST]))
     elif ">" in command:
-        found = _find_redirects(command[:LONGEST])
+        is_bare = not ("'" in command or '"' in command or "<<" in command or "\\" in command)
+        find = _find_bare_redirects if is_bare and "#" not in command else _find_redirects
+        found = find(command[:LONGEST])
     else:
         return []
     return [name for name in found if name and not name.startswith(_NO_FILES)]
@@ -60,6 +63,11 @@ def _may_hold_several(command: str) -> bool:
         or "\n" in command
         or "=" in command  # a variable may be set before it
     )
+
+
+def _find_bare_redirects(command: str) -> list[str]:
+    """The targets of redirections where nothing is quoted."""
+    return [name for mark, name in _BARE_REDIRECT.findall(command) if not mark.endswith("&")]
 
 
 def _find_redirects(command: str) -> list[str]:

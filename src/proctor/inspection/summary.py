@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from proctor.inspection.calls import OpenCalls, read_call
+from proctor.inspection.calls import MOST_OPEN, Call, read_call, take_answered
 from proctor.inspection.loops import Loops, LoopSummary
 from proctor.inspection.subagents import Subagents, SubagentSummary
 from proctor.inspection.tally import Tally
@@ -20,7 +20,7 @@ from proctor.inspection.times import Times, TimeSummary
 from proctor.inspection.tokens import KEYS, AdvisorSummary, TokenSummary, Usages
 from proctor.inspection.tool_errors import ErrorSummary, ToolErrors
 from proctor.inspection.turns import Steps
-from proctor.inspection.writes import Writes, WriteSummary
+from proctor.inspection.writes import Writes, WriteSummary, find_writes
 from proctor.trajectory.atif.in_metadata import ATIF_KEY
 from proctor.trajectory.entry import Entry, Object
 
@@ -106,7 +106,9 @@ class Summing:
     def __init__(self) -> None:
         self._roles, self._tools = Tally(), Tally()
         self._warmup = 0
-        self._steps, self._open = Steps(), OpenCalls()
+        self._steps = Steps()
+        self._open: list[Call] = []
+        """Calls of the latest step that have no result yet."""
         self._errors, self._loops, self._times = ToolErrors(), Loops(), Times()
         self._usages, self._writes, self._subagents = Usages(), Writes(), Subagents()
 
@@ -160,11 +162,16 @@ class Summing:
         call = read_call(entry)
         self._tools.add(call.tool)
         self._loops.see(call)
-        self._open.add(call)
-        self._writes.see(entry, call)
+        waiting = self._open
+        if waiting and (waiting[-1].step != call.step or len(waiting) >= MOST_OPEN):
+            # What is left of an earlier step never got a result.
+            waiting.clear()
+        waiting.append(call)
+        if paths := find_writes(entry, call):
+            self._writes.see(call, paths, entry.timestamp)
 
     def _take_result(self, entry: Entry) -> None:
-        is_error = self._errors.see(entry, self._open.answer(entry))
+        is_error = self._errors.see(entry, take_answered(self._open, entry))
         if is_error and entry.call_type == SUBAGENT:
             self._subagents.errors += 1
 

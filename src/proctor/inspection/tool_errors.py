@@ -137,7 +137,11 @@ class ToolErrors:
     def see(self, entry: Entry, call: Call) -> bool:
         """Take a result in; whether it is an error."""
         self.results += 1
-        found = None if entry.exit_code == 0 and entry.metadata is None else find_error(entry)
+        metadata = entry.metadata
+        if entry.exit_code == 0 and (metadata is None or _FLAGGED.isdisjoint(metadata)):
+            found = None
+        else:
+            found = find_error(entry)
         if found is None:
             last = self._last
             if last is not None:

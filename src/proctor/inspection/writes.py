@@ -75,13 +75,10 @@ class Writes:
         self._first: tuple[int, str | None] | None = None
         self._output = False
 
-    def see(self, entry: Entry, call: Call) -> None:
-        """Take a call in."""
-        paths = find_writes(entry, call)
-        if not paths:
-            return
+    def see(self, call: Call, paths: list[str], when: str | None) -> None:
+        """Take in a call that writes these files, and its timestamp."""
         self._calls += 1
-        self._first = self._first or (call.step, entry.timestamp)
+        self._first = self._first or (call.step, when)
         for path in paths:
             self._output = self._output or path.rpartition("/")[2] in _OUTPUTS
             short = path[:_LONGEST]
