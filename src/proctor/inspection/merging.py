@@ -16,8 +16,7 @@ def merge_parts(parts: Sequence[TraceSummary]) -> TraceSummary:
     """The traces of one trial as one; a single one as it is."""
     if len(parts) == 1:
         return parts[0]
-    named = {f"{at}:{part.part}": part for at, part in enumerate(parts)}
-    names = {key: part.part for key, part in named.items()}
+    named = {part.part: part for part in parts}
     sources = list(dict.fromkeys(part.source for part in parts))
     return TraceSummary(
         source=(sources or [NO_SOURCE])[0] if len(sources) < 2 else "several",
@@ -32,13 +31,13 @@ def merge_parts(parts: Sequence[TraceSummary]) -> TraceSummary:
         turns_are_exact=all(part.turns_are_exact for part in parts),
         tool_calls=sum(part.tool_calls for part in parts),
         by_tool=add_counts(*(part.by_tool for part in parts)),
-        errors=merge_errors({names[key]: part.errors for key, part in named.items()}),
-        loops=merge_loops({names[key]: part.loops for key, part in named.items()}),
-        times=merge_times({key: part.times for key, part in named.items()}),
-        tokens=merge_tokens({key: part.tokens for key, part in named.items()}),
-        advisor=merge_advisors({key: part.advisor for key, part in named.items()}),
-        written=merge_writes({key: part.written for key, part in named.items()}),
-        subagents=merge_subagents({key: part.subagents for key, part in named.items()}),
+        errors=merge_errors({name: part.errors for name, part in named.items()}),
+        loops=merge_loops({name: part.loops for name, part in named.items()}),
+        times=merge_times([part.times for part in parts]),
+        tokens=merge_tokens([part.tokens for part in parts]),
+        advisor=merge_advisors([part.advisor for part in parts]),
+        written=merge_writes([part.written for part in parts]),
+        subagents=merge_subagents([part.subagents for part in parts]),
         behaviour=merge_behaviour([part.behaviour for part in parts]),
     )
 

@@ -4,6 +4,7 @@ Embedded trajectories are counted once each, however they refer to each other; t
 another file are counted and not opened.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -96,8 +97,8 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def merge_subagents(parts: dict[str, SubagentSummary]) -> SubagentSummary:
+def merge_subagents(parts: Sequence[SubagentSummary]) -> SubagentSummary:
     """The subagents of the parts of one trial."""
     names = SubagentSummary.__struct_fields__
-    sums = {name: sum(getattr(each, name) for each in parts.values()) for name in names}
+    sums = {name: sum(getattr(each, name) for each in parts) for name in names}
     return SubagentSummary(**sums)

@@ -188,9 +188,8 @@ def seconds_between(first: str | None, then: str | None) -> float | None:
     return round(end - start, 3)
 
 
-def merge_times(parts: dict[str, TimeSummary]) -> TimeSummary:
+def merge_times(each: Sequence[TimeSummary]) -> TimeSummary:
     """The times of the parts of one trial, what lies between the parts left out."""
-    each = list(parts.values())
     gaps = [one for one in each if one.longest_gap_seconds is not None]
     longest = max(gaps, key=lambda one: one.longest_gap_seconds or 0.0, default=TimeSummary())
     return TimeSummary(

@@ -5,7 +5,7 @@ OpenAI count so; Anthropic leaves the cache out, and it is added. A number that 
 0 or more, is not one. Nothing here knows a price.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -194,9 +194,8 @@ KEYS: Final = frozenset(_READERS)
 """Keys of an entry's metadata that may tell of tokens."""
 
 
-def merge_tokens(parts: dict[str, TokenSummary]) -> TokenSummary:
+def merge_tokens(each: Sequence[TokenSummary]) -> TokenSummary:
     """The tokens of the parts of one trial; what one part does not know is not known of all."""
-    each = list(parts.values())
     if not any(one.source == "trace" for one in each):
         return TokenSummary()
     return TokenSummary(
@@ -209,9 +208,9 @@ def merge_tokens(parts: dict[str, TokenSummary]) -> TokenSummary:
     )
 
 
-def merge_advisors(parts: dict[str, AdvisorSummary]) -> AdvisorSummary:
+def merge_advisors(each: Sequence[AdvisorSummary]) -> AdvisorSummary:
     """The advisor's calls of the parts of one trial."""
-    asked = [one for one in parts.values() if one.calls]
+    asked = [one for one in each if one.calls]
     return AdvisorSummary(
         calls=sum(one.calls for one in asked),
         input=_sum([one.input for one in asked]),

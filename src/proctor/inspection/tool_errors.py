@@ -66,11 +66,8 @@ class ErrorSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Of those with an exit code; -1 is used for time-outs in trajectories, 124 by timeout(1)."""
     first: ToolError | None = None
     last: ToolError | None = None
-
-    @property
-    def rate(self) -> float | None:
-        """Errors per result; null without any result."""
-        return self.total / self.results if self.results else None
+    rate: float | None = None
+    """Errors per result; null without any result."""
 
 
 def find_error(entry: Entry) -> tuple[str, int | None] | None:
@@ -169,6 +166,7 @@ class ToolErrors:
         return ErrorSummary(
             results=self.results,
             total=self.total,
+            rate=_rate(self.total, self.results),
             by_reason=rank(self._reasons),
             by_tool=self._tools.ranked(),
             by_exit_code=rank({str(code): times for code, times in self._codes.items()}),
@@ -221,15 +219,21 @@ def merge_errors(parts: dict[str, ErrorSummary]) -> ErrorSummary:
     firsts = [(part, each.first) for part, each in parts.items() if each.first]
     lasts = [(part, each.last) for part, each in parts.items() if each.last]
     each = parts.values()
+    results, total = sum(one.results for one in each), sum(one.total for one in each)
     return ErrorSummary(
-        results=sum(one.results for one in each),
-        total=sum(one.total for one in each),
+        results=results,
+        total=total,
+        rate=_rate(total, results),
         by_reason=add_counts(*(one.by_reason for one in each)),
         by_tool=add_counts(*(one.by_tool for one in each)),
         by_exit_code=add_counts(*(one.by_exit_code for one in each)),
         first=_in_part(*firsts[0]) if firsts else None,
         last=_in_part(*lasts[-1]) if lasts else None,
     )
+
+
+def _rate(total: int, results: int) -> float | None:
+    return total / results if results else None
 
 
 def _in_part(part: str, error: ToolError) -> ToolError:

@@ -5,6 +5,7 @@ Whether the disk took it is not known.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -123,9 +124,8 @@ def _find_named(entry: Entry, tool: str) -> list[str]:
     return find_texts(arguments.get(key) for key in _PATHS)[:1]
 
 
-def merge_writes(parts: dict[str, WriteSummary]) -> WriteSummary:
+def merge_writes(each: Sequence[WriteSummary]) -> WriteSummary:
     """The writes of the parts of one trial; the same name in two parts is two files."""
-    each = list(parts.values())
     first = next((one for one in each if one.calls), WriteSummary())
     return WriteSummary(
         calls=sum(one.calls for one in each),
