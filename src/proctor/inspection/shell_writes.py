@@ -41,9 +41,7 @@ _QUOTES = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 
 def find_shell_writes(command: str) -> list[str]:
     """The files it writes, in their order, as they are named; devices are left out."""
-    if command.startswith(_WRITERS) or (
-        _may_hold_several(command) and any(name in command for name in _WRITERS)
-    ):
+    if command.startswith(_WRITERS) or _holds_writer(command):
         found = list(_find(command[:LONGEST]))
     elif ">" in command:
         is_bare = not ("'" in command or '"' in command or "<<" in command or "\\" in command)
@@ -54,15 +52,17 @@ def find_shell_writes(command: str) -> list[str]:
     return [name for name in found if name and not name.startswith(_NO_FILES)]
 
 
-def _may_hold_several(command: str) -> bool:
-    """Whether there may be a second command in it; single characters are looked for fast."""
-    return (
+def _holds_writer(command: str) -> bool:
+    """Whether a command that writes may stand behind another; single characters are found fast."""
+    if not (
         "|" in command
         or "&" in command
         or ";" in command
         or "\n" in command
         or "=" in command  # a variable may be set before it
-    )
+    ):
+        return False
+    return "tee " in command or "cp " in command or "mv " in command or "sed -" in command
 
 
 def _find_bare_redirects(command: str) -> list[str]:

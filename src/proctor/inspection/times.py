@@ -8,7 +8,7 @@ What an entry says it took (`duration_ms`: of a tool, or of a model's answer) co
 it; what nothing covers is idle: as a rule, waiting for a model whose harness does not say how long.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from operator import sub
 from typing import Final
@@ -22,8 +22,7 @@ LONGEST_GAP: Final = 7 * 86400.0
 _TICK: Final = 1000
 _MOST_TICKS: Final = LONGEST_GAP * _TICK
 _SECONDS: Final = timedelta.total_seconds
-# It refuses what is no text, and that is what sends such entries the slow way.
-_READ: Final[Callable[[str | None], datetime]] = datetime.fromisoformat  # type: ignore[assignment]
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  (the times subtracted have no zone)
 
 
 class TimeSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,23 +77,28 @@ class Times:
                     self._see_stamp(entry, entry.timestamp, entry.duration_ms)
 
     def _see_plain(self, entries: Sequence[Entry], took: list[int | None]) -> bool:
-        """Take in timestamps that are all there and never go back; false where they are not so."""
-        stamps = [entry.timestamp for entry in entries]
+        """Take in times in UTC that are all there and never go back; false where they are not so.
+
+        Without a zone they are read and subtracted twice as fast; what has one goes the slow way.
+        """
         try:
-            times = list(map(_READ, stamps))
+            stamps = [entry.timestamp.removesuffix("Z") for entry in entries]  # type: ignore[union-attr]
+            times = list(map(datetime.fromisoformat, stamps))
+            start = (times[0] - _EPOCH).total_seconds()
             gaps = list(map(_SECONDS, map(sub, times[1:], times)))
-            before = times[0].timestamp() if times[0].tzinfo else None
-        except (TypeError, ValueError, OverflowError, IndexError):
+        except (AttributeError, TypeError, ValueError, IndexError):
             return False
-        now = before if self._now is None else self._now
-        if before is None or now is None or not 0 <= before - now <= LONGEST_GAP:
+        gap = 0.0 if self._now is None else start - self._now
+        if not 0 <= gap <= LONGEST_GAP or (gaps and (min(gaps) < 0 or max(gaps) > LONGEST_GAP)):
             return False
-        if gaps and (min(gaps) < 0 or max(gaps) > LONGEST_GAP):
-            return False
-        self._see_stamp(entries[0], stamps[0] or "", took[0])
+        if self._now is None:
+            self._first = entries[0].timestamp or ""
+        else:
+            self._pass(gap, took[0], entries[0].step)
         self._pass_all(gaps, entries, took)
-        self.stamped += len(gaps)
-        self._now, self._last = times[-1].timestamp(), stamps[-1] or ""
+        self.stamped += len(times)
+        self._now = (times[-1] - _EPOCH).total_seconds()
+        self._last = entries[-1].timestamp or ""
         return True
 
     def _pass_all(
