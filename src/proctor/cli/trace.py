@@ -1,6 +1,7 @@
 """`proctor trace`: what an agent did, while it does it; and the writer that a harness needs."""
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -22,7 +23,6 @@ from proctor.cli.output import json_option, print_json, print_line, write_new_fi
 from proctor.cli.printable import printable
 from proctor.cli.stdout import send
 from proctor.cli.trace_convert import convert
-from proctor.cli.trace_summary import summary
 from proctor.cli.trace_tail import LINE_LIMIT, Change, Line, Tail
 from proctor.cli.trace_text import LONGEST, render_entry, render_header
 from proctor.diagnostic import Diagnostic
@@ -34,7 +34,25 @@ _WRITER = "trajectory_writer.py"
 _POLL_SECONDS = 0.2
 
 
-@click.group("trace")
+_LATER = ("summary",)
+"""Commands that need much more than a trace; proctor.cli.trace_NAME holds each, loaded on use."""
+
+
+class _Commands(click.Group):
+    """The commands about traces."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_LATER])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _LATER:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"proctor.cli.trace_{cmd_name}")
+        found: click.Command = getattr(module, cmd_name)
+        return found
+
+
+@click.group("trace", cls=_Commands)
 def command() -> None:
     """What an agent did: follow, sum up, convert, and the writer a harness needs.
 
@@ -43,7 +61,6 @@ def command() -> None:
 
 
 command.add_command(convert)
-command.add_command(summary)
 
 
 @command.command("writer")
