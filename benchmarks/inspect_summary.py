@@ -3,7 +3,8 @@
     python -m benchmarks.inspect_summary read|summarise DIRECTORY
 
 The lines are like those of a real run: every entry has a time of its own, some commands write
-files, some fail, some are repeated. Both ways have to come to the same number of entries.
+files, some fail, some are repeated, and what tools print is short as a rule and long at times; an
+entry has about 1 KB. Both ways have to come to the same number of entries.
 """
 
 import gc
@@ -30,6 +31,8 @@ _COMMANDS = (
     "cat > src/main.py <<'EOF'\nif value > limit:\n    print('too large')\nEOF",
     "grep -rn 'def main' src | head -20 > /tmp/found.txt",
 )
+_OUTPUTS = (5, 20, 60, 150, 300, 500, 1000)
+"""Words of what a tool prints."""
 _BEGAN = datetime(2026, 11, 15, 18, tzinfo=UTC)
 
 
@@ -51,7 +54,7 @@ def summary_rows(
 
 
 def _load_traces(bench: Bench, count: int, size: int) -> Path:
-    directory = bench.data / f"inspect-1-{count}-{size}"
+    directory = bench.data / f"inspect-2-{count}-{size}"
     finished = directory / "finished"
     if not finished.exists():
         directory.mkdir(parents=True, exist_ok=True)
@@ -93,7 +96,7 @@ def _draw_step(draw: random.Random, step: int) -> Iterator[dict[str, object]]:
         "role": "tool_result",
         "step": step,
         "tool_name": "bash",
-        "stdout": text(110),
+        "stdout": text(draw.choice(_OUTPUTS)),
         "stderr": "",
         "exit_code": draw.choice((0, 0, 0, 1)),
         "duration_ms": draw.randint(1, 9000),

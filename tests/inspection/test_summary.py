@@ -156,3 +156,10 @@ def test_the_same_command_of_another_tool_or_with_other_arguments_is_no_repeat()
         called(5, "", "read", arguments={"path": "b"}),
     ]
     assert summarise(trace).loops.repeats == 1
+
+
+def test_roles_and_tools_beyond_a_thousand_names_are_counted_as_others() -> None:
+    trace = [Entry(role=f"r{number}", step=1) for number in range(1500)]
+    found = summarise(trace)
+    assert found.messages == 1500
+    assert found.by_role["(others)"] == 500

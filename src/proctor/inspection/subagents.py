@@ -32,6 +32,9 @@ class SubagentSummary(msgspec.Struct, frozen=True, kw_only=True):
     """References to trajectories in other files, which were not opened."""
 
 
+_NONE: Final = SubagentSummary()
+
+
 class Subagents:
     """The subagents of one trace, as its entries come."""
 
@@ -82,6 +85,8 @@ class Subagents:
 
     def finish(self) -> SubagentSummary:
         """What there was."""
+        if not (self._messages or self._embedded or self._elsewhere):
+            return _NONE
         return SubagentSummary(
             messages=self._messages,
             tool_calls=self._calls,

@@ -4,7 +4,6 @@ Warmup entries are counted and else left out; entries of subagents are in, and c
 number is explained in docs/summaries.md. Nothing here reads a file or judges.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import batched
 from operator import attrgetter
@@ -27,6 +26,7 @@ from proctor.trajectory.entry import Entry, Object
 WARMUP: Final = "warmup"
 SUBAGENT: Final = "subagent"
 _BATCH: Final = 256
+_FEW: Final = 10
 _TURNING: Final = frozenset({"assistant", "tool_call"})
 """Roles that make a step a turn."""
 _ROLE = attrgetter("role")
@@ -118,10 +118,19 @@ class Summing:
             if entry.call_type is not None:
                 entries = self._set_apart(entries)
                 break
-        for role, times in Counter(map(_ROLE, entries)).items():
-            self._roles.add(role, times)
+        self._count_roles(list(map(_ROLE, entries)))
         self._times.see(entries)
         self._take(entries)
+
+    def _count_roles(self, roles: list[str]) -> None:
+        different = set(roles)
+        # Counting name by name is fast for the few that there are, and endless for many.
+        if len(different) <= _FEW:
+            for role in different:
+                self._roles.add(role, roles.count(role))
+        else:
+            for role in roles:
+                self._roles.add(role)
 
     def _set_apart(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """The entries without warmup; those of subagents are noted."""

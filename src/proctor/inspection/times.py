@@ -70,7 +70,7 @@ class Times:
         """Take the timestamps of entries in, and what the entries say they took."""
         took = [entry.duration_ms for entry in entries]
         if any(took):
-            self._see_durations(entries)
+            self._see_durations(entries, took)
         if not self._see_plain(entries, took):
             for entry in entries:
                 if entry.timestamp is not None:
@@ -129,15 +129,14 @@ class Times:
         else:
             self._pass(seconds - now, took, entry.step)
 
-    def _see_durations(self, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            took = entry.duration_ms
-            if took is None or not 0 < took < _MOST_TICKS:
-                continue
-            if entry.role == "tool_result":
-                self._tools += took / _TICK
-            elif entry.role == "assistant":
-                self._model += took / _TICK
+    def _see_durations(self, entries: Sequence[Entry], took: list[int | None]) -> None:
+        told = [
+            (entry.role, ticks)
+            for entry, ticks in zip(entries, took, strict=True)
+            if ticks and 0 < ticks < _MOST_TICKS
+        ]
+        self._tools += sum([ticks for role, ticks in told if role == "tool_result"]) / _TICK
+        self._model += sum([ticks for role, ticks in told if role == "assistant"]) / _TICK
 
     def _doubt(self, seconds: float, now: float) -> None:
         if abs(seconds - now) > LONGEST_GAP:

@@ -43,6 +43,9 @@ class AdvisorSummary(msgspec.Struct, frozen=True, kw_only=True):
     output: int | None = None
 
 
+_NOBODY: Final = AdvisorSummary()
+
+
 class Usages:
     """What the entries of one trace used, as they come."""
 
@@ -116,6 +119,8 @@ class Usages:
 
     def finish_advisor(self) -> AdvisorSummary:
         """The advisor's calls: a call and its result are one question, and both may be marked."""
+        if not (self._advised_results or self._advised_calls):
+            return _NOBODY
         return AdvisorSummary(
             calls=self._advised_results or self._advised_calls,
             input=self._advisor.get("input"),
