@@ -2,7 +2,7 @@
 
 import pytest
 
-from proctor.inspection.calls import read_call
+from proctor.inspection.calls import find_command
 from proctor.inspection.shell_writes import find_shell_writes
 from proctor.inspection.summary import summarise
 from proctor.inspection.writes import find_writes
@@ -33,7 +33,7 @@ from tests.inspection.traces import called
     ],
 )
 def test_a_shell_command_writes(command: str, files: list[str]) -> None:
-    assert find_shell_writes(command) == files
+    assert list(find_shell_writes(command)) == files
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,13 @@ def test_a_shell_command_writes(command: str, files: list[str]) -> None:
         ("read_file", {"path": "output.md"}, []),
         ("shell", {"cmd": ["bash", "-c", "x"]}, []),
         ("write_file", {"path": 7}, []),
+        ("search", {"query": "a", "limit > 7": 1}, []),
+        ("shell", {"command": "ls > a"}, ["a"]),
     ],
 )
 def test_a_tool_writes(tool: str, arguments: dict[str, object], files: list[str]) -> None:
     entry = called(1, "", tool, arguments=arguments)
-    assert find_writes(entry, read_call(entry)) == files
+    assert list(find_writes(entry, tool, find_command(arguments))) == files
 
 
 def test_only_writing_an_output_counts_as_having_written_it() -> None:

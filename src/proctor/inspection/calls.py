@@ -24,17 +24,10 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     """The same for calls of the same tool with the same command; of this process only."""
 
 
-def read_call(entry: Entry) -> Call:
-    """The call in an entry."""
-    tool = entry.tool_name or ""
-    command = entry.command
-    if not command:
-        arguments = entry.arguments
-        command = _find_command(arguments) if arguments else ""
-    return Call(entry.step, tool, command, hash((tool, command)))
-
-
-def _find_command(arguments: Object) -> str:
+def find_command(arguments: Object | None) -> str:
+    """What a call's arguments ask for: a command among them, else all of them as JSON."""
+    if not arguments:
+        return ""
     for key in _COMMANDS:
         value = arguments.get(key)
         if isinstance(value, str) and value:

@@ -5,7 +5,7 @@ nothing is expanded, and what runs inside `$(…)` or `sh -c '…'` is text. Not
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 LONGEST: Final = 1 << 16
@@ -39,7 +39,7 @@ _COPIERS: Final = frozenset({"cp", "mv"})
 _QUOTES = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 
 
-def find_shell_writes(command: str) -> list[str]:
+def find_shell_writes(command: str) -> Sequence[str]:
     """The files it writes, in their order, as they are named; devices are left out."""
     if command.startswith(_WRITERS) or _holds_writer(command):
         found = list(_find(command[:LONGEST]))
@@ -48,7 +48,7 @@ def find_shell_writes(command: str) -> list[str]:
         find = _find_bare_redirects if is_bare and "#" not in command else _find_redirects
         found = find(command[:LONGEST])
     else:
-        return []
+        return ()
     return [name for name in found if name and not name.startswith(_NO_FILES)]
 
 

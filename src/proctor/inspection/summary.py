@@ -6,12 +6,11 @@ number is explained in docs/summaries.md. Nothing here reads a file or judges.
 
 from collections.abc import Iterable, Sequence
 from itertools import batched
-from operator import attrgetter
 from typing import Final, Protocol
 
 import msgspec
 
-from proctor.inspection.calls import MOST_OPEN, Call, read_call, take_answered
+from proctor.inspection.calls import MOST_OPEN, Call, find_command, take_answered
 from proctor.inspection.loops import Loops, LoopSummary
 from proctor.inspection.subagents import Subagents, SubagentSummary
 from proctor.inspection.tally import Tally
@@ -26,10 +25,6 @@ from proctor.trajectory.entry import Entry, Object
 WARMUP: Final = "warmup"
 SUBAGENT: Final = "subagent"
 _BATCH: Final = 256
-_FEW: Final = 10
-_TURNING: Final = frozenset({"assistant", "tool_call"})
-"""Roles that make a step a turn."""
-_ROLE = attrgetter("role")
 NO_SOURCE: Final = "none"
 """Stands where a trial left no trace that could be used."""
 
@@ -118,19 +113,8 @@ class Summing:
             if entry.call_type is not None:
                 entries = self._set_apart(entries)
                 break
-        self._count_roles(list(map(_ROLE, entries)))
         self._times.see(entries)
         self._take(entries)
-
-    def _count_roles(self, roles: list[str]) -> None:
-        different = set(roles)
-        # Counting name by name is fast for the few that there are, and endless for many.
-        if len(different) <= _FEW:
-            for role in different:
-                self._roles.add(role, roles.count(role))
-        else:
-            for role in roles:
-                self._roles.add(role)
 
     def _set_apart(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """The entries without warmup; those of subagents are noted."""
@@ -142,19 +126,27 @@ class Summing:
         return kept
 
     def _take(self, entries: Sequence[Entry]) -> None:
-        take_result, take_call = self._take_result, self._take_call
-        step = -1
+        take_result, take_call, see_step = self._take_result, self._take_call, self._steps.see
+        calls = results = answers = 0
         for entry in entries:
             role = entry.role
             if role == "tool_result":
+                results += 1
                 take_result(entry)
             elif role == "tool_call":
+                calls += 1
+                see_step(entry.step)
                 take_call(entry)
-            if role in _TURNING and entry.step != step:
-                step = entry.step
-                self._steps.see(step)
+            elif role == "assistant":
+                answers += 1
+                see_step(entry.step)
+            else:
+                self._roles.add(role)
             if entry.metadata is not None:
                 self._see_metadata(entry, entry.metadata)
+        for role, times in (("tool_result", results), ("tool_call", calls), ("assistant", answers)):
+            if times:
+                self._roles.add(role, times)
 
     def _see_metadata(self, entry: Entry, metadata: Object) -> None:
         for key, held in metadata.items():
@@ -168,15 +160,17 @@ class Summing:
                 self._usages.see_advisor(entry, metadata)
 
     def _take_call(self, entry: Entry) -> None:
-        call = read_call(entry)
-        self._tools.add(call.tool)
+        tool = entry.tool_name or ""
+        command = entry.command or find_command(entry.arguments)
+        call = Call(entry.step, tool, command, hash((tool, command)))
+        self._tools.add(tool)
         self._loops.see(call)
         waiting = self._open
         if waiting and (waiting[-1].step != call.step or len(waiting) >= MOST_OPEN):
             # What is left of an earlier step never got a result.
             waiting.clear()
         waiting.append(call)
-        if paths := find_writes(entry, call):
+        if paths := find_writes(entry, tool, command):
             self._writes.see(call, paths, entry.timestamp)
 
     def _take_result(self, entry: Entry) -> None:

@@ -76,7 +76,7 @@ class Writes:
         self._first: tuple[int, str | None] | None = None
         self._output = False
 
-    def see(self, call: Call, paths: list[str], when: str | None) -> None:
+    def see(self, call: Call, paths: Sequence[str], when: str | None) -> None:
         """Take in a call that writes these files, and its timestamp."""
         self._calls += 1
         self._first = self._first or (call.step, when)
@@ -106,12 +106,13 @@ class Writes:
         )
 
 
-def find_writes(entry: Entry, call: Call) -> list[str]:
-    """The files that a tool call asks to be written."""
-    tool = call.tool
+def find_writes(entry: Entry, tool: str, command: str) -> Sequence[str]:
+    """The files that a call of a tool asks to be written."""
     if tool not in _SHELLS and (lowered := tool.lower()) in _TOOLS:
         return _find_named(entry, lowered)
-    return find_shell_writes(call.command) if entry.command or entry.arguments else []
+    # Arguments that stand in for a command are JSON, and no shell reads them.
+    is_json = not entry.command and command.startswith("{")
+    return () if is_json else find_shell_writes(command)
 
 
 def _find_named(entry: Entry, tool: str) -> list[str]:
