@@ -16,6 +16,7 @@
     theirs_environments     environments in which harbor runs here without Docker
     docker_trials   trials in containers, beside the bare calls of docker; a subject too
     sandbox_start   the start of a sandbox, beside a bare bubblewrap
+    inspect_summary     summing traces up, beside reading them; a subject
     trace_data      trajectories to read, kept in build/bench-data
     trace_reading   ways to read them: ours, the bare decoder, the peer's shape
     inspect_search  the index over texts, made and asked; a subject too

@@ -10,6 +10,8 @@
     show, trace, record, task      commands about traces, records and tasks
     show_file, show_sealed         a file, and what is in a ledger, for `show`
     trace_convert                  one kind of trace to another
+    trace_summary                  what happened in a trial, or in many
+    summary_text, summary_table    summaries as a page and as a table
     trace_tail                     the end of a file that is being written
     trace_text, record_text        traces and records as lines for people
     traced                         the trials that a command about traces is asked for

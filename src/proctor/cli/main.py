@@ -36,7 +36,7 @@ COMMANDS = {
     "outcome": "The result line, what its reader makes of it, and reason codes.",
     "show": "Show a trace, a record or a sealed trial, readable.",
     "search": "Find words in every sealed trace, with the step they are in.",
-    "trace": "What an agent did: follow, convert, and the writer a harness needs.",
+    "trace": "What an agent did: summary, classify, diff, follow, convert.",
     "ledger": "The sealed log: append-only, checkable by anyone.",
     "import": "Bring runs into the ledger: what other systems left, and bundles.",
     "export": "Take sealed trials out, in a form that others read.",

@@ -1,6 +1,7 @@
 """`proctor trace`: what an agent did, while it does it; and the writer that a harness needs."""
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -33,9 +34,27 @@ _WRITER = "trajectory_writer.py"
 _POLL_SECONDS = 0.2
 
 
-@click.group("trace")
+_LATER = ("summary",)
+"""Commands that need much more than a trace; proctor.cli.trace_NAME holds each, loaded on use."""
+
+
+class _Commands(click.Group):
+    """The commands about traces."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *_LATER])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _LATER:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"proctor.cli.trace_{cmd_name}")
+        found: click.Command = getattr(module, cmd_name)
+        return found
+
+
+@click.group("trace", cls=_Commands)
 def command() -> None:
-    """What an agent did: follow, convert, and the writer a harness needs.
+    """What an agent did: summary, classify, diff, follow, convert.
 
     Example: proctor trace follow trial/agent/trajectory.jsonl
     """
