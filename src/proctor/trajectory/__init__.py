@@ -3,6 +3,7 @@
     entry         one line of trajectory.jsonl
     lines         a file of lines in pieces, in constant memory
     read          trajectory.jsonl, strict or salvaging, fast
+    step_search   some steps of a large trajectory, without decoding the rest
     careful       one line read slowly: what is wrong with it, what can be kept
     decoding      the text of a line to its JSON value, and what is wrong with it
     parallel      many traces at once
