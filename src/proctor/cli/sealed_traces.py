@@ -20,7 +20,7 @@ from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.traced.candidates import Named, Part, find_parts
 from proctor.traced.opening import Opened, open_parts
 from proctor.traced.unpacked import unpacked
-from proctor.trajectory.trace import TraceKind
+from proctor.trajectory.kind import TraceKind
 
 
 class _Outputs(msgspec.Struct, frozen=True):

@@ -5,12 +5,14 @@ where the line is. With one, only steps that fit are shown; how many lines could
 at the end. A trajectory of any size is read in constant memory.
 """
 
+import importlib
 import os
 import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, islice
+from typing import Any
 
 import msgspec
 
@@ -21,10 +23,10 @@ from proctor.diagnostic import Diagnostic
 from proctor.sentence import count_of
 from proctor.trajectory.conversation import read_turns
 from proctor.trajectory.entry import Entry
+from proctor.trajectory.kind import TraceKind
 from proctor.trajectory.read import Chunk, read_chunks
 from proctor.trajectory.spoken import turns_to_entries
 from proctor.trajectory.step_search import read_steps
-from proctor.trajectory.trace import TraceKind, load_trace_file
 from proctor.trajectory.turn import Turn
 
 _MOST_OF_A_STEP = 1000
@@ -115,7 +117,7 @@ def _entries(source: Source, view: View) -> Iterator[Told]:
             turns = _turns(read_turns(source.path, salvage=True), view)
             yield from ((entry, []) for entry in turns_to_entries(turns))
         case TraceKind.ATIF:
-            trace = load_trace_file(source.path, source.kind)
+            trace = _load(source.path, source.kind)
             view.unread += sum(each.is_problem for each in trace.diagnostics)
             yield from ((entry, []) for entry in trace.entries)
 
@@ -149,7 +151,7 @@ def _turns(items: Iterable[Turn | Diagnostic], view: View) -> Iterator[Turn]:
 def describe_trace(source: Source, view: View) -> dict[str, object]:
     """The same as one JSON object."""
     if view.selection.is_all:
-        trace = load_trace_file(source.path, source.kind)
+        trace = _load(source.path, source.kind)
         view.shown += len(trace.entries) + len(trace.turns)
         found = {
             "entries": [msgspec.to_builtins(entry) for entry in trace.entries],
@@ -197,11 +199,16 @@ def _render_conversation(source: Source, view: View) -> Iterator[str]:
 
 
 def _render_atif(source: Source, view: View) -> Iterator[str]:
-    trace = load_trace_file(source.path, TraceKind.ATIF)
+    trace = _load(source.path, TraceKind.ATIF)
     yield from map(_render_problem, trace.diagnostics)
     for entry in trace.entries:
         view.shown += 1
         yield from render_entry(entry, view.width, longest=view.longest)
+
+
+def _load(path: str, kind: TraceKind) -> Any:
+    """The whole trace. What reads ATIF is slow to load, and most need only a step of lines."""
+    return importlib.import_module("proctor.trajectory.trace").load_trace_file(path, kind)
 
 
 def _render_problem(found: Diagnostic) -> str:

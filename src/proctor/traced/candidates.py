@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from proctor.trajectory.trace import TraceKind
+from proctor.trajectory.kind import TraceKind
 
 _NAMES = (
     (TraceKind.TRAJECTORY, "trajectory.jsonl"),

@@ -4,14 +4,15 @@ A file that has nothing does not hide the next one; what was passed over is said
 """
 
 import contextlib
+import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from proctor.errors import TraceError
 from proctor.traced.candidates import Part
 from proctor.trajectory.conversation import read_turns
+from proctor.trajectory.kind import TraceKind
 from proctor.trajectory.read import read_chunks
-from proctor.trajectory.trace import TraceKind, load_trace_file
 from proctor.trajectory.turn import Turn
 
 type Opened = contextlib.AbstractContextManager[str]
@@ -74,4 +75,6 @@ def _is_usable(kind: TraceKind, path: str) -> bool:
         case TraceKind.CONVERSATION:
             return any(isinstance(item, Turn) for item in read_turns(path, salvage=True))
         case TraceKind.ATIF:
-            return load_trace_file(path, kind).is_usable
+            # What reads ATIF is slow to load, and most trials have none.
+            loader = importlib.import_module("proctor.trajectory.trace")
+            return bool(loader.load_trace_file(path, kind).is_usable)

@@ -12,7 +12,7 @@ from typing import Any
 from proctor.record.model import TrialRecord
 from proctor.traced.candidates import Named, Part, find_parts
 from proctor.traced.opening import FoundTrace, Opened, open_parts
-from proctor.trajectory.trace import TraceKind
+from proctor.trajectory.kind import TraceKind
 
 __all__ = ["FoundTrace", "Opened", "TracedTrial", "opened_traces"]
 

@@ -13,6 +13,7 @@
     dialects/     a row of each dialect to turns
     spoken        turns to entries
     atif/         harbor's trajectory.json: read, held to its rules, written, converted
+    kind          what a trace can be read from
     trace         the trace of a trial: which file is used, and which were passed over
     commands      the shell commands of a trace: what can be run again
     likeness      how much of a script comes back in commands
