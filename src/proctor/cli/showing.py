@@ -80,10 +80,11 @@ class Showing:
         with self.sources() as found:
             self._has_traces = bool(found)
             for source in choose_part(self.name, found, self.wish.selection.part):
-                if not self.is_lone:
-                    yield ""
-                    yield printable(_title(source))
-                yield from render_trace(source, view)
+                lines = render_trace(source, view)
+                # A title without anything below it would say that there is something.
+                if not self.is_lone and (first := next(lines, None)) is not None:
+                    yield from ["", printable(_title(source)), first]
+                yield from lines
 
 
 def choose_part(name: str, sources: list[Source], part: str | None) -> list[Source]:

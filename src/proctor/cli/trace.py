@@ -22,6 +22,7 @@ from proctor.cli.output import json_option, print_json, print_line, write_new_fi
 from proctor.cli.printable import printable
 from proctor.cli.stdout import send
 from proctor.cli.trace_convert import convert
+from proctor.cli.trace_diff import diff
 from proctor.cli.trace_tail import LINE_LIMIT, Change, Line, Tail
 from proctor.cli.trace_text import LONGEST, render_entry, render_header
 from proctor.diagnostic import Diagnostic
@@ -35,13 +36,14 @@ _POLL_SECONDS = 0.2
 
 @click.group("trace")
 def command() -> None:
-    """What an agent did: follow, convert, and the writer a harness needs.
+    """What an agent did: follow, compare, convert, and the writer a harness needs.
 
     Example: proctor trace follow trial/agent/trajectory.jsonl
     """
 
 
 command.add_command(convert)
+command.add_command(diff)
 
 
 @command.command("writer")

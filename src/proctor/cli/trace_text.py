@@ -134,7 +134,7 @@ def _render_text(label: str, text: str, width: int | None, longest: int | None) 
     first = f"{label}: " if label else ""
     room = None if width is None else max(width - len(_INDENT), _NARROWEST)
     for line in fold(first + _without_data(text), longest, len(first)):
-        yield from (_INDENT + piece for piece in _broken(line, room))
+        yield from (_INDENT + piece for piece in break_line(line, room))
 
 
 def _without_data(text: str) -> str:
@@ -195,7 +195,17 @@ def _plain(line: str) -> str:
     return printable(line.expandtabs(4))
 
 
-def _broken(line: str, room: int | None) -> Iterator[str]:
+def columns_of(line: str) -> int:
+    """How wide a line is on a screen."""
+    return len(line) if line.isascii() else sum(map(_columns, line))
+
+
+def _columns(char: str) -> int:
+    return 2 if east_asian_width(char) in _WIDE else 1
+
+
+def break_line(line: str, room: int | None) -> Iterator[str]:
+    """A line in pieces of so many columns."""
     if room is None or (len(line) <= room and line.isascii()):
         yield line
     elif line.isascii():
@@ -208,7 +218,7 @@ def _broken_by_columns(line: str, room: int) -> Iterator[str]:
     """The same where characters can be two columns wide."""
     start = columns = 0
     for at, char in enumerate(line):
-        wide = 2 if east_asian_width(char) in _WIDE else 1
+        wide = _columns(char)
         if columns + wide > room:
             yield line[start:at]
             start, columns = at, 0
