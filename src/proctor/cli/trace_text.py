@@ -14,6 +14,7 @@ from unicodedata import east_asian_width
 
 from proctor.cli.printable import printable
 from proctor.inspection.tool_errors import EXIT, find_error
+from proctor.sentence import count_of
 from proctor.trajectory.entry import Entry, Header, Object
 from proctor.trajectory.turn import Turn
 
@@ -23,7 +24,7 @@ _INDENT = "    "
 _NARROWEST = 20
 _FIRST_LINES, _LAST_LINES = 20, 12
 """How many lines are left of a text that is folded."""
-_DATA = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?[^,\s\"']{0,100};base64,[\w+/=\s-]{64,}")
+_DATA = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?[^,\s\"']{0,100};base64,[\w+/=-]{64,}")
 """An image or the like that stands in the text itself."""
 _BARE_BASE64 = re.compile(r"[A-Za-z0-9+/]{200,}={0,2}")
 _WIDE = frozenset("WF")
@@ -164,7 +165,7 @@ def fold(text: str, longest: int | None = LONGEST, more: int = 0) -> list[str]:
     first = _count_fitting(lines[:_FIRST_LINES], longest // 2)
     last = _count_fitting(lines[: first - 1 : -1][:_LAST_LINES], longest // 2)
     folded = len(lines) - first - last
-    middle = [f"… {folded:,} lines folded; --full shows them"] if folded else []
+    middle = [f"… {count_of(folded, 'line')} folded; --full shows them"] if folded else []
     return [
         *(shown for line in lines[:first] for shown in _cut_line(line, longest // 2)),
         *middle,
