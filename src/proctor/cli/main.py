@@ -35,7 +35,7 @@ COMMANDS = {
     "audit": "See whether published numbers follow from the evidence.",
     "outcome": "The result line, what its reader makes of it, and reason codes.",
     "show": "Show a trial, its trace, a step of it, or a record, readable.",
-    "trace": "What an agent did: follow, compare, convert, and the writer a harness needs.",
+    "trace": "What an agent did: follow, diff, convert, and a writer of it.",
     "ledger": "The sealed log: append-only, checkable by anyone.",
     "import": "Bring runs into the ledger: aec-bench's records, bundles.",
     "export": "Take sealed trials out: a bundle, aec-bench's tree, Parquet.",

@@ -99,12 +99,13 @@ def _print_trial(ledger: Ledger, row: TrialRow, entry: AnyEntry | Withheld, wish
             return sealed_traces(ledger, entry, wish.selection)
         return contextlib.nullcontext([])
 
-    remarks = _find_remarks(ledger, row)
+    def head() -> Iterator[str]:
+        yield from map(printable, _render_trial(ledger, row, entry, wish))
+
     if not wish.as_json:
-        lines = list(_render_trial(ledger, row, entry, remarks, wish))
-        Showing(_name(row), sources, wish, head=lambda: map(printable, lines)).print()
+        Showing(_name(row), sources, wish, head).print()
     elif wish.selection.is_all:
-        send(json.dumps(_describe(row, entry, remarks), indent=2))
+        send(json.dumps(_describe(row, entry, _find_remarks(ledger, row)), indent=2))
     else:
         _print_steps(row, sources, wish)
 
@@ -163,7 +164,6 @@ def _render_trial(
     ledger: Ledger,
     row: TrialRow,
     entry: AnyEntry | Withheld,
-    remarks: list[AnyEntry | Withheld],
     wish: Wish,
 ) -> Iterator[str]:
     yield f"{row.trial_id}, {row.status}, of experiment {row.experiment_id}"
@@ -175,7 +175,7 @@ def _render_trial(
         yield from _render_evidence(ledger, entry, is_full=wish.full)
         for finding in entry.findings:
             yield f"  finding  {finding.get('code')}: {_cut(str(finding.get('message')), longest)}"
-    for remark in remarks:
+    for remark in _find_remarks(ledger, row):
         yield f"  {_render_remark(remark)}"
 
 

@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.2
 
 @click.group("trace")
 def command() -> None:
-    """What an agent did: follow, compare, convert, and the writer a harness needs.
+    """What an agent did: follow, diff, convert, and a writer of it.
 
     Example: proctor trace follow trial/agent/trajectory.jsonl
     """
