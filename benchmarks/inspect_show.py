@@ -43,11 +43,11 @@ def show_rows(bench: Bench, *, megabytes: int = 1000) -> Iterator[Row]:
     ledger = _load_ledger(bench, path, megabytes)
     cache = ledger.parent / "cache"
     step = ("--step", str(last - 1))
-    yield from _rows(bench, f"show-step-{megabytes}mb", ("show", str(path), *step), cache)
+    yield from _rows(bench, "show-step-1gb", ("show", str(path), *step), cache)
     sealed = ("show", _TRIAL, "--ledger", str(ledger), *step)
     shutil.rmtree(cache, ignore_errors=True)
     first = command_seconds(_command(sealed, cache))
-    name = f"show-sealed-step-{megabytes}mb"
+    name = "show-sealed-1gb"
     yield share_of(f"{name}-first", (first, _SECONDS), f"{_SECONDS} s")
     yield from _rows(bench, name, sealed, cache)
 

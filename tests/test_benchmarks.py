@@ -106,6 +106,11 @@ def test_the_agreed_names_are_there_with_their_bars(build: Path) -> None:
         "find-id": "<= 1",
         "list-peer": ">= 20",
         **({} if find_obstacle() else {"docker-trials": ">= 0.5"}),
+        "show-step-1gb": "<= 1",
+        "show-step-1gb-memory": "<= 1",
+        "show-sealed-1gb-first": None,
+        "show-sealed-1gb": "<= 1",
+        "show-sealed-1gb-memory": "<= 1",
     }
 
 
