@@ -154,23 +154,38 @@ def fold(text: str, longest: int | None = LONGEST, more: int = 0) -> list[str]:
 
     A single long line keeps its beginning, `more` characters of it beyond the limit.
     """
-    # A carriage return before a newline is how some systems end a line; others are shown.
-    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    if longest is None:
-        return [_plain(line) for line in lines]
-    if len(lines) == 1:
-        return _cut_line(lines[0], longest + more)
-    if len(text) <= longest + more and len(lines) <= _FIRST_LINES + _LAST_LINES + 1:
-        return [_plain(line) for line in lines]
-    first = _count_fitting(lines[:_FIRST_LINES], longest // 2)
-    last = _count_fitting(lines[: first - 1 : -1][:_LAST_LINES], longest // 2)
-    folded = len(lines) - first - last
+    text = text.removesuffix("\n")
+    total = text.count("\n") + 1
+    if longest is None or (total <= _FIRST_LINES + _LAST_LINES + 1 and len(text) <= longest + more):
+        return [_plain(line) for line in _split(text)]
+    if total == 1:
+        return _cut_line(text, longest + more)
+    lines = _split(text, _FIRST_LINES)[: min(_FIRST_LINES, total)]
+    first = lines[: _count_fitting(lines, longest // 2)]
+    lines = _split_end(text, min(_LAST_LINES, total - len(first)))[::-1]
+    last = lines[: _count_fitting(lines, longest // 2)][::-1]
+    folded = total - len(first) - len(last)
     middle = [f"… {count_of(folded, 'line')} folded; --full shows them"] if folded else []
     return [
-        *(shown for line in lines[:first] for shown in _cut_line(line, longest // 2)),
+        *(shown for line in first for shown in _cut_line(line, longest // 2)),
         *middle,
-        *(shown for line in lines[len(lines) - last :] for shown in _cut_line(line, longest // 2)),
+        *(shown for line in last for shown in _cut_line(line, longest // 2)),
     ]
+
+
+def _split(text: str, most: int = -1) -> list[str]:
+    """The lines of a text; of more than so many, the rest is in one piece after them."""
+    # A carriage return before a newline is how some systems end a line; others are shown.
+    *lines, last = text.split("\n", most)
+    return [*(line.removesuffix("\r") for line in lines), last]
+
+
+def _split_end(text: str, most: int) -> list[str]:
+    """The last lines of a text."""
+    if most <= 0:
+        return []
+    *lines, last = text.rsplit("\n", most)[-most:]
+    return [*(line.removesuffix("\r") for line in lines), last]
 
 
 def _count_fitting(lines: list[str], room: int) -> int:
