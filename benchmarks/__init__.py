@@ -18,6 +18,7 @@
     sandbox_start   the start of a sandbox, beside a bare bubblewrap
     inspect_summary     summing traces up, beside reading them; a subject
     trace_data      trajectories to read, kept in build/bench-data
+    inspect_show    one step of a large trace, by the whole command; a subject too
     trace_reading   ways to read them: ours, the bare decoder, the peer's shape
     inspect_search  the index over texts, made and asked; a subject too
     searching       what that asks for, in a process of its own

@@ -8,6 +8,7 @@ from benchmarks.bench import Bench
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.inspect_search import search_rows
+from benchmarks.inspect_show import show_rows
 from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row
@@ -27,4 +28,5 @@ SUBJECTS: dict[str, Subject] = {
     "ledger": ledger_rows,
     "docker": docker_rows,
     "search": search_rows,
+    "show": show_rows,
 }

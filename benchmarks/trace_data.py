@@ -34,6 +34,30 @@ def load_trace_files(bench: Bench, count: int, size: int) -> list[Path]:
     return paths
 
 
+def load_rising_trace(bench: Bench, megabytes: int) -> tuple[Path, int]:
+    """One trajectory of about that many MB whose steps only rise, and its last step."""
+    path = bench.data / f"rising-1-{megabytes}" / "trajectory.jsonl"
+    last = path.with_name("last")
+    if not last.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        last.write_text(str(_write_rising(path, megabytes * 1_000_000)), encoding="ascii")
+    return path, int(last.read_text(encoding="ascii"))
+
+
+def _write_rising(path: Path, size: int) -> int:
+    block = _draw_block(0)
+    number, written = 0, 0
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(_HEADER)
+        while written < size:
+            for line in block:
+                step = int(line.partition('"step": ')[2].partition(",")[0])
+                told = line.replace(f'"step": {step},', f'"step": {number + step},', 1)
+                written += file.write(told)
+            number += 1000
+    return number
+
+
 def _write(path: Path, block: list[str], size: int) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(_HEADER)

@@ -18,6 +18,7 @@ from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
 from benchmarks.inspect_search import search_rows
+from benchmarks.inspect_show import show_rows
 from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row, share_of, times_faster
@@ -41,6 +42,7 @@ TINY: dict[str, Subject] = {
     "ledger": partial(ledger_rows, verified=20, listed=200),
     "docker": partial(docker_rows, fewer=1, more=2),
     "search": partial(search_rows, megabytes=1),
+    "show": partial(show_rows, megabytes=9),
 }
 
 
@@ -106,6 +108,11 @@ def test_the_agreed_names_are_there_with_their_bars(build: Path) -> None:
         "find-id": "<= 1",
         "list-peer": ">= 20",
         **({} if find_obstacle() else {"docker-trials": ">= 0.5"}),
+        "show-step-1gb": "<= 1",
+        "show-step-1gb-memory": "<= 1",
+        "show-sealed-1gb-first": None,
+        "show-sealed-1gb": "<= 1",
+        "show-sealed-1gb-memory": "<= 1",
     }
 
 

@@ -40,6 +40,7 @@ LOADED_ON_USE = frozenset(
         "proctor.record.prices",
         "proctor.reward.coerce",
         "proctor.reward.script",
+        "proctor.trajectory.trace",
     }
 )
 

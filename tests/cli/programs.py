@@ -17,7 +17,7 @@ NOBODY = 65534
 _AS_NOBODY = f"""
 import os, shutil
 from proctor.cli import audit, check, main, outcome, record, score, show, task, trace
-from proctor.cli import show_file, show_sealed
+from proctor.cli import show_file, show_record, show_sealed
 from proctor.audit.checks import records, scores, tasks, traces
 # Only now: this Python may lie where nobody can read it.
 os.setgroups([])

@@ -228,8 +228,9 @@ def test_a_hollow_record_has_its_problem_said(proctor: Proctor) -> None:
         ("record", ["--step", 1]),
         ("record", ["--full"]),
         ("record", ["--raw", "--json"]),
-        ("conversation", ["--step", 1]),
-        ("conversation", ["--step", 1, "--json"]),
+        ("record", ["--errors"]),
+        ("record", ["--grep", "x"]),
+        ("conversation", ["--part", "x"]),
     ],
 )
 def test_options_that_do_not_fit_are_refused(
@@ -244,7 +245,7 @@ def test_options_that_do_not_fit_are_refused(
 
 def test_what_cannot_be_shown_is_named(proctor: Proctor) -> None:
     ran = proctor("show", TASKS / "binary")
-    said = f"proctor: {TASKS / 'binary'}: a dataset; expected a trace or a trial record\n"
+    said = f"proctor: {TASKS / 'binary'}: a dataset; expected a trace, a trial or a trial record\n"
     assert (ran.code, ran.out, ran.err) == (2, "", said)
 
 

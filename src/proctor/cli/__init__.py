@@ -8,7 +8,12 @@
     export                         sealed trials taken out
     import_prime_eval              `import prime` by another name
     show, trace, record, task      commands about traces, records and tasks
-    show_file, show_sealed         a file, and what is in a ledger, for `show`
+    show_file, show_record         a trace, and a record or a trial in a directory, for `show`
+    show_sealed, sealed_traces     what is in a ledger, and its traces, for `show`
+    showing, show_trace            what `show` was asked for, and the traces it shows
+    selection                      which steps of a trace are wanted
+    pager                          long texts where somebody sits before a screen
+    trace_diff, side_by_side       two traces, and two texts beside one another
     trace_convert                  one kind of trace to another
     trace_summary                  what happened in a trial, or in many
     summary_text, summary_table    summaries as a page and as a table

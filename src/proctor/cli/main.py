@@ -34,7 +34,7 @@ COMMANDS = {
     "check": "Check a trace, record, task, ledger, proof or claim by itself.",
     "audit": "See whether published numbers follow from the evidence.",
     "outcome": "The result line, what its reader makes of it, and reason codes.",
-    "show": "Show a trace, a record or a sealed trial, readable.",
+    "show": "Show a trial, its trace, a step of it, or a record, readable.",
     "search": "Find words in every sealed trace, with the step they are in.",
     "trace": "What an agent did: summary, classify, diff, follow, convert.",
     "ledger": "The sealed log: append-only, checkable by anyone.",

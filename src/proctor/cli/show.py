@@ -1,4 +1,4 @@
-"""`proctor show`: a trace, a record or a sealed trial, readable.
+"""`proctor show`: a trial, its trace, a step of it, or a record, readable.
 
 What shows files and what shows sealed trials are loaded only when they are needed: a trial among a
 hundred thousand is to be found at once.
@@ -6,18 +6,23 @@ hundred thousand is to be found at once.
 
 import importlib
 import os
+import re
 
 import click
 
 from proctor.cli.options import PATH
-
-LONGEST = 2000
-"""Characters of one text that are shown unless more are asked for."""
+from proctor.cli.selection import Expression, Selection, StepRange
+from proctor.cli.showing import Wish
+from proctor.cli.trace_text import LONGEST
 
 
 @click.command("show")
 @click.argument("thing", type=PATH)
-@click.option("--step", type=click.IntRange(min=0), help="Only this step of a trace.")
+@click.option("--step", type=StepRange(), help="Only this step of a trace, or these: 3-7.")
+@click.option("--errors", is_flag=True, help="Only steps in which a tool's result is an error.")
+@click.option("--tool", metavar="NAME", help="Only steps that use this tool.")
+@click.option("--grep", type=Expression(), help="Only steps with a text that this is found in.")
+@click.option("--part", metavar="NAME", help="Only this part of a trial of several steps.")
 @click.option("--full", is_flag=True, help=f"Whole texts, not {LONGEST:,} characters of each.")
 @click.option("--raw", is_flag=True, help="The bytes of a record, exactly as they are stored.")
 @click.option(
@@ -26,32 +31,41 @@ LONGEST = 2000
 @click.option(
     "--ledger", "directory", type=PATH, help="The ledger.  [default: PROCTOR_LEDGER, ./ledger]"
 )
+@click.option("--no-pager", is_flag=True, help="Print it, also where there is a screen.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     thing: str,
-    step: int | None,
+    step: tuple[int, int] | None,
+    errors: bool,
+    tool: str | None,
+    grep: re.Pattern[str] | None,
+    part: str | None,
     full: bool,
     raw: bool,
     evidence_path: str | None,
     directory: str | None,
+    no_pager: bool,
     as_json: bool,
 ) -> int:
-    """Show a trace, a record or a sealed trial, readable.
+    """Show a trial, its trace, a step of it, or a record, readable.
 
     THING is a file (a trajectory.jsonl, a conversation.jsonl, an ATIF trajectory.json, a trial
-    record), or something sealed: a trial's id, EXPERIMENT/TRIAL, the number of an entry, the digest
-    of a record, or the beginning of one that fits no other. A file goes first. What cannot be read
-    of it is said where it stands; `proctor check` judges it.
+    record), the directory of a trial, or something sealed: a trial's id, EXPERIMENT/TRIAL, the
+    number of an entry, the digest of a record, or the beginning of one that fits no other. A file
+    goes first. What cannot be read of it is said where it stands; `proctor check` judges it.
+
+    --step, --errors, --tool and --grep choose steps, which are shown whole; given together, all of
+    them have to fit. A step of a conversation begins with each turn of the assistant.
 
     `proctor show TRIAL --raw | sha256sum` recomputes the digest of a sealed record.
 
-    Example: proctor show trial/agent/trajectory.json --step 3
+    Example: proctor show jobs/2026-11-15__10-00-00/hello__AbCdEfg --errors
     """
     is_sealed = directory is not None or evidence_path is not None or not os.path.lexists(thing)
-    name = "proctor.cli.show_sealed" if is_sealed else "proctor.cli.show_file"
-    shower = importlib.import_module(name)
+    selection = Selection(step, errors, tool, grep, part)
+    wish = Wish(selection, full, raw, as_json, not no_pager, evidence_path)
     if is_sealed:
-        shower.show(thing, directory, shower.View(step, full, raw, evidence_path, as_json))
+        importlib.import_module("proctor.cli.show_sealed").show(thing, directory, wish)
     else:
-        shower.show(thing, shower.Wish(step, full, raw, as_json))
+        importlib.import_module("proctor.cli.show_file").show(thing, wish)
     return 0

@@ -4,19 +4,29 @@ It was checked when it was sealed, so its record is only read here, not judged: 
 `check` do that.
 """
 
+import contextlib
 import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import click
 import msgspec
 
-from proctor.cli.options import check_apart, check_unused
+from proctor.cli.options import check_apart
 from proctor.cli.printable import printable
+from proctor.cli.sealed_traces import sealed_traces
+from proctor.cli.show_trace import Source, describe_trace
+from proctor.cli.showing import (
+    Showing,
+    Sources,
+    Wish,
+    choose_part,
+    print_document,
+    tell_if_empty,
+)
 from proctor.cli.stdout import send, send_bytes
 from proctor.errors import DamageError, InputError, LedgerError
 from proctor.ledger.entry import (
@@ -37,28 +47,18 @@ _LONGEST = 400
 _MOST_FILES = 50
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """What of it is wanted."""
-
-    step: int | None
-    full: bool
-    raw: bool
-    evidence: str | None
-    as_json: bool
-
-
-def show(name: str, directory: str | None, view: View) -> None:
+def show(name: str, directory: str | None, wish: Wish) -> None:
     """Print a sealed trial or an entry.
 
     Raises:
         InputError: there is no such thing, neither a file nor sealed.
         DamageError: its bytes are not what was sealed.
     """
-    check_unused("a sealed trial", step=view.step)
     for first, second in (("raw", "as_json"), ("raw", "evidence_path"), ("as_json", "full")):
         check_apart(first, second)
     check_apart("evidence_path", "as_json")
+    if wish.raw or wish.evidence is not None:
+        wish.check_unused_for("--raw and --evidence, which give bytes as they are")
     place = Path(directory or os.environ.get("PROCTOR_LEDGER") or "ledger")
     if directory is None and not (place / "checkpoint").exists():
         raise InputError(
@@ -68,12 +68,13 @@ def show(name: str, directory: str | None, view: View) -> None:
     with Ledger.open(place) as ledger:
         found = find_one(ledger, name)
         if isinstance(found, TrialRow):
-            _show_trial(ledger, found, view)
+            _show_trial(ledger, found, wish)
         else:
-            _show_entry(ledger, found, view)
+            wish.check_unused_for("an entry that is no trial")
+            _show_entry(ledger, found, wish)
 
 
-def _show_trial(ledger: Ledger, row: TrialRow, view: View) -> None:
+def _show_trial(ledger: Ledger, row: TrialRow, wish: Wish) -> None:
     entry = ledger.entry(row.seq)
     if isinstance(entry, TrialEntry):
         if record_digest(entry) != row.record:
@@ -81,20 +82,43 @@ def _show_trial(ledger: Ledger, row: TrialRow, view: View) -> None:
                 f"{ledger.directory}: entry {row.seq} holds a record with the SHA-256 "
                 f"{record_digest(entry)}; sealed was {row.record}"
             )
-        if view.raw:
+        if wish.raw:
             send_bytes(bytes(entry.record))
             return
-        if view.evidence is not None:
-            _send_evidence(ledger, row, entry, view.evidence)
+        if wish.evidence is not None:
+            _send_evidence(ledger, row, entry, wish.evidence)
             return
-    elif view.raw or view.evidence is not None:
+    elif wish.raw or wish.evidence is not None or not wish.selection.is_all:
         raise LedgerError(f"{_name(row)}: withheld; `proctor show {row.seq}` says why")
-    remarks = _find_remarks(ledger, row)
-    if view.as_json:
-        send(json.dumps(_describe(row, entry, remarks), indent=2))
-        return
-    for line in _render_trial(ledger, row, entry, remarks, view):
-        send(printable(line))
+    _print_trial(ledger, row, entry, wish)
+
+
+def _print_trial(ledger: Ledger, row: TrialRow, entry: AnyEntry | Withheld, wish: Wish) -> None:
+    def sources() -> contextlib.AbstractContextManager[list[Source]]:
+        if isinstance(entry, TrialEntry):
+            return sealed_traces(ledger, entry, wish.selection)
+        return contextlib.nullcontext([])
+
+    def head() -> Iterator[str]:
+        yield from map(printable, _render_trial(ledger, row, entry, wish))
+
+    if not wish.as_json:
+        Showing(_name(row), sources, wish, head).print()
+    elif wish.selection.is_all:
+        send(json.dumps(_describe(row, entry, _find_remarks(ledger, row)), indent=2))
+    else:
+        _print_steps(row, sources, wish)
+
+
+def _print_steps(row: TrialRow, sources: Sources, wish: Wish) -> None:
+    view = wish.view()
+    with sources() as found:
+        traces = [
+            {"part": source.part, **describe_trace(source, view)}
+            for source in choose_part(_name(row), found, wish.selection.part)
+        ]
+    print_document({"thing": "sealed trial", "name": _name(row), "seq": row.seq, "traces": traces})
+    tell_if_empty(_name(row), view)
 
 
 def _find_remarks(ledger: Ledger, row: TrialRow) -> list[AnyEntry | Withheld]:
@@ -140,19 +164,18 @@ def _render_trial(
     ledger: Ledger,
     row: TrialRow,
     entry: AnyEntry | Withheld,
-    remarks: list[AnyEntry | Withheld],
-    view: View,
+    wish: Wish,
 ) -> Iterator[str]:
     yield f"{row.trial_id}, {row.status}, of experiment {row.experiment_id}"
     yield f"  entry        {row.seq}"
     yield f"  sha256       {row.record}"
     if isinstance(entry, TrialEntry):
-        longest = None if view.full else _LONGEST
+        longest = None if wish.full else _LONGEST
         yield from (f"  {label:<11}  {_cut(text, longest)}" for label, text in _fields(row, entry))
-        yield from _render_evidence(ledger, entry, is_full=view.full)
+        yield from _render_evidence(ledger, entry, is_full=wish.full)
         for finding in entry.findings:
             yield f"  finding  {finding.get('code')}: {_cut(str(finding.get('message')), longest)}"
-    for remark in remarks:
+    for remark in _find_remarks(ledger, row):
         yield f"  {_render_remark(remark)}"
 
 
@@ -221,16 +244,16 @@ def _dated(entry: AnyEntry, text: str) -> str:
     return f"[entry {entry.seq}, {entry.at[:19]}Z]  {_cut(text, _LONGEST)}"
 
 
-def _show_entry(ledger: Ledger, seq: int, view: View) -> None:
+def _show_entry(ledger: Ledger, seq: int, wish: Wish) -> None:
     line = ledger.line(seq)
     entry = ledger.entry(seq)
-    if view.evidence is not None:
+    if wish.evidence is not None:
         raise click.UsageError("--evidence means nothing for an entry that is no trial")
-    if view.raw:
+    if wish.raw:
         send_bytes(line)
         return
     document = _builtins(entry)
-    if view.as_json:
+    if wish.as_json:
         send(json.dumps({"thing": "entry", "entry": document}, indent=2))
         return
     kind = "withheld" if isinstance(entry, Withheld) else entry.kind
@@ -238,7 +261,7 @@ def _show_entry(ledger: Ledger, seq: int, view: View) -> None:
     for key, value in cast("dict[str, object]", document).items():
         if key not in ("seq", "kind"):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            send(printable(f"  {key:<11}  {_cut(text, None if view.full else _LONGEST)}"))
+            send(printable(f"  {key:<11}  {_cut(text, None if wish.full else _LONGEST)}"))
 
 
 def _cut(text: str, longest: int | None) -> str:

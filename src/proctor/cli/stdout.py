@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from typing import TextIO
 
 import click
@@ -25,6 +26,20 @@ def send(text: str) -> None:
         click.echo(text)
     except OSError as error:
         _give_up(error)
+
+
+def send_lines(lines: Iterable[str]) -> None:
+    """Lines that may be sent as they are; none is made any more once their reader has gone.
+
+    Raises:
+        InputError: stdout cannot be written.
+    """
+    for line in lines:
+        try:
+            click.echo(line)
+        except OSError as error:
+            _give_up(error)
+            return
 
 
 def send_bytes(data: bytes) -> None:

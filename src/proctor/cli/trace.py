@@ -23,6 +23,7 @@ from proctor.cli.output import json_option, print_json, print_line, write_new_fi
 from proctor.cli.printable import printable
 from proctor.cli.stdout import send
 from proctor.cli.trace_convert import convert
+from proctor.cli.trace_diff import diff
 from proctor.cli.trace_tail import LINE_LIMIT, Change, Line, Tail
 from proctor.cli.trace_text import LONGEST, render_entry, render_header
 from proctor.diagnostic import Diagnostic
@@ -61,6 +62,7 @@ def command() -> None:
 
 
 command.add_command(convert)
+command.add_command(diff)
 
 
 @command.command("writer")

@@ -3,13 +3,18 @@
     step 3  tool_call  bash
         python calc.py
 
+Long texts are folded to their first and last lines; what is no text, such as an image, is named.
 Nothing is printed here, and no control character of a trace gets through.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
+from unicodedata import east_asian_width
 
 from proctor.cli.printable import printable
+from proctor.inspection.tool_errors import EXIT, find_error
+from proctor.sentence import count_of
 from proctor.trajectory.entry import Entry, Header, Object
 from proctor.trajectory.turn import Turn
 
@@ -17,6 +22,14 @@ LONGEST = 2000
 """Characters of one text that are shown unless more are asked for."""
 _INDENT = "    "
 _NARROWEST = 20
+_FIRST_LINES, _LAST_LINES = 20, 12
+"""How many lines are left of a text that is folded."""
+_DATA = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?[^,\s\"']{0,100};base64,[\w+/=-]{64,}")
+"""An image or the like that stands in the text itself."""
+_BARE_BASE64 = re.compile(r"[A-Za-z0-9+/]{200,}={0,2}")
+_WIDE = frozenset("WF")
+_SUBAGENT = "subagent_trajectory_ref"
+_SUBAGENT_NAMES = ("trajectory_id", "trajectory_path", "session_id")
 
 
 def render_entry(
@@ -30,10 +43,11 @@ def render_entry(
 
 
 def render_turn(
-    turn: Turn, width: int | None = None, *, longest: int | None = LONGEST
+    turn: Turn, width: int | None = None, *, longest: int | None = LONGEST, step: int | None = None
 ) -> list[str]:
-    """Lines of a turn of a conversation, likewise."""
-    lines = [printable(f"line {turn.line}  {turn.role or '""'}")]
+    """Lines of a turn of a conversation, likewise; the head names the step that it begins."""
+    begins = "" if step is None else f"  (step {step})"
+    lines = [printable(f"line {turn.line}  {turn.role or '""'}{begins}")]
     texts = [("", turn.text), ("thinking", turn.thinking or "")]
     texts += [(f"call {call.name}", call.unparsed or _json(call.arguments)) for call in turn.calls]
     texts += [(f"result {result.name or ''}".strip(), result.text) for result in turn.results]
@@ -60,6 +74,10 @@ def _head(entry: Entry) -> Iterator[str]:
         yield f"{entry.duration_ms:,} ms"
     if entry.call_type is not None:
         yield f"({entry.call_type})"
+    found = find_error(entry) if entry.role == "tool_result" else None
+    # A code that stands there speaks for itself.
+    if found is not None and (found[0] != EXIT or entry.exit_code is None):
+        yield f"error ({found[0]})"
 
 
 def _texts(entry: Entry) -> Iterator[tuple[str, str]]:
@@ -70,6 +88,7 @@ def _texts(entry: Entry) -> Iterator[tuple[str, str]]:
         texts.append(("summary", entry.output_summary))
     thinking, metadata = _split_metadata(entry.metadata or {})
     texts.append(("thinking", thinking))
+    texts += [("subagent", name) for name in _name_subagents(entry.metadata or {})]
     # A tool whose only argument is its command has said it already.
     said = {"command": entry.command}
     for label, found in (
@@ -78,7 +97,7 @@ def _texts(entry: Entry) -> Iterator[tuple[str, str]]:
         ("meta_harness", entry.meta_harness),
     ):
         texts.append((label, _json(found) if found else None))
-    texts += [("media", name) for name in entry.media or ()]
+    texts += [("media", _name_medium(name)) for name in entry.media or ()]
     yield from ((label, text) for label, text in texts if text)
 
 
@@ -90,39 +109,137 @@ def _split_metadata(metadata: Object) -> tuple[str | None, Object]:
     thinking = carried.get("reasoning_content")
     if not isinstance(thinking, str):
         thinking = None
-    hidden = {"document", "tool_call_id", *(["reasoning_content"] if thinking else [])}
+    hidden = {"document", "tool_call_id", _SUBAGENT, *(["reasoning_content"] if thinking else [])}
     left = {key: value for key, value in carried.items() if key not in hidden}
     others = {key: value for key, value in metadata.items() if key != "atif"}
     return thinking, others | ({"atif": left} if left else {})
 
 
+def _name_subagents(metadata: Object) -> Iterator[str]:
+    """The trajectories of subagents that ATIF refers to. They are named, never followed."""
+    carried = metadata.get("atif")
+    refs = carried.get(_SUBAGENT) if isinstance(carried, dict) else None
+    for ref in refs if isinstance(refs, list) else ():
+        if isinstance(ref, dict):
+            names = [
+                f"{key} {ref[key]}" for key in _SUBAGENT_NAMES if isinstance(ref.get(key), str)
+            ]
+            yield ", ".join(names) or "(unnamed)"
+
+
+def _name_medium(name: str) -> str:
+    return "base64, " + _length(name) if _BARE_BASE64.fullmatch(name) else name
+
+
 def _render_text(label: str, text: str, width: int | None, longest: int | None) -> Iterator[str]:
-    shown, left = _cut(text, longest)
     first = f"{label}: " if label else ""
     room = None if width is None else max(width - len(_INDENT), _NARROWEST)
-    for line in _lines(first + shown):
-        yield from (_INDENT + piece for piece in _broken(line, room))
-    if left:
-        yield f"{_INDENT}… {left:,} more characters"
+    for line in fold(first + _without_data(text), longest, len(first)):
+        yield from (_INDENT + piece for piece in break_line(line, room))
 
 
-def _cut(text: str, longest: int | None) -> tuple[str, int]:
-    left = 0 if longest is None else max(len(text) - longest, 0)
+def _without_data(text: str) -> str:
+    """The text with what is no text in it named."""
+    if ";base64," not in text:
+        return text
+    return _DATA.sub(lambda found: f"[{found[1] or 'data'}, {_length(found[0])}]", text)
+
+
+def _length(text: str) -> str:
+    return f"{len(text):,} characters that are not shown"
+
+
+def fold(text: str, longest: int | None = LONGEST, more: int = 0) -> list[str]:
+    """Lines that may be printed; of a text above `longest` characters, the first and the last.
+
+    A single long line keeps its beginning, `more` characters of it beyond the limit.
+    """
+    text = text.removesuffix("\n")
+    total = text.count("\n") + 1
+    if longest is None or (total <= _FIRST_LINES + _LAST_LINES + 1 and len(text) <= longest + more):
+        return [_plain(line) for line in _split(text)]
+    if total == 1:
+        return _cut_line(text, longest + more)
+    lines = _split(text, _FIRST_LINES)[: min(_FIRST_LINES, total)]
+    first = lines[: _count_fitting(lines, longest // 2)]
+    lines = _split_end(text, min(_LAST_LINES, total - len(first)))[::-1]
+    last = lines[: _count_fitting(lines, longest // 2)][::-1]
+    folded = total - len(first) - len(last)
+    middle = [f"… {count_of(folded, 'line')} folded; --full shows them"] if folded else []
+    return [
+        *(shown for line in first for shown in _cut_line(line, longest // 2)),
+        *middle,
+        *(shown for line in last for shown in _cut_line(line, longest // 2)),
+    ]
+
+
+def _split(text: str, most: int = -1) -> list[str]:
+    """The lines of a text; of more than so many, the rest is in one piece after them."""
+    # A carriage return before a newline is how some systems end a line; others are shown.
+    *lines, last = text.split("\n", most)
+    return [*(line.removesuffix("\r") for line in lines), last]
+
+
+def _split_end(text: str, most: int) -> list[str]:
+    """The last lines of a text."""
+    if most <= 0:
+        return []
+    *lines, last = text.rsplit("\n", most)[-most:]
+    return [*(line.removesuffix("\r") for line in lines), last]
+
+
+def _count_fitting(lines: list[str], room: int) -> int:
+    """How many lines fit into so many characters; the first one always does, cut."""
+    for count, line in enumerate(lines):
+        room -= len(line)
+        if room < 0:
+            return max(count, 1)
+    return len(lines)
+
+
+def _cut_line(line: str, longest: int) -> list[str]:
+    shown, left = _cut(line, longest)
+    return [_plain(shown), *([f"… {left:,} more characters"] if left else [])]
+
+
+def _cut(text: str, longest: int) -> tuple[str, int]:
+    left = max(len(text) - longest, 0)
     return (text[:longest], left) if left else (text, 0)
 
 
-def _lines(text: str) -> Iterable[str]:
-    """Lines of a text; only a newline ends one, and the last need not."""
-    # A carriage return before a newline is how some systems end a line; others are shown.
-    plain = text.replace("\r\n", "\n").removesuffix("\n")
-    return (printable(line.expandtabs(4)) for line in plain.split("\n"))
+def _plain(line: str) -> str:
+    return printable(line.expandtabs(4))
 
 
-def _broken(line: str, room: int | None) -> Iterator[str]:
-    if room is None or len(line) <= room:
+def columns_of(line: str) -> int:
+    """How wide a line is on a screen."""
+    return len(line) if line.isascii() else sum(map(_columns, line))
+
+
+def _columns(char: str) -> int:
+    return 2 if east_asian_width(char) in _WIDE else 1
+
+
+def break_line(line: str, room: int | None) -> Iterator[str]:
+    """A line in pieces of so many columns."""
+    if room is None or (len(line) <= room and line.isascii()):
         yield line
-    else:
+    elif line.isascii():
         yield from (line[at : at + room] for at in range(0, len(line), room))
+    else:
+        yield from _broken_by_columns(line, room)
+
+
+def _broken_by_columns(line: str, room: int) -> Iterator[str]:
+    """The same where characters can be two columns wide."""
+    start = columns = 0
+    for at, char in enumerate(line):
+        wide = _columns(char)
+        if columns + wide > room:
+            yield line[start:at]
+            start, columns = at, 0
+        columns += wide
+    yield line[start:]
 
 
 def _json(value: object) -> str:

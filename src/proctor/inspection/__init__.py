@@ -23,6 +23,10 @@
     compat          aec-bench's own numbers of a trial and of many, as they are
     compat_signals  those signals from a trajectory
     compat_spoken   those signals from a conversation
+    divergence      two trajectories side by side: where they part, and who parted first
+    actions         what an agent did and what it was answered, made comparable
+    volatile        parts of an answer that differ from run to run and mean nothing
+    alignment       two long sequences laid side by side, in bounded time
 
 Nothing here scores, and nothing that scores looks here.
 """

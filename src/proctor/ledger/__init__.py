@@ -10,6 +10,7 @@
     torn         what a crash left behind the checkpoint, put aside
     unfinished   a ledger that was begun and never signed
     artifacts    evidence by content
+    step_parts   some steps of a sealed trajectory, without unpacking all of it
     index        SQLite, derived
     upkeep       the index brought up to the log
     derived      what else is made from a ledger, and must forget what is withheld

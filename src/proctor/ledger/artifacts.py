@@ -4,6 +4,9 @@
 
 The same bytes are kept once, whoever seals them. A file appears under its name whole and durable
 or not at all. Nothing here knows which trial an artifact belongs to.
+
+What is large is compressed in frames that can be unpacked one by one, cut after a line end where
+there is one near. Any reader of zstd takes them for one file.
 """
 
 import contextlib
@@ -22,6 +25,8 @@ from proctor.files import open_plain, sync_directory, sync_file
 _LEVEL = 3
 _SMALL = 1 << 18
 """Bytes that are held in memory to see whether they are kept already."""
+_FRAME = 1 << 22
+"""Plain bytes of a frame, at most: 4 MiB compress as well as more would."""
 
 
 class _Discard:
@@ -36,6 +41,32 @@ class _Discard:
             # A few bytes can unpack to a disk full of them.
             raise AlteredArtifactError("an artifact has more bytes than were sealed")
         return len(data)
+
+
+class _Frames:
+    """Compresses what is written to it, frame by frame."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._held = bytearray()
+        self._is_empty = True
+
+    def write(self, data: bytes) -> int:
+        self._held += data
+        while len(self._held) >= _FRAME:
+            # After a line where there is one: then no line needs two frames to be read.
+            self._give(self._held.rfind(b"\n", 0, _FRAME) + 1 or _FRAME)
+        return len(data)
+
+    def finish(self) -> None:
+        """Write what is left; without a byte of content too, there is a frame."""
+        if self._held or self._is_empty:
+            self._give(len(self._held))
+
+    def _give(self, size: int) -> None:
+        self._file.write(zstd.compress(bytes(memoryview(self._held)[:size]), level=_LEVEL))
+        del self._held[:size]
+        self._is_empty = False
 
 
 class Artifacts:
@@ -78,9 +109,9 @@ class Artifacts:
         self._make_directory(self._root)
         temporary = self._root / f".{os.urandom(8).hex()}.tmp"
         try:
-            with zstd.open(temporary, "xb", level=_LEVEL) as target:
-                target.write(b"")  # or a file without bytes would be no archive at all
-                digest = sha256_copy(source, cast(BinaryIO, target))
+            with temporary.open("xb") as file:
+                digest = sha256_copy(source, cast(BinaryIO, target := _Frames(file)))
+                target.finish()
             if not self._is_there(digest):
                 # Content before name: a name without content would be taken for the artifact.
                 sync_file(temporary)

@@ -1,9 +1,6 @@
 """Trials in a ledger; their files are unpacked to a temporary copy while somebody reads them."""
 
-import contextlib
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 from proctor.errors import LedgerError
 from proctor.ledger.artifacts import Artifacts
@@ -13,6 +10,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter, TrialRow, find_one, find_trials
 from proctor.record.read import parse_record
 from proctor.traced.trial import Opened, TracedTrial
+from proctor.traced.unpacked import unpacked
 
 
 def find_sealed(ledger: Ledger, wanted: TrialFilter) -> Iterator[TracedTrial]:
@@ -78,13 +76,4 @@ class _Evidence:
 
     def open(self, name: str) -> Opened:
         """A copy that is gone afterwards; every byte of it was seen to be what was sealed."""
-        return self._unpacked(name)
-
-    @contextlib.contextmanager
-    def _unpacked(self, name: str) -> Iterator[str]:
-        with tempfile.TemporaryDirectory(prefix="proctor-trace-") as place:
-            # The name comes from whoever sealed it: no path is made of more than its last part.
-            path = Path(place, f"trace{Path(name).suffix[:20]}")
-            with path.open("wb") as file:
-                self._artifacts.copy(self._digests[name], file)
-            yield str(path)
+        return unpacked(self._artifacts, self._digests[name], name)

@@ -3,6 +3,7 @@
     entry         one line of trajectory.jsonl
     lines         a file of lines in pieces, in constant memory
     read          trajectory.jsonl, strict or salvaging, fast
+    step_search   some steps of a large trajectory, without decoding the rest
     careful       one line read slowly: what is wrong with it, what can be kept
     decoding      the text of a line to its JSON value, and what is wrong with it
     parallel      many traces at once
@@ -12,6 +13,7 @@
     dialects/     a row of each dialect to turns
     spoken        turns to entries
     atif/         harbor's trajectory.json: read, held to its rules, written, converted
+    kind          what a trace can be read from
     trace         the trace of a trial: which file is used, and which were passed over
     commands      the shell commands of a trace: what can be run again
     likeness      how much of a script comes back in commands

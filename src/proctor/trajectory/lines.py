@@ -39,9 +39,11 @@ class Oversized(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenTrace:
-    """An open file, to be read once, front to back."""
+    """An open file, to be read once, front to back; or a span of it that ends where a line does."""
 
-    def __init__(self, path: str, limit: int = LINE_LIMIT) -> None:
+    def __init__(
+        self, path: str, limit: int = LINE_LIMIT, span: tuple[int, int] | None = None
+    ) -> None:
         """Open it.
 
         Raises:
@@ -59,8 +61,11 @@ class OpenTrace:
             what = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise TraceError(f"{path}: {what}; expected a file of lines")
         self.size = status.st_size
-        """Its bytes when it was opened."""
+        """Its bytes when it was opened; of a span, where it ends."""
         self._taken = 0
+        if span is not None:
+            self._taken, self.size = span
+            os.lseek(self._fd, self._taken, os.SEEK_SET)
         self._at_line_end = True
 
     def close(self) -> None:

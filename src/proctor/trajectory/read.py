@@ -11,7 +11,7 @@ reader) and everything that is worth a note but breaks nothing. docs/traces.md h
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -85,6 +85,12 @@ def read_chunks(
         trace.close()
 
 
+def read_pieces(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Chunk]:
+    """The entries of pieces of a file, each given with the number of its first line; salvaged."""
+    for line, piece in pieces:
+        yield from _Reading(thorough=False, line=line).read(piece)
+
+
 def _check(path: str, diagnostics: list[Diagnostic]) -> None:
     for found in diagnostics:
         if found.is_problem:
@@ -95,17 +101,17 @@ def _check(path: str, diagnostics: list[Diagnostic]) -> None:
 class _Reading:
     """How far one reading of a file has come."""
 
-    def __init__(self, *, thorough: bool) -> None:
+    def __init__(self, *, thorough: bool, line: int = 1) -> None:
         self._thorough = thorough
         self._careful = CarefulReader(thorough=thorough)
-        self._line = 1
+        self._line = line
 
     def chunks(self, trace: OpenTrace) -> Iterator[Chunk]:
         for piece in trace.pieces():
             if isinstance(piece, Oversized):
                 yield self._step_over(piece)
             else:
-                yield from self._read(piece)
+                yield from self.read(piece)
         if noticed := trace.find_changes():
             yield Chunk([], [], diagnostics=noticed)
 
@@ -114,7 +120,7 @@ class _Reading:
         self._line += 1
         return Chunk([], [], diagnostics=[noticed])
 
-    def _read(self, piece: bytes) -> Iterator[Chunk]:
+    def read(self, piece: bytes) -> Iterator[Chunk]:
         if self._line == 1 and not self._thorough:
             # The usual header is taken off first, so that it does not make the whole chunk slow.
             end = piece.find(b"\n") + 1

@@ -7,7 +7,6 @@ a trace.
 
 import os
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -20,17 +19,11 @@ from proctor.trajectory.atif.model import Atif
 from proctor.trajectory.atif.read import load_atif
 from proctor.trajectory.conversation import load_conversation
 from proctor.trajectory.entry import Entry
+from proctor.trajectory.kind import TraceKind
 from proctor.trajectory.read import load_trajectory
 from proctor.trajectory.turn import Turn
 
-
-class TraceKind(StrEnum):
-    """What a trace can be read from, the preferred first."""
-
-    TRAJECTORY = "trajectory"
-    ATIF = "ATIF trajectory"
-    CONVERSATION = "conversation"
-
+__all__ = ["TRIAL_TRACES", "Trace", "TraceKind", "find_trace", "load_trace_file"]
 
 TRIAL_TRACES = (
     (TraceKind.TRAJECTORY, "agent/trajectory.jsonl"),

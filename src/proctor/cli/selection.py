@@ -1,0 +1,153 @@
+"""Which steps of a trace are wanted: by number, by error, by tool, by what is said in them.
+
+A step is shown whole when it fits all that was asked for: a call is of no use without its answer.
+"""
+
+import contextlib
+import re
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+import click
+
+from proctor.errors import InputError
+from proctor.inspection.tool_errors import find_error
+from proctor.trajectory.entry import Entry
+
+LAST = (1 << 63) - 1
+"""The end of a range that has none."""
+_PATIENCE_SECONDS = 5.0
+"""For one step; an expression can take longer than anyone lives."""
+_RANGE = re.compile(r"(\d{1,18})(?:(-)(\d{1,18})?)?", re.ASCII)
+
+
+class StepRange(click.ParamType[tuple[int, int]]):
+    """`7`, `3-7`, or `3-` for all from there on."""
+
+    name = "N[-M]"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """The first and the last step, both counted."""
+        if isinstance(value, tuple):
+            return value
+        found = _RANGE.fullmatch(str(value))
+        if found is None:
+            self.fail(f"{value!r} is no step; expected a number or a range such as 3-7", param, ctx)
+        first = int(found[1])
+        last = int(found[3]) if found[3] else LAST if found[2] else first
+        if last < first:
+            self.fail(f"{value!r} ends before it begins", param, ctx)
+        return first, last
+
+
+class Expression(click.ParamType[re.Pattern[str]]):
+    """A regular expression of Python's."""
+
+    name = "RE"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> re.Pattern[str]:
+        """The expression, ready for use."""
+        if isinstance(value, re.Pattern):
+            return value
+        try:
+            return re.compile(str(value))
+        except (re.error, RecursionError, OverflowError) as error:
+            self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of a trace is wanted; without anything, all of it."""
+
+    steps: tuple[int, int] | None = None
+    """The first and the last, both counted."""
+    errors: bool = False
+    """Only steps in which a tool's result is an error."""
+    tool: str | None = None
+    """Only steps in which this tool was called or answered."""
+    grep: re.Pattern[str] | None = None
+    """Only steps in which this is found in a text."""
+    part: str | None = None
+    """Only this step of a trial of several."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every entry is wanted."""
+        return (self.steps, self.errors, self.tool, self.grep) == (None, False, None, None)
+
+    @property
+    def last(self) -> int:
+        """The last step that can be wanted."""
+        return LAST if self.steps is None else self.steps[1]
+
+    def wants(self, entries: Sequence[Entry]) -> bool:
+        """Whether the entries of one step are wanted.
+
+        Raises:
+            InputError: the expression takes too long.
+        """
+        return self._wants_step(entries[0].step) and (
+            (not self.errors or any(map(is_failed, entries)))
+            and (self.tool is None or any(each.tool_name == self.tool for each in entries))
+            and (self.grep is None or self._is_found(self.grep, entries))
+        )
+
+    def _wants_step(self, step: int) -> bool:
+        return self.steps is None or self.steps[0] <= step <= self.steps[1]
+
+    def _is_found(self, grep: re.Pattern[str], entries: Sequence[Entry]) -> bool:
+        with _patience(f"--grep {grep.pattern!r}: step {entries[0].step}"):
+            return any(grep.search(text) for each in entries for text in texts_of(each))
+
+
+def is_failed(entry: Entry) -> bool:
+    """Whether an entry is a tool's result and an error."""
+    return entry.role == "tool_result" and find_error(entry) is not None
+
+
+def texts_of(entry: Entry) -> Iterator[str]:
+    """Every text of an entry that is searched: what was said, run, printed and given."""
+    texts = (entry.content, entry.command, entry.stdout, entry.stderr, entry.output_summary)
+    yield from (text for text in texts if text)
+    for found in (entry.arguments, entry.metadata):
+        if found:
+            yield from _texts_in(found)
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, str):
+            yield found
+        elif isinstance(found, dict):
+            waiting += found.values()
+        elif isinstance(found, list):
+            waiting += found
+
+
+@contextlib.contextmanager
+def _patience(what: str) -> Iterator[None]:
+    """Give up when it takes too long; the search looks for signals while it runs."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        seconds = f"{_PATIENCE_SECONDS:g} seconds"
+        raise InputError(f"{what} took longer than {seconds}; use a simpler expression")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, _PATIENCE_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

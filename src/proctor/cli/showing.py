@@ -1,0 +1,117 @@
+"""What `proctor show` was asked for, and a trial as pages: its head, then its traces."""
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from proctor.cli.options import check_unused
+from proctor.cli.pager import page
+from proctor.cli.printable import printable
+from proctor.cli.selection import Selection
+from proctor.cli.show_trace import Source, View, render_trace
+from proctor.cli.stdout import tell
+from proctor.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How something is to be shown."""
+
+    selection: Selection
+    full: bool
+    raw: bool
+    as_json: bool
+    paged: bool
+    evidence: str | None = None
+    """One file of a sealed trial's evidence, and nothing else."""
+
+    def view(self) -> View:
+        """A fresh view, that has shown nothing yet."""
+        return View(self.selection, self.full)
+
+    def check_unused_for(self, what: str) -> None:
+        """See that nothing was asked for that only traces have.
+
+        Raises:
+            UsageError: something was.
+        """
+        chosen = self.selection
+        check_unused(what, step=chosen.steps, errors=chosen.errors, tool=chosen.tool)
+        check_unused(what, grep=chosen.grep, part=chosen.part)
+
+
+type Sources = Callable[[], contextlib.AbstractContextManager[list[Source]]]
+"""Opens the traces of a trial, for as long as they are read."""
+
+
+@dataclass(slots=True)
+class Showing:
+    """A trial while it is shown."""
+
+    name: str
+    sources: Sources
+    wish: Wish
+    head: Callable[[], Iterable[str]] = tuple
+    """Makes the lines before the traces; left out where only some steps are wanted."""
+    is_lone: bool = False
+    """Whether it is a file, which needs no title of its own."""
+    _view: View | None = field(default=None, init=False)
+    _has_traces: bool = field(default=False, init=False)
+
+    def print(self) -> None:
+        """Print it, and say so where there is no trace or nothing in it fits.
+
+        Raises:
+            InputError: it cannot be read; there is no such part.
+        """
+        page(self._lines, is_wanted=self.wish.paged)
+        if self._view is None or self._view.selection.is_all:
+            return
+        if self._has_traces:
+            tell_if_empty(self.name, self._view)
+        else:
+            tell(f"proctor: {printable(self.name)}: has no trace")
+
+    def _lines(self) -> Iterator[str]:
+        self._view = view = self.wish.view()
+        if view.selection.is_all:
+            yield from self.head()
+        with self.sources() as found:
+            self._has_traces = bool(found)
+            for source in choose_part(self.name, found, self.wish.selection.part):
+                lines = render_trace(source, view)
+                # A title without anything below it would say that there is something.
+                if not self.is_lone and (first := next(lines, None)) is not None:
+                    yield from ["", printable(_title(source)), first]
+                yield from lines
+
+
+def choose_part(name: str, sources: list[Source], part: str | None) -> list[Source]:
+    """The traces of one step of a trial of several, or all of them.
+
+    Raises:
+        InputError: there is no such step.
+    """
+    chosen = [source for source in sources if part in (None, source.part)]
+    if sources and not chosen:
+        names = ", ".join(source.part for source in sources if source.part)
+        there = f"its parts are {names}" if names else "it has no parts"
+        raise InputError(f"{name}: no part {part!r}; {there}")
+    return chosen
+
+
+def _title(source: Source) -> str:
+    part = f"part {source.part}, " if source.part else ""
+    return f"{part}{source.name} ({source.kind})"
+
+
+def print_document(document: object) -> None:
+    """One JSON document on stdout. What shapes it is slow to load, and most want text."""
+    importlib.import_module("proctor.cli.output").print_json(document)
+
+
+def tell_if_empty(name: str, view: View) -> None:
+    """Say that nothing fits, where something was asked for."""
+    if not view.shown and not view.selection.is_all:
+        tell(f"proctor: {printable(name)}: no step fits")

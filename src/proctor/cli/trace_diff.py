@@ -1,0 +1,233 @@
+"""`proctor trace diff`: two trajectories side by side, and where they part."""
+
+import contextlib
+import shutil
+import textwrap
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from proctor.cli.ledger.options import ledger_option
+from proctor.cli.output import json_option, print_json
+from proctor.cli.pager import page
+from proctor.cli.printable import printable
+from proctor.cli.side_by_side import render_beside
+from proctor.cli.trace_text import break_line, fold
+from proctor.cli.traced import traced_trials
+from proctor.errors import InputError
+from proctor.inspection.actions import Action, find_actions
+from proctor.inspection.divergence import (
+    Divergence,
+    First,
+    Hunk,
+    Opening,
+    Sides,
+    compare_actions,
+)
+from proctor.inspection.volatile import NORMALISATIONS
+from proctor.ledger.query import TrialFilter
+from proctor.sentence import count_of
+from proctor.traced.trial import FoundTrace, TracedTrial, opened_traces
+from proctor.trajectory.conversation import read_turns
+from proctor.trajectory.entry import Entry
+from proctor.trajectory.kind import TraceKind
+from proctor.trajectory.read import read_chunks
+from proctor.trajectory.spoken import turns_to_entries
+from proctor.trajectory.trace import load_trace_file
+from proctor.trajectory.turn import Turn
+
+_MOST_HUNKS = 40
+_LONGEST = 800
+
+
+@click.command("diff")
+@click.argument("a")
+@click.argument("b")
+@click.option("--part", metavar="NAME", help="Only this part of trials of several steps.")
+@click.option("--full", is_flag=True, help="Whole texts and all of the alignment.")
+@ledger_option
+@click.option("--no-pager", is_flag=True, help="Print it, also where there is a screen.")
+@json_option
+def diff(
+    a: str,
+    b: str,
+    part: str | None,
+    full: bool,
+    directory: str | None,
+    no_pager: bool,
+    as_json: bool,
+) -> int:
+    """Lay two trajectories side by side, and say where they part.
+
+    A and B are traces, trials or sealed trials, each of any kind. Actions are compared: the tool
+    and its command without blanks that mean nothing. What an agent says is not. Where the same
+    action was answered differently before the agents part, the environment was first; times,
+    process ids, temporary names and the like in answers are not counted as differences.
+
+    Example: proctor trace diff job/hello__AbCdEfg job/hello__HiJkLmN
+    """
+    openings = Opening(), Opening()
+    with _only_trace(a, directory, part) as mine, _only_trace(b, directory, part) as theirs:
+        found = compare_actions(
+            find_actions(openings[0].listen(_read_entries(mine))),
+            find_actions(openings[1].listen(_read_entries(theirs))),
+        )
+    is_same = openings[0].is_same(openings[1])
+    if as_json:
+        document = _describe((a, mine), (b, theirs), found)
+        print_json({**document, "told_the_same": is_same})
+    else:
+        lines = list(_render(a, b, found, full=full))
+        lines[2:2] = [] if is_same else ["   The two were told different things before they began."]
+        page(lambda: lines, is_wanted=not no_pager)
+    return 0
+
+
+@contextlib.contextmanager
+def _only_trace(thing: str, directory: str | None, part: str | None) -> Iterator[FoundTrace]:
+    """The one trace that something has.
+
+    Raises:
+        InputError: it has none, or several.
+    """
+    with traced_trials((thing,), directory, TrialFilter()) as trials:
+        trial = _only_trial(thing, trials)
+        with opened_traces(trial) as traces:
+            found = [trace for trace in traces if part in (None, trace.part)]
+            if not found:
+                raise InputError(f"{thing}: {_find_reason(trial, traces, part)}")
+            if len(found) > 1:
+                names = ", ".join(trace.part for trace in found)
+                raise InputError(f"{thing}: a trial of several parts; choose by --part: {names}")
+            yield found[0]
+
+
+def _only_trial(thing: str, trials: Iterator[TracedTrial]) -> TracedTrial:
+    # Attempts that were kept come before the trial itself, and have directories of their own.
+    found = list(trials)
+    others = [each for each in found if not each.name.startswith(found[-1].name)]
+    if others:
+        names = ", ".join(each.name for each in found[:3])
+        raise InputError(f"{thing}: {count_of(len(found), 'trial')}; name one, such as {names}")
+    return found[-1]
+
+
+def _find_reason(trial: TracedTrial, traces: list[FoundTrace], part: str | None) -> str:
+    if traces:
+        names = ", ".join(trace.part for trace in traces if trace.part)
+        return f"no part {part!r}; {f'its parts are {names}' if names else 'it has no parts'}"
+    return f"has no trace{f': {trial.problem}' if trial.problem else ''}"
+
+
+def _read_entries(trace: FoundTrace) -> Iterator[Entry]:
+    match trace.kind:
+        case TraceKind.TRAJECTORY:
+            for chunk in read_chunks(trace.path, salvage=True):
+                yield from chunk.entries
+        case TraceKind.CONVERSATION:
+            turns = read_turns(trace.path, salvage=True)
+            yield from turns_to_entries(turn for turn in turns if isinstance(turn, Turn))
+        case TraceKind.ATIF:
+            yield from load_trace_file(trace.path, trace.kind).entries
+
+
+def _describe(
+    mine: tuple[str, FoundTrace], theirs: tuple[str, FoundTrace], found: Divergence
+) -> dict[str, object]:
+    document = {
+        side: {"thing": thing, "file": trace.name, "part": trace.part, "kind": str(trace.kind)}
+        for side, (thing, trace) in (("a", mine), ("b", theirs))
+    }
+    told = msgspec.to_builtins(found)
+    for place in ("action", "answer"):
+        for side in ("a", "b"):
+            if told[place] and told[place][side]:
+                told[place][side] = {
+                    key: value
+                    for key, value in told[place][side].items()
+                    if not key.endswith("key")
+                }
+    return {
+        **document,
+        **told,
+        "not_counted_in_answers": [name for name, _, _ in NORMALISATIONS],
+    }
+
+
+def _render(a: str, b: str, found: Divergence, *, full: bool) -> Iterator[str]:
+    columns = shutil.get_terminal_size().columns
+    yield printable(f"A  {a}: {count_of(found.actions_a, 'action')}")
+    yield printable(f"B  {b}: {count_of(found.actions_b, 'action')}")
+    yield ""
+    yield _render_beginning(found)
+    if found.answer is not None:
+        yield ""
+        yield f"First different answer, to action {found.answer.number}:"
+        yield from _render_sides(found.answer, columns, full=full, is_answered=True)
+    if found.action is not None:
+        yield ""
+        yield f"First different action, number {found.action.number}:"
+        yield from _render_sides(found.action, columns, full=full, is_answered=False)
+    yield ""
+    yield (
+        f"In all: {found.same:,} the same ({found.answers_differ:,} answered differently), "
+        f"{found.only_a:,} only in A, {found.only_b:,} only in B."
+    )
+    yield from _render_hunks(found, columns, full=full)
+    if found.answers_differ:
+        names = ", ".join(name for name, _, _ in NORMALISATIONS)
+        yield from textwrap.wrap(f"Not counted as differences of answers: {names}.", columns)
+
+
+def _render_beginning(found: Divergence) -> str:
+    shared = f"The first {count_of(found.prefix, 'action is', 'actions are')} the same"
+    match found.first:
+        case First.NOBODY:
+            return "All actions are the same, and so are the answers."
+        case First.ENVIRONMENT:
+            parted = " The agents act the same to the end." if found.action is None else ""
+            return f"{shared}; the environment's answer differs first.{parted}"
+        case First.AGENT:
+            return f"{shared}, and were answered the same; the agent's action differs first."
+
+
+def _render_sides(sides: Sides, columns: int, *, full: bool, is_answered: bool) -> Iterator[str]:
+    mine = _render_side(sides.a, full=full, is_answered=is_answered)
+    theirs = _render_side(sides.b, full=full, is_answered=is_answered)
+    yield from render_beside(("A", mine), ("B", theirs), columns)
+
+
+def _render_side(action: Action | None, *, full: bool, is_answered: bool) -> list[str]:
+    """An action's head and command, and its answer where that is what differs."""
+    if action is None:
+        return ["(ends here)"]
+    longest = None if full else _LONGEST
+    code = "" if action.exit_code is None or not is_answered else f"  exit {action.exit_code}"
+    lines = [printable(f"step {action.step}  {action.tool}{code}"), *fold(action.command, longest)]
+    if is_answered:
+        lines += ["answer:", *fold(action.answer or "", longest)]
+    return lines
+
+
+def _render_hunks(found: Divergence, columns: int, *, full: bool) -> Iterator[str]:
+    shown = found.hunks if full else found.hunks[:_MOST_HUNKS]
+    for hunk in shown:
+        line = printable(f"  {_render_hunk(hunk)}")
+        yield next(break_line(line, columns)) if not full else line
+    if left := len(found.hunks) - len(shown):
+        yield f"  … {left:,} more pieces; --full lists them"
+    if found.hunks_left_out:
+        yield f"  … {found.hunks_left_out:,} more pieces that are not listed"
+
+
+def _render_hunk(hunk: Hunk) -> str:
+    names = {"same": "same  ", "only_a": "only A", "only_b": "only B"}
+    spans = [f"{side} {_span(span)}" for side, span in (("A", hunk.a), ("B", hunk.b)) if span]
+    differ = f" ({hunk.answers_differ:,} answered differently)" if hunk.answers_differ else ""
+    first = " ".join(hunk.first.split())
+    return f"{names[hunk.kind]}  {hunk.count:>4,}  {', '.join(spans)}{differ}  {first}".rstrip()
+
+
+def _span(span: tuple[int, int]) -> str:
+    return f"step {span[0]}" if span[0] == span[1] else f"steps {span[0]}-{span[1]}"

@@ -1,0 +1,108 @@
+"""What an agent did, step by step, and what it was answered: made comparable between two runs.
+
+An action is a tool call: the tool, and its command (else its arguments) without blanks that mean
+nothing. A step without a call is an action too, that of saying something; what is said is not
+compared, since no model says it twice in the same words.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+
+import msgspec
+
+from proctor.digest import sha256_digest
+from proctor.inspection.volatile import normalise_answer
+from proctor.trajectory.atif.in_metadata import pair_results
+from proctor.trajectory.commands import find_commands
+from proctor.trajectory.entry import Entry
+
+SAYS = "(says)"
+"""The tool of an action that calls none."""
+_MOST_OF_A_STEP = 1000
+"""Entries of one step that are looked at together."""
+_QUOTE = re.compile("['\"]")
+_BLANKS = re.compile(r"(?<=\S)[ \t]+")
+
+
+class Action(msgspec.Struct, frozen=True, gc=False):
+    """One thing that an agent did, and what came back."""
+
+    step: int
+    tool: str
+    command: str
+    """As it was given; of a step without a call, what was said."""
+    answer: str | None
+    """As it came back; None where nothing did."""
+    exit_code: int | None
+    key: bytes
+    """Equal for actions that are the same."""
+    answer_key: bytes | None
+    """Equal for answers that are the same but for what means nothing; None without an answer."""
+
+
+def find_actions(entries: Iterable[Entry]) -> Iterator[Action]:
+    """The actions of a trace, in their order; only one step is held at a time."""
+    for step, group in groupby(entries, key=lambda entry: entry.step):
+        while some := list(islice(group, _MOST_OF_A_STEP)):
+            yield from _actions_of(step, some)
+
+
+def _actions_of(step: int, entries: list[Entry]) -> Iterator[Action]:
+    tools = [entry for entry in entries if entry.role in ("tool_call", "tool_result")]
+    calls = [entry for entry in tools if entry.role == "tool_call"]
+    if not calls:
+        said = [entry.content or "" for entry in entries if entry.role == "assistant"]
+        if said:
+            yield _make_action(step, SAYS, "\n".join(said), [])
+        return
+    answers: list[list[Entry]] = [[] for _ in calls]
+    results = deque(entry for entry in tools if entry.role == "tool_result")
+    for call in pair_results((each.role == "tool_call", each.tool_name or None) for each in tools):
+        result = results.popleft()
+        if call is not None:
+            answers[call].append(result)
+    for call_entry, came in zip(calls, answers, strict=True):
+        command = find_commands([call_entry])[0]
+        yield _make_action(step, call_entry.tool_name or "", command, came)
+
+
+def _make_action(step: int, tool: str, command: str, results: list[Entry]) -> Action:
+    answer = "\n".join(map(_text_of, results)) if results else None
+    code = next((each.exit_code for each in results if each.exit_code is not None), None)
+    compared = "" if tool == SAYS else normalise_command(command)
+    return Action(
+        step=step,
+        tool=tool,
+        command=command,
+        answer=answer,
+        exit_code=code,
+        key=_digest(f"{tool}\0{compared}"),
+        answer_key=None if answer is None else _digest(f"{code}\0{normalise_answer(answer)}"),
+    )
+
+
+def _text_of(result: Entry) -> str:
+    texts = (result.stdout, result.stderr)
+    if result.stdout is None and result.stderr is None:
+        texts = (result.output_summary, None)
+    return "\n".join(text.rstrip("\n") for text in texts if text)
+
+
+def normalise_command(command: str) -> str:
+    """A command without blank lines, blanks at line ends, and repeated blanks between words.
+
+    Where there are quotes, or at the beginning of a line, blanks may mean something and are kept.
+    """
+    lines = (line.rstrip() for line in command.replace("\r\n", "\n").split("\n"))
+    kept = [
+        line if "'" in line or '"' in line else _BLANKS.sub(" ", line) for line in lines if line
+    ]
+    if kept:
+        kept[0] = kept[0].lstrip()
+    return "\n".join(kept)
+
+
+def _digest(text: str) -> bytes:
+    return sha256_digest(text.encode(errors="surrogatepass"))[:16]

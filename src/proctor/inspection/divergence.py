@@ -1,0 +1,202 @@
+"""Two trajectories side by side: how far they go together, where they part, who parted first.
+
+They part where the agents act differently. Before that, an answer may have differed: then it was
+the environment that parted first, and the agents had a reason. What comes after is aligned and
+counted. Memory grows by some bytes an action; texts are held for the place where they part only.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from itertools import zip_longest
+
+import msgspec
+
+from proctor.digest import sha256_hex
+from proctor.inspection.actions import Action
+from proctor.inspection.alignment import align
+from proctor.trajectory.entry import Entry
+
+_TOLD = 50_000
+"""Actions of each side whose commands are held, for what is listed of the rest."""
+_SHORT = 160
+_MOST_HUNKS = 10_000
+
+
+class First(StrEnum):
+    """Who was the first to do something else."""
+
+    NOBODY = "nobody"
+    AGENT = "agent"
+    ENVIRONMENT = "environment"
+
+
+class Sides(msgspec.Struct, frozen=True, kw_only=True):
+    """One action of each, at the same place; None where that side has ended."""
+
+    number: int
+    """The place, counted from 1."""
+    a: Action | None
+    b: Action | None
+
+
+class Hunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Actions that follow one another and have one fate."""
+
+    kind: str
+    """same, only_a or only_b."""
+    count: int
+    answers_differ: int = 0
+    """How many of the same were answered differently."""
+    a: tuple[int, int] | None = None
+    """The first and the last step of it in A; null where it has none there."""
+    b: tuple[int, int] | None = None
+    first: str = ""
+    """The first of the commands, its beginning; "" far from where they part."""
+
+
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """How two trajectories differ."""
+
+    actions_a: int
+    actions_b: int
+    prefix: int
+    """Actions that are the same from the beginning on."""
+    first: First
+    action: Sides | None
+    """Where the agents act differently for the first time; null where they never do."""
+    answer: Sides | None
+    """Where, before that, the same action was answered differently for the first time."""
+    same: int
+    """Actions that are aligned, the shared beginning counted."""
+    only_a: int
+    only_b: int
+    answers_differ: int
+    """Aligned actions that were answered differently."""
+    hunks: tuple[Hunk, ...]
+    """What there is after the shared beginning, in the order of both."""
+    hunks_left_out: int = 0
+
+
+class Opening:
+    """What an agent was told before it did anything, picked up while its entries go by."""
+
+    def __init__(self) -> None:
+        self.told = ""
+        """A digest of it; "" where there was nothing."""
+        self._is_over = False
+
+    def listen(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """The same entries."""
+        for entry in entries:
+            if entry.role in ("assistant", "tool_call"):
+                self._is_over = True
+            elif not self._is_over and entry.role in ("system", "user"):
+                self.told = sha256_hex(f"{self.told}\0{entry.content}".encode(errors="replace"))
+            yield entry
+
+    def is_same(self, other: "Opening") -> bool:
+        """Whether both were told the same."""
+        return self.told == other.told
+
+
+class _Rest:
+    """The actions of one side from where they part on, without their texts."""
+
+    def __init__(self, ahead: Action | None, rest: Iterable[Action]) -> None:
+        self.keys: list[bytes] = []
+        self.answers: list[bytes | None] = []
+        self.steps: list[int] = []
+        self.commands: list[str] = []
+        if ahead is not None:
+            self._add(ahead)
+        for action in rest:
+            self._add(action)
+
+    def _add(self, action: Action) -> None:
+        self.keys.append(action.key)
+        self.answers.append(action.answer_key)
+        self.steps.append(action.step)
+        if len(self.commands) < _TOLD:
+            self.commands.append(f"{action.tool}  {action.command[:_SHORT]}")
+
+    def told(self, at: int) -> str:
+        return self.commands[at] if at < len(self.commands) else ""
+
+    def span(self, begin: int, end: int) -> tuple[int, int]:
+        return self.steps[begin], self.steps[end - 1]
+
+
+def compare_actions(a: Iterable[Action], b: Iterable[Action]) -> Divergence:
+    """How two trajectories differ, given as their actions."""
+    left, right = iter(a), iter(b)
+    prefix = differing = 0
+    answer: Sides | None = None
+    action: Sides | None = None
+    for mine, theirs in zip_longest(left, right):
+        if mine is None or theirs is None or mine.key != theirs.key:
+            action = Sides(number=prefix + 1, a=mine, b=theirs)
+            break
+        prefix += 1
+        if _differ(mine.answer_key, theirs.answer_key):
+            differing += 1
+            answer = answer or Sides(number=prefix, a=mine, b=theirs)
+    ahead = action or Sides(number=0, a=None, b=None)
+    return _conclude(
+        prefix, differing, (action, answer), _Rest(ahead.a, left), _Rest(ahead.b, right)
+    )
+
+
+def _conclude(
+    prefix: int,
+    differing: int,
+    parted: tuple[Sides | None, Sides | None],
+    mine: _Rest,
+    theirs: _Rest,
+) -> Divergence:
+    action, answer = parted
+    hunks = list(_find_hunks(mine, theirs))
+    same = sum(hunk.count for hunk in hunks if hunk.kind == "same")
+    first = First.ENVIRONMENT if answer else First.AGENT if action else First.NOBODY
+    return Divergence(
+        actions_a=prefix + len(mine.keys),
+        actions_b=prefix + len(theirs.keys),
+        prefix=prefix,
+        first=first,
+        action=action,
+        answer=answer,
+        same=prefix + same,
+        only_a=len(mine.keys) - same,
+        only_b=len(theirs.keys) - same,
+        answers_differ=differing + sum(hunk.answers_differ for hunk in hunks),
+        hunks=tuple(hunks[:_MOST_HUNKS]),
+        hunks_left_out=max(len(hunks) - _MOST_HUNKS, 0),
+    )
+
+
+def _differ(mine: bytes | None, theirs: bytes | None) -> bool:
+    """Whether two answers are not the same; one that is not there tells nothing."""
+    return mine is not None and theirs is not None and mine != theirs
+
+
+def _find_hunks(mine: _Rest, theirs: _Rest) -> Iterator[Hunk]:
+    at, to = 0, 0
+    for block in [*align(mine.keys, theirs.keys), None]:
+        left = len(mine.keys) if block is None else block.left
+        right = len(theirs.keys) if block is None else block.right
+        if left > at:
+            span = mine.span(at, left)
+            yield Hunk(kind="only_a", count=left - at, a=span, first=mine.told(at))
+        if right > to:
+            span = theirs.span(to, right)
+            yield Hunk(kind="only_b", count=right - to, b=span, first=theirs.told(to))
+        if block is None:
+            return
+        at, to = left + block.size, right + block.size
+        yield Hunk(
+            kind="same",
+            count=block.size,
+            answers_differ=sum(map(_differ, mine.answers[left:at], theirs.answers[right:to])),
+            a=mine.span(left, at),
+            b=theirs.span(right, to),
+            first=mine.told(left),
+        )

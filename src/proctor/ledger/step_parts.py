@@ -1,0 +1,197 @@
+"""Some steps of a sealed trajectory, without unpacking all of it.
+
+Large artifacts are kept in frames that can be unpacked one by one (see artifacts.py). The
+first time that steps of one are asked for, all of it is unpacked and held against the digest that
+was sealed; where its steps lie, and the SHA-256 of every part, is then remembered in the user's
+cache. From then on only the parts that may hold a step are unpacked, each held against its SHA-256.
+What is remembered is derived: it may be deleted at any time.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+from backports import zstd
+
+from proctor.digest import sha256_hex, sha256_pieces
+from proctor.errors import AlteredArtifactError
+from proctor.files import open_plain, read_small, replace_file
+from proctor.ledger.artifacts import Artifacts
+from proctor.trajectory.read import Chunk, read_pieces
+from proctor.trajectory.step_search import Survey, narrow, survey_piece
+
+LARGE = 1 << 23
+"""Bytes from which on it is worth remembering where steps lie: 8 MiB, two frames."""
+_VERSION = 1
+_READ = 1 << 20
+_MOST = 1 << 26
+"""Plain bytes of a part; what has longer ones is unpacked as a whole."""
+
+
+class _Part(msgspec.Struct, frozen=True, array_like=True):
+    """Frames that hold whole lines."""
+
+    begin: int
+    """Of its bytes as stored."""
+    end: int
+    size: int
+    """Plain bytes."""
+    line: int
+    """Its first, counted from 1."""
+    survey: Survey
+    sha256: str
+    """Of its plain bytes."""
+
+
+class _Map(msgspec.Struct, frozen=True):
+    """Where the steps of one artifact lie."""
+
+    version: int
+    stored: int
+    """Bytes of the artifact as it is stored; another way of storing it has other parts."""
+    parts: list[_Part]
+
+
+def read_sealed_steps(
+    artifacts: Artifacts, sha256: str, steps: tuple[int, int], cache: Path | None
+) -> Iterator[Chunk] | None:
+    """The entries of the steps, both counted; None where it has to be unpacked as a whole.
+
+    Raises:
+        DamageError: the artifact is missing or altered.
+    """
+    path = artifacts.path_of(sha256)
+    try:
+        found = _recall(path, sha256, cache) or _explore(path, sha256, cache)
+    except OverflowError:
+        return None
+    return _read_parts(path, found, steps)
+
+
+def _read_parts(path: Path, found: _Map, steps: tuple[int, int]) -> Iterator[Chunk]:
+    with open_plain(path) as file:
+        for part in found.parts:
+            if part.survey.may_hold(*steps):
+                plain = _unpack(file, part)
+                for chunk in read_pieces([(part.line, plain)]):
+                    yield narrow(chunk, *steps)
+
+
+def _unpack(file: BinaryIO, part: _Part) -> bytes:
+    file.seek(part.begin)
+    packed = file.read(part.end - part.begin)
+    try:
+        plain = b"".join(_unpack_frames(packed, part.size))
+    except (zstd.ZstdError, EOFError) as error:
+        raise AlteredArtifactError(f"an artifact cannot be read: {error}") from error
+    if sha256_hex(plain) != part.sha256:
+        raise AlteredArtifactError(
+            "an artifact holds other bytes than when it was last held against its digest; "
+            "`proctor ledger verify` tells which"
+        )
+    return plain
+
+
+def _unpack_frames(packed: bytes, size: int) -> Iterator[bytes]:
+    while packed:
+        unpacker = zstd.ZstdDecompressor()
+        yield unpacker.decompress(packed, size + 1)
+        if not unpacker.eof:
+            raise EOFError("more bytes than there were, or cut off")
+        packed = unpacker.unused_data
+
+
+def _recall(path: Path, sha256: str, cache: Path | None) -> _Map | None:
+    if cache is None:
+        return None
+    try:
+        found = msgspec.msgpack.decode(read_small(str(_note_of(cache, sha256))), type=_Map)
+        stored = path.stat().st_size
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return found if (found.version, found.stored) == (_VERSION, stored) else None
+
+
+def _note_of(cache: Path, sha256: str) -> Path:
+    return cache / "steps" / f"{sha256}.msgpack"
+
+
+def _explore(path: Path, sha256: str, cache: Path | None) -> _Map:
+    """Unpack all of it, and remember where what lies."""
+    explorer = _Explorer()
+    with open_plain(path) as file:
+        stored = os.fstat(file.fileno()).st_size
+        try:
+            digest = sha256_pieces(explorer.frames(file))
+        except (zstd.ZstdError, EOFError) as error:
+            raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
+    if digest != sha256:
+        raise AlteredArtifactError(f"artifact {sha256} holds bytes with the SHA-256 {digest}")
+    found = _Map(_VERSION, stored, explorer.parts)
+    if cache is not None:
+        _remember(cache, sha256, found)
+    return found
+
+
+def _remember(cache: Path, sha256: str, found: _Map) -> None:
+    note = _note_of(cache, sha256)
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_file(note, msgspec.msgpack.encode(found))
+    except OSError:
+        return  # it is only slower the next time
+
+
+class _Explorer:
+    """Goes through an artifact's frames, and makes parts of them."""
+
+    def __init__(self) -> None:
+        self.parts: list[_Part] = []
+        self._line = 1
+        self._begin = 0
+        self._held = bytearray()
+
+    def frames(self, file: BinaryIO) -> Iterator[bytes]:
+        """The plain bytes of one frame after the other.
+
+        Raises:
+            OverflowError: lines or frames are longer than can be held.
+            ZstdError: the bytes are no frames.
+        """
+        at, packed = 0, b""
+        while packed := packed or file.read(_READ):
+            unpacker = zstd.ZstdDecompressor()
+            plain = bytearray()
+            while not unpacker.eof:
+                packed = packed or file.read(_READ)
+                if not packed and unpacker.needs_input:
+                    raise EOFError("cut off inside a frame")
+                at += len(packed)
+                plain += unpacker.decompress(packed, _MOST)
+                packed = b""
+                if len(plain) + len(self._held) >= _MOST:
+                    raise OverflowError("a line or a frame that is too long to be held")
+            packed = unpacker.unused_data
+            at -= len(packed)
+            yield bytes(plain)
+            self._take(bytes(plain), at)
+        if self._held:
+            self._close(bytes(self._held), at)
+
+    def _take(self, plain: bytes, end: int) -> None:
+        if self._held or not plain.endswith(b"\n"):
+            self._held += plain
+            if not plain.endswith(b"\n"):
+                return
+            plain = bytes(self._held)
+            self._held.clear()
+        self._close(plain, end)
+
+    def _close(self, plain: bytes, end: int) -> None:
+        survey = survey_piece(plain)
+        self.parts.append(
+            _Part(self._begin, end, len(plain), self._line, survey, sha256_hex(plain))
+        )
+        self._begin, self._line = end, self._line + survey.lines
