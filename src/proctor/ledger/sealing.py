@@ -129,6 +129,8 @@ def seal(
         raise LedgerError(
             f"{ledger.directory}: the evidence cannot be kept: {error}; seal again once it can"
         ) from error
+    finally:
+        ledger.artifacts.discard()
     with ledger.writing():
         return append_trials(ledger, entries)
 
