@@ -13,12 +13,12 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
-from proctor.digest import sha256_hex, sha256_pieces
+from proctor.digest import sha256_hex
 from proctor.errors import (
     ConflictError,
     DamageError,
@@ -26,9 +26,7 @@ from proctor.errors import (
     NotSealedError,
     RecordError,
 )
-from proctor.files import open_plain
 from proctor.ledger.entry import (
-    EvidenceFile,
     Slot,
     Source,
     TrialEntry,
@@ -37,6 +35,7 @@ from proctor.ledger.entry import (
     record_digest,
 )
 from proctor.ledger.head import RecordHead, read_head_of
+from proctor.ledger.keeping import Around, Keeper, check_evidence_path, open_around, open_files
 from proctor.ledger.ledger import Ledger, SealedTrial
 from proctor.record.evidence import check_evidence
 from proctor.record.ids import check_id
@@ -48,7 +47,6 @@ LARGEST_RECORD = 8 << 20
 """Bytes of a record; some hundred thousand times an ordinary one's."""
 SHORTEST_SECRET = 6
 """Characters. A shorter value, such as `1`, occurs everywhere and is no secret."""
-LONGEST_PATH = 1000
 _CHUNK = 1 << 20
 
 
@@ -66,6 +64,9 @@ class Submission:
     """Files under the root, relative, with slashes."""
     attached: Mapping[str, bytes] = field(default_factory=dict)
     """More evidence, small, that lies in no file: its bytes by the path it gets."""
+    around: Around | None = None
+    """The job's own files, as they are when a trial is sealed first. They go on changing while it
+    runs, so that others make no other trial."""
     findings: tuple[dict[str, Any], ...] = ()
     score: TrialScore | None = None
     cost_basis: str | None = None
@@ -122,8 +123,9 @@ def seal(
     ledger.check_key()  # before any evidence is put
     for draft in drafts:
         _check_conflict(ledger, draft)
+    keeper = Keeper(ledger)
     try:
-        entries = [_keep_evidence(ledger, draft) for draft in drafts]
+        entries = [_make_entry(draft, keeper) for draft in drafts]
         ledger.artifacts.settle()
     except OSError as error:
         raise LedgerError(
@@ -189,9 +191,10 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
     text = submission.record if loaded.generation != "G2" else render_record(loaded.record)
     record = msgspec.json.format(text, indent=-1)
     _refuse_secrets([record], needles, where)
-    for path, file in _evidence(submission) if needles else ():
-        with file:
-            _refuse_secrets(_overlapping(file, needles), needles, f"{where}: {path}")
+    if needles:
+        _refuse_in_files(_evidence(submission), needles, where)
+        if submission.around is not None:
+            _refuse_in_files(open_around(submission.around), needles, where)
     _refuse_secrets(_beside(submission), needles, f"{where}: what goes beside its record")
     entry = TrialEntry(at="", seq=0, record=msgspec.Raw(record))
     try:
@@ -217,6 +220,14 @@ def _refuse_secrets(pieces: Iterable[bytes], needles: Mapping[bytes, str], where
                 )
 
 
+def _refuse_in_files(
+    files: Iterable[tuple[str, BinaryIO]], needles: Mapping[bytes, str], where: str
+) -> None:
+    for path, file in files:
+        with file:
+            _refuse_secrets(_overlapping(file, needles), needles, f"{where}: {path}")
+
+
 def _overlapping(file: BinaryIO, needles: Mapping[bytes, str]) -> Iterator[bytes]:
     """The file in pieces, none of which begins in the middle of a needle."""
     longest, rest = max(map(len, needles)), b""
@@ -236,18 +247,18 @@ def _check_conflict(ledger: Ledger, draft: _Draft) -> None:
         )
 
 
-def _keep_evidence(ledger: Ledger, draft: _Draft) -> TrialEntry:
+def _make_entry(draft: _Draft, keeper: Keeper) -> TrialEntry:
+    """The entry of a trial, once its evidence is put."""
     submission = draft.submission
-    found = ledger.find_sealed(draft.head.experiment_id, draft.head.trial_id)
-    files = tuple(
-        EvidenceFile(path=path, sha256=digest, size=size)
-        for path, digest, size in sorted(_put_files(ledger, submission, is_new=found is None))
-    )
+    found = keeper.ledger.find_sealed(draft.head.experiment_id, draft.head.trial_id)
+    files = [*keeper.put(_evidence(submission), is_new=found is None)]
+    if submission.around is not None:
+        files += keeper.put_around(submission.around, found)
     return TrialEntry(
         at="",
         seq=0,
         record=msgspec.Raw(draft.record),
-        evidence=files,
+        evidence=tuple(sorted(files)),
         findings=submission.findings,
         score=submission.score,
         cost_basis=submission.cost_basis,
@@ -257,54 +268,12 @@ def _keep_evidence(ledger: Ledger, draft: _Draft) -> TrialEntry:
     )
 
 
-def _put_files(
-    ledger: Ledger, submission: Submission, *, is_new: bool
-) -> Iterator[tuple[str, str, int]]:
-    for path, file in _evidence(submission):
-        with file:
-            # Of what is sealed already nothing is put: it may have been withheld since.
-            digest, size = ledger.artifacts.put(file) if is_new else _measure(file)
-        yield path, digest, size
-
-
-def _measure(file: BinaryIO) -> tuple[str, int]:
-    digest = sha256_pieces(iter(lambda: file.read(_CHUNK), b""))
-    return digest, file.tell()
-
-
 def _evidence(submission: Submission) -> Iterator[tuple[str, BinaryIO]]:
-    for path in submission.evidence:
-        yield path, _open_evidence(submission, path)
+    if submission.evidence:
+        yield from open_files(submission.root or Path(), submission.evidence, submission.where)
     for path, data in submission.attached.items():
         check_evidence_path(path, submission.where)
         yield path, io.BytesIO(data)
-
-
-def _open_evidence(submission: Submission, path: str) -> BinaryIO:
-    """A plain file under the root: no link on the way leads out of it."""
-    check_evidence_path(path, submission.where)
-    root = os.path.realpath(submission.root or "")
-    try:
-        parent = os.path.realpath(os.path.split(f"{root}/{path}")[0], strict=True)
-        if parent != root and not parent.startswith(f"{root}/"):
-            raise NotSealedError(f"{submission.where}: {path!r} leads out of {root!r}")
-        return open_plain(f"{root}/{path}")
-    except OSError as error:
-        raise NotSealedError(
-            f"{submission.where}: evidence {path!r} cannot be read: {error.strerror}"
-        ) from error
-
-
-def check_evidence_path(path: str, where: str) -> None:
-    """Refuse a name of evidence that could lead anywhere else.
-
-    Raises:
-        NotSealedError: it is no plain relative path.
-    """
-    parts = PurePosixPath(path).parts
-    is_plain = str(PurePosixPath(path)) == path and path.isprintable() and parts
-    if not is_plain or path.startswith("/") or ".." in parts or len(path) > LONGEST_PATH:
-        raise NotSealedError(f"{where}: evidence {path[:80]!r}; expected a plain relative path")
 
 
 def append_trials(ledger: Ledger, entries: Sequence[TrialEntry]) -> list[Sealed]:

@@ -7,9 +7,9 @@ finding says so: whoever ran in the trial must not be able to keep it from being
 Nothing here makes a record, and nothing is sealed yet.
 """
 
+import errno
 import os
-import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from proctor.errors import JobError, NotSealedError
 from proctor.files import read_small
 from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.ledger.entry import Slot, Source, TrialScore
-from proctor.ledger.sealing import Submission, check_evidence_path
+from proctor.ledger.keeping import AROUND, Around, check_evidence_path
+from proctor.ledger.sealing import Submission
 from proctor.outcome.reasons import ReasonCode, reason_for_exception
 from proctor.record.ids import check_id
 from proctor.record.renamed import replace_id
@@ -55,12 +56,17 @@ class Beside:
     slot: Slot | None = None
     source: Source | None = None
     cost_basis: str | None = None
+    around: Around | None = None
+    """The files of the job that it is from."""
+    found: FoundTrial | None = None
+    """The trial as it is scored, where somebody has read it already."""
 
 
 def find_attempts(trial: Path) -> list[Path]:
     """The attempts that are kept in a trial, in their order."""
     kept = trial / ATTEMPTS
-    names = [path.name for path in kept.iterdir()] if kept.is_dir() else []
+    is_here = kept.is_dir() and not kept.is_symlink()
+    names = [path.name for path in kept.iterdir()] if is_here else []
     numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit())
     return [kept / str(number) for number in numbers]
 
@@ -96,9 +102,9 @@ def submit_record(record: bytes, trial: Path, beside: Beside | None = None) -> S
         NotSealedError: the record or a file cannot be read.
     """
     beside = beside or Beside()
-    files, refused = _list_files(trial)
+    files, refused = list_files(str(trial))
     head = _read_head(record, trial)
-    score, reason = _find_score(trial, head)
+    score, reason = _find_score(trial, head, beside.found)
     return Submission(
         record=record,
         where=str(trial),
@@ -110,6 +116,7 @@ def submit_record(record: bytes, trial: Path, beside: Beside | None = None) -> S
         reason_code=None if reason is None else str(reason),
         slot=beside.slot,
         source=beside.source,
+        around=beside.around,
     )
 
 
@@ -146,35 +153,50 @@ def _read_head(record: bytes, trial: Path) -> _Record:
         raise NotSealedError(f"{trial}: its record is no TrialRecord: {error}") from error
 
 
-def _list_files(trial: Path) -> tuple[list[str], list[str]]:
-    """The files that are evidence, and those that cannot be, relative and with slashes."""
+def list_files(root: str, left_out: Collection[str] = (ATTEMPTS,)) -> tuple[list[str], list[str]]:
+    """The files that are evidence, and those that cannot be, relative and with slashes.
+
+    Raises:
+        NotSealedError: a directory cannot be read.
+    """
     files: list[str] = []
     refused: list[str] = []
-    root = str(trial)
-    for path in _walk(root):
+    for path, is_plain in _walk(root, left_out):
         name = path.removeprefix(f"{root}/")
-        try:
-            check_evidence_path(name, root)
-            is_evidence = stat.S_ISREG(os.lstat(path).st_mode)
-        except NotSealedError:
-            is_evidence = False
-        except OSError as error:
-            raise NotSealedError(f"{path}: cannot be read: {error.strerror}") from error
-        (files if is_evidence else refused).append(name)
+        (files if is_plain and _is_evidence_path(name) else refused).append(name)
     return files, refused
 
 
-def _walk(trial: str) -> Iterator[str]:
-    for folder, folders, names in os.walk(trial, onerror=_refuse):
-        if folder == trial and ATTEMPTS in folders:
-            folders.remove(ATTEMPTS)
-        folders.sort()
-        links = [name for name in folders if Path(folder, name).is_symlink()]
-        yield from (f"{folder}/{name}" for name in sorted([*names, *links]))
+def _is_evidence_path(name: str) -> bool:
+    try:
+        check_evidence_path(name, "")
+    except NotSealedError:
+        return False
+    return not name.startswith(AROUND)
 
 
-def _refuse(error: OSError) -> None:
-    raise NotSealedError(f"{error.filename}: cannot be read: {error.strerror}") from error
+def _walk(root: str, left_out: Collection[str]) -> Iterator[tuple[str, bool]]:
+    """What lies below a directory without directories, and whether it is a plain file."""
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise NotSealedError(f"{folder}: cannot be read: {error.strerror}") from error
+            # Whoever ran in the trial may dig so deep; that must not keep it from being sealed.
+            yield folder, False
+            continue
+        folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+        yield from (
+            (entry.path, entry.is_file(follow_symlinks=False))
+            for entry in entries
+            if entry not in folders
+        )
+        skipped = left_out if folder == root else ()
+        waiting += [entry.path for entry in reversed(folders) if entry.name not in skipped]
 
 
 def _load_findings(trial: Path) -> tuple[dict[str, Any], ...]:
@@ -202,13 +224,15 @@ def _find_refused(names: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _find_score(trial: Path, head: _Record) -> tuple[TrialScore | None, ReasonCode | None]:
+def _find_score(
+    trial: Path, head: _Record, found: FoundTrial | None
+) -> tuple[TrialScore | None, ReasonCode | None]:
     """How it was marked, and where it was not, why."""
-    if not (trial / "result.json").exists():
+    if found is None and not (trial / "result.json").exists():
         scored = head.evaluation.reward is not None
         return None, None if scored else ReasonCode.HARBOR_TRIAL_RESULT_MISSING
     try:
-        found = load_trial(str(trial), DEFAULT_PROFILE)
+        found = found or load_trial(str(trial), DEFAULT_PROFILE)
     except JobError:
         return None, ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED
     score = TrialScore(profile=DEFAULT_PROFILE.name, certificate=_certify(found, head.trial_id))
