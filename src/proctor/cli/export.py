@@ -1,4 +1,4 @@
-"""`proctor export`: sealed trials taken out, as a bundle, as aec-bench's tree, or as Parquet."""
+"""`proctor export`: sealed trials taken out, as a bundle, a tree of files, or Parquet."""
 
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +13,7 @@ from proctor.cli.output import print_json, print_line
 from proctor.errors import InputError
 from proctor.ledger.exchange.aec_tree import write_tree
 from proctor.ledger.exchange.bundle import write_bundle
+from proctor.ledger.exchange.harbor_jobs import write_jobs
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter, TrialRow, find_trials
 from proctor.sentence import count_of
@@ -25,10 +26,10 @@ _SOME_LEFT_OUT = 3
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["bundle", "aec-bench", "parquet"]),
+    type=click.Choice(["bundle", "harbor", "aec-bench", "parquet"]),
     default="bundle",
     show_default=True,
-    help="One file that proves itself, a directory of records, or a table.",
+    help="One file that proves itself, harbor's jobs, a directory of records, or a table.",
 )
 @ledger_option
 @json_option
@@ -36,10 +37,11 @@ _SOME_LEFT_OUT = 3
 def command(
     output: str, form: str, directory: str | None, as_json: bool, wanted: TrialFilter
 ) -> int:
-    """Take sealed trials out: a bundle, aec-bench's tree, Parquet.
+    """Take sealed trials out: a bundle, harbor's jobs, aec-bench's tree, Parquet.
 
     A bundle (.tar.zst) holds the chosen trials with their evidence, and the leaf hash of every
     other entry: whoever gets it can check the signed root, and how many trials it leaves out.
+    harbor's jobs are JOB/TRIAL with every file byte for byte as it was imported, and the job's own.
     aec-bench's tree is EXPERIMENT/TRIAL.json; what aec-bench could not read back, such as a
     reward that is null, is told and left out (exit 3). Parquet needs proctor[parquet].
 
@@ -68,6 +70,8 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     """Entries whose lines are not in the bundle."""
     evidence: int | None = None
     """Files of evidence in the bundle."""
+    jobs: int | None = None
+    """Directories of harbor's jobs."""
     refused: list[str] = []
     """A sentence for each record that the form cannot hold."""
 
@@ -85,6 +89,9 @@ def _export(
             left_out=made.left_out,
             evidence=made.artifacts,
         )
+    if form == "harbor":
+        jobs = write_jobs(ledger, [row.seq for row in rows], target)
+        return Exported(output=output, trials=jobs.written, jobs=jobs.jobs, refused=jobs.refused)
     if form == "aec-bench":
         tree = write_tree(ledger, [row.seq for row in rows], target)
         return Exported(output=output, trials=tree.written, refused=tree.refused)
@@ -99,6 +106,8 @@ def _print(exported: Exported) -> None:
             f" of a ledger of {count_of(exported.entries, 'entry', 'entries')}, "
             f"{exported.left_out} left out, {count_of(exported.evidence or 0, 'file')} of evidence"
         )
+    if exported.jobs is not None:
+        said += f" of {count_of(exported.jobs, 'job')}"
     print_line(said)
     for sentence in exported.refused:
         print_line(f"left out: {sentence}")

@@ -38,6 +38,14 @@ class Refused:
     """Whether it is sealed already with other bytes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A trial that is not ready to be sealed, and why."""
+
+    where: str
+    message: str
+
+
 @dataclass(slots=True)
 class Reconciliation:
     """What became of everything that was found."""
@@ -47,11 +55,15 @@ class Reconciliation:
     known: list[Sealed] = field(default_factory=list)
     """Sealed before, with the same bytes."""
     refused: list[Refused] = field(default_factory=list)
+    later: list[Later] = field(default_factory=list)
+    """Left for another import."""
+    notes: list[str] = field(default_factory=list)
+    """What whoever reads the counts should know."""
 
     @property
     def found(self) -> int:
         """How many there were."""
-        return len(self.new) + len(self.known) + len(self.refused)
+        return len(self.new) + len(self.known) + len(self.refused) + len(self.later)
 
 
 type Watch = Callable[[int], None]

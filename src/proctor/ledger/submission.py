@@ -73,7 +73,8 @@ def find_attempts(trial: Path) -> list[Path]:
 
 def has_record(trial: Path) -> bool:
     """Whether proctor ran the trial, and left its own record."""
-    return (trial / "record.json").is_file()
+    path = trial / "record.json"
+    return path.is_file() and not path.is_symlink()
 
 
 def submit_trial(
