@@ -12,6 +12,9 @@
     submission       what somebody names to be sealed
     aec_bench        a tree of aec-bench's records
     harbor_trial     a harbor trial directory to a record
+    harbor_job       a harbor job, trial by trial
+    trace_told       what a lone trace tells of its run
+    traces           a directory of loose traces
 
 An importer has no clock and draws nothing: the same bytes give the same record. What is read is
 never changed, and nothing of it is run.

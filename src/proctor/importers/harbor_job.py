@@ -33,7 +33,7 @@ from proctor.ledger.submission import (
     submit_record,
     submit_trial,
 )
-from proctor.record.ids import check_id, make_id
+from proctor.record.ids import check_id, make_id, shown_name
 from proctor.record.write import render_record
 from proctor.sentence import count_of
 
@@ -89,7 +89,7 @@ def find_trials(path: Path, asked: JobAsked, watch: Watch | None = None) -> Foun
         check_id(asked.experiment, "experiment")
     directory = path.absolute()
     job = load_job(str(directory), watch=watch)
-    experiment = asked.experiment or make_id(_shown(directory.name))
+    experiment = asked.experiment or make_id(shown_name(directory.name))
     around, refused = _find_around(job)
     reader = _Reader(
         job=directory,
@@ -164,7 +164,7 @@ def _find_notes(job: Job, refused: list[str]) -> list[str]:
             f"{kept:,} of those attempts; what it deleted is in no record"
         )
     if refused:
-        shown = ", ".join(map(_shown, refused[:3]))
+        shown = ", ".join(map(shown_name, refused[:3]))
         notes.append(
             f"{job.directory}: {count_of(len(refused), 'file')} of the job itself cannot be "
             f"evidence (links, devices, names that are no plain text): {shown}"
@@ -193,7 +193,7 @@ class _Reader:
         """One trial, read."""
         name = f"{self.job.name}/{trial.relative_to(self.job)}"
         beside = Beside(
-            source=Source(kind="harbor", name=_shown(name), seq=seq),
+            source=Source(kind="harbor", name=shown_name(name), seq=seq),
             around=self.around,
             found=scored,
         )
@@ -208,8 +208,3 @@ def _refuse_link(trial: Path) -> Submission:
     raise NotSealedError(
         f"{trial}: a link, which is not followed; import the job that the trial lies in"
     )
-
-
-def _shown(name: str) -> str:
-    """A name of the file system as text; one that is none shows its bytes."""
-    return os.fsencode(name).decode(errors="backslashreplace")
