@@ -3,18 +3,19 @@
 A trial comes from a stranger. Links are not followed out of it, and only plain files are opened.
 """
 
-import errno
-import os
-import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from proctor.digest import sha256_file
-from proctor.errors import JobError
+from proctor.errors import JobError, NotSealedError
 from proctor.importers.made import PinnedFile
+from proctor.ledger.submission import walk_files
+from proctor.record.ids import shown_name
 from proctor.trajectory.trace import TRIAL_TRACES, Trace, find_trace
+
+_NO_FILE = "neither a file nor a directory"
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -62,34 +63,17 @@ def _is_trace(path: str) -> bool:
 
 
 def _find_files(directory: str, notes: list[str]) -> Iterator[tuple[str, str]]:
-    def refuse(error: OSError) -> None:
-        if error.errno != errno.ENAMETOOLONG:
-            raise JobError(f"{error.filename}: cannot be read: {error.strerror}") from error
-        notes.append("directories lie too deep; what is in the deepest is not evidence")
-
-    for folder, folders, names in os.walk(directory, onerror=refuse):
-        folders.sort()
-        links = [name for name in folders if Path(folder, name).is_symlink()]
-        for name in sorted([*names, *links]):
-            path = f"{folder}/{name}"
-            # A name need not be text; what is written is.
-            shown = os.fsencode(path.removeprefix(f"{directory}/"))
-            relative = shown.decode(errors="backslashreplace")
-            kind = _find_kind(path)
-            if kind is not None and stat.S_ISREG(kind):
-                yield relative, path
-                continue
-            what = "a link" if kind and stat.S_ISLNK(kind) else "neither a file nor a directory"
-            notes.append(f"{relative}: {what}; what it leads to is not evidence")
-
-
-def _find_kind(path: str) -> int | None:
     try:
-        return os.lstat(path).st_mode
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            return None
-        raise JobError(f"{path}: cannot be read: {error.strerror}") from error
+        for name, is_plain in walk_files(directory):
+            # A name need not be text; what is written is.
+            shown = shown_name(name)
+            if is_plain:
+                yield shown, f"{directory}/{name}"
+                continue
+            what = "a link" if Path(directory, name).is_symlink() else _NO_FILE
+            notes.append(f"{shown}: {what}; what it leads to is not evidence")
+    except NotSealedError as error:
+        raise JobError(str(error)) from error
 
 
 def _pin(path: Path, shown: str) -> PinnedFile:

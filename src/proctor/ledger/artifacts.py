@@ -214,6 +214,11 @@ def _sync_all(sync: Callable[[Path], None], paths: Sequence[Path]) -> None:
         for path in paths:
             sync(path)
         return
-    with ThreadPoolExecutor(min(_AT_ONCE, len(paths))) as pool:
-        for _ in pool.map(sync, paths):
+
+    def sync_each(some: Sequence[Path]) -> None:
+        for path in some:
+            sync(path)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in pool.map(sync_each, [paths[begin::_AT_ONCE] for begin in range(_AT_ONCE)]):
             pass

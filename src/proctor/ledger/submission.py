@@ -162,8 +162,7 @@ def list_files(root: str, left_out: Collection[str] = (ATTEMPTS,)) -> tuple[list
     """
     files: list[str] = []
     refused: list[str] = []
-    for path, is_plain in _walk(root, left_out):
-        name = path.removeprefix(f"{root}/")
+    for name, is_plain in walk_files(root, left_out):
         (files if is_plain and _is_evidence_path(name) else refused).append(name)
     return files, refused
 
@@ -176,9 +175,14 @@ def _is_evidence_path(name: str) -> bool:
     return not name.startswith(AROUND)
 
 
-def _walk(root: str, left_out: Collection[str]) -> Iterator[tuple[str, bool]]:
-    """What lies below a directory without directories, and whether it is a plain file."""
+def walk_files(root: str, left_out: Collection[str] = ()) -> Iterator[tuple[str, bool]]:
+    """All that is no directory below one, by relative path, and whether it is a plain file.
+
+    Raises:
+        NotSealedError: a directory cannot be read.
+    """
     waiting = [root]
+    cut = len(root) + 1
     while waiting:
         folder = waiting.pop()
         try:
@@ -188,11 +192,11 @@ def _walk(root: str, left_out: Collection[str]) -> Iterator[tuple[str, bool]]:
             if error.errno != errno.ENAMETOOLONG:
                 raise NotSealedError(f"{folder}: cannot be read: {error.strerror}") from error
             # Whoever ran in the trial may dig so deep; that must not keep it from being sealed.
-            yield folder, False
+            yield folder[cut:], False
             continue
         folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
         yield from (
-            (entry.path, entry.is_file(follow_symlinks=False))
+            (entry.path[cut:], entry.is_file(follow_symlinks=False))
             for entry in entries
             if entry not in folders
         )
