@@ -15,8 +15,6 @@ from proctor.ledger.submission import walk_files
 from proctor.record.ids import shown_name
 from proctor.trajectory.trace import TRIAL_TRACES, Trace, find_trace
 
-_NO_FILE = "neither a file nor a directory"
-
 
 class Evidence(msgspec.Struct, frozen=True):
     """What lies in a trial's directory."""
@@ -64,14 +62,13 @@ def _is_trace(path: str) -> bool:
 
 def _find_files(directory: str, notes: list[str]) -> Iterator[tuple[str, str]]:
     try:
-        for name, is_plain in walk_files(directory):
+        for name, what in walk_files(directory):
             # A name need not be text; what is written is.
             shown = shown_name(name)
-            if is_plain:
+            if what is None:
                 yield shown, f"{directory}/{name}"
-                continue
-            what = "a link" if Path(directory, name).is_symlink() else _NO_FILE
-            notes.append(f"{shown}: {what}; what it leads to is not evidence")
+            else:
+                notes.append(f"{shown}: {what}; what it leads to is not evidence")
     except NotSealedError as error:
         raise JobError(str(error)) from error
 

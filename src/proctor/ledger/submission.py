@@ -162,8 +162,8 @@ def list_files(root: str, left_out: Collection[str] = (ATTEMPTS,)) -> tuple[list
     """
     files: list[str] = []
     refused: list[str] = []
-    for name, is_plain in walk_files(root, left_out):
-        (files if is_plain and _is_evidence_path(name) else refused).append(name)
+    for name, what in walk_files(root, left_out):
+        (files if what is None and _is_evidence_path(name) else refused).append(name)
     return files, refused
 
 
@@ -175,8 +175,8 @@ def _is_evidence_path(name: str) -> bool:
     return not name.startswith(AROUND)
 
 
-def walk_files(root: str, left_out: Collection[str] = ()) -> Iterator[tuple[str, bool]]:
-    """All that is no directory below one, by relative path, and whether it is a plain file.
+def walk_files(root: str, left_out: Collection[str] = ()) -> Iterator[tuple[str, str | None]]:
+    """All that is no directory below one, by relative path, and what it is if no plain file.
 
     Raises:
         NotSealedError: a directory cannot be read.
@@ -192,16 +192,20 @@ def walk_files(root: str, left_out: Collection[str] = ()) -> Iterator[tuple[str,
             if error.errno != errno.ENAMETOOLONG:
                 raise NotSealedError(f"{folder}: cannot be read: {error.strerror}") from error
             # Whoever ran in the trial may dig so deep; that must not keep it from being sealed.
-            yield folder[cut:], False
+            yield folder[cut:], "a directory too deep to be looked into"
             continue
         folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
         yield from (
-            (entry.path[cut:], entry.is_file(follow_symlinks=False))
+            (entry.path[cut:], None if entry.is_file(follow_symlinks=False) else _name_kind(entry))
             for entry in entries
             if entry not in folders
         )
         skipped = left_out if folder == root else ()
         waiting += [entry.path for entry in reversed(folders) if entry.name not in skipped]
+
+
+def _name_kind(entry: os.DirEntry[str]) -> str:
+    return "a link" if entry.is_symlink() else "neither a file nor a directory"
 
 
 def _load_findings(trial: Path) -> tuple[dict[str, Any], ...]:
