@@ -37,9 +37,10 @@ from proctor.ledger.entry import (
 from proctor.ledger.head import RecordHead, read_head_of
 from proctor.ledger.keeping import Around, Keeper, check_evidence_path, open_around, open_files
 from proctor.ledger.ledger import Ledger, SealedTrial
-from proctor.record.evidence import check_evidence
+from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id
 from proctor.record.loaded import LoadedRecord
+from proctor.record.model import TrialRecord
 from proctor.record.read import parse_record
 from proctor.record.write import render_record
 
@@ -64,6 +65,8 @@ class Submission:
     """Files under the root, relative, with slashes."""
     attached: Mapping[str, bytes] = field(default_factory=dict)
     """More evidence, small, that lies in no file: its bytes by the path it gets."""
+    unseen: frozenset[str] = frozenset()
+    """Paths of a container that the record names: nobody can look there, and a finding says so."""
     around: Around | None = None
     """The job's own files, as they are when a trial is sealed first. They go on changing while it
     runs, so that others make no other trial."""
@@ -182,10 +185,7 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
     where = submission.where
     loaded = check_record(submission.record, where)
     if loaded.record.completeness == "complete" and submission.root is not None:
-        try:
-            check_evidence(loaded.record, submission.root)
-        except RecordError as error:
-            raise NotSealedError(f"{where}: {error}") from error
+        _check_evidence(loaded.record, submission.root, submission)
     # A record of the second generation is sealed as far as the first can hold it; whoever seals
     # it gives the original as evidence.
     text = submission.record if loaded.generation != "G2" else render_record(loaded.record)
@@ -201,6 +201,12 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
         return _Draft(submission, record, read_head_of(entry))
     except DamageError as error:
         raise NotSealedError(f"{where}: the record cannot be listed: {error.__cause__}") from error
+
+
+def _check_evidence(record: TrialRecord, root: Path, submission: Submission) -> None:
+    for found in find_evidence(record, root):
+        if found.is_problem and found.path not in submission.unseen:
+            raise NotSealedError(f"{submission.where}: {record.trial_id!r}: {found.message}")
 
 
 def _beside(submission: Submission) -> Iterator[bytes]:

@@ -111,7 +111,7 @@ def submit_record(record: bytes, trial: Path, beside: Beside | None = None) -> S
         where=str(trial),
         root=trial,
         evidence=tuple(files),
-        findings=(*_load_findings(trial), *_find_refused(refused)),
+        findings=(*_load_findings(trial), *find_refused(refused)),
         score=score,
         cost_basis=beside.cost_basis,
         reason_code=None if reason is None else str(reason),
@@ -218,7 +218,8 @@ def _load_findings(trial: Path) -> tuple[dict[str, Any], ...]:
         raise NotSealedError(f"{path}: no list of findings: {error}") from error
 
 
-def _find_refused(names: list[str]) -> list[dict[str, Any]]:
+def find_refused(names: list[str]) -> list[dict[str, Any]]:
+    """The finding that names files which cannot be evidence; none where there are none."""
     if not names:
         return []
     shown = [os.fsencode(name).decode(errors="backslashreplace") for name in names[:_MOST_NAMED]]

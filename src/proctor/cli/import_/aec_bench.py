@@ -27,6 +27,8 @@ def command(tree: str, directory: str | None, key_file: str | None, as_json: boo
 
     Example: proctor import aec-bench ~/ledger
     """
-    offers = [Offer(str(path), partial(submit_record, path)) for path in find_records(Path(tree))]
+    paths = find_records(Path(tree))
+    offers = [Offer(str(path), partial(submit_record, path)) for path in paths]
     outcome = bring_in(offers, directory, key_file, noun=_NOUN)
-    return print_reconciliation(outcome, noun=_NOUN, as_json=as_json)
+    experiments = [path.parent.name for path in paths]
+    return print_reconciliation(outcome, noun=_NOUN, as_json=as_json, experiments=experiments)
