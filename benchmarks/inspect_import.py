@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import ROOT, Bench, BenchmarkError, command_seconds, entry_point
-from benchmarks.row import AtLeast, Row, times_faster
+from benchmarks.row import Row, share_of, times_faster
 from benchmarks.sizes import name_of_size
 from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import Ledger
@@ -30,7 +30,7 @@ _ROUNDS = 3
 
 
 def import_rows(bench: Bench, *, trials: int = _TRIALS) -> Iterator[Row]:
-    """Importing, as trials a second and beside plain writing."""
+    """Importing, beside the time it may take and beside plain writing."""
     job = load_job_to_import(bench, trials)
     with tempfile.TemporaryDirectory(dir=bench.data) as scratch:
         place = Path(scratch)
@@ -41,8 +41,7 @@ def import_rows(bench: Bench, *, trials: int = _TRIALS) -> Iterator[Row]:
             rounds=_ROUNDS,
         )
     name = f"import-harbor-{name_of_size(trials)}" if trials != _TRIALS else "import-harbor"
-    speed = trials / ours
-    yield Row(name, "trials/s", speed, _FLOOR, "the floor", speed / _FLOOR, AtLeast(1))
+    yield share_of(name, (ours, trials / _FLOOR), f"{_FLOOR} trials a second", at_most=1)
     yield times_faster(f"{name}-plain", (ours, plain), "write and fsync each file")
 
 
