@@ -7,6 +7,7 @@ Nothing here knows what a record is, and nothing is sealed.
 """
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,9 +97,8 @@ def open_files(root: Path, paths: Iterable[str], where: str) -> Iterator[tuple[s
         check_evidence_path(path, where)
         folder = os.path.split(path)[0]
         try:
-            if folder not in inside:
-                _check_inside(f"{real}/{folder}", real, path, where)
-                inside.add(folder)
+            if not _is_inside(folder, real, inside):
+                raise NotSealedError(f"{where}: {path!r} leads out of {real!r}")
             file = open_plain(f"{real}/{path}")
         except OSError as error:
             raise NotSealedError(
@@ -107,10 +107,18 @@ def open_files(root: Path, paths: Iterable[str], where: str) -> Iterator[tuple[s
         yield path, file
 
 
-def _check_inside(folder: str, root: str, path: str, where: str) -> None:
-    found = os.path.realpath(folder, strict=True)
-    if found != root and not found.startswith(f"{root}/"):
-        raise NotSealedError(f"{where}: {path!r} leads out of {root!r}")
+def _is_inside(folder: str, root: str, inside: set[str]) -> bool:
+    """Whether no link on the way leads out; `inside` has the folders that were looked at."""
+    if folder in inside:
+        return True
+    place = f"{root}/{folder}"
+    is_above = _is_inside(os.path.split(folder)[0], root, inside)
+    if not is_above or not stat.S_ISDIR(os.lstat(place).st_mode):
+        real = os.path.realpath(place, strict=True)
+        if real != root and not real.startswith(f"{root}/"):
+            return False
+    inside.add(folder)
+    return True
 
 
 def check_evidence_path(path: str, where: str) -> None:
