@@ -87,15 +87,17 @@ def find_trials(path: Path, asked: JobAsked, watch: Watch | None = None) -> Foun
     """
     if asked.experiment is not None:
         check_id(asked.experiment, "experiment")
-    directory = path.absolute()
-    job = load_job(str(directory), watch=watch)
-    experiment = asked.experiment or make_id(shown_name(directory.name))
+    job = load_job(str(path), watch=watch)
+    # What is named `.` or by a link still has a name.
+    name = shown_name(path.resolve().name)
+    experiment = asked.experiment or make_id(name)
     around, refused = _find_around(job)
     reader = _Reader(
-        job=directory,
+        job=path,
+        name=name,
         experiment=experiment,
         asked=asked,
-        lock=_load_lock(str(directory)),
+        lock=_load_lock(str(path)),
         around=around,
     )
     found = FoundJob(experiment, notes=_find_notes(job, refused))
@@ -177,6 +179,7 @@ class _Reader:
     """What the trials of one job have in common."""
 
     job: Path
+    name: str
     experiment: str
     asked: JobAsked
     lock: LockAccount | None
@@ -191,9 +194,9 @@ class _Reader:
 
     def submit(self, trial: Path, seq: int, scored: FoundTrial | None = None) -> Submission:
         """One trial, read."""
-        name = f"{self.job.name}/{trial.relative_to(self.job)}"
+        name = f"{self.name}/{shown_name(str(trial.relative_to(self.job)))}"
         beside = Beside(
-            source=Source(kind="harbor", name=shown_name(name), seq=seq),
+            source=Source(kind="harbor", name=name, seq=seq),
             around=self.around,
             found=scored,
         )

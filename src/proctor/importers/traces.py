@@ -97,7 +97,7 @@ def find_traces(root: Path, asked: TracesAsked) -> FoundTraces:
     if not root.is_dir():
         what = "this is a file" if os.path.lexists(root) else "no such directory"
         raise InputError(f"{root}: {what}; expected a directory of traces")
-    experiment = asked.experiment or make_id(shown_name(root.absolute().name))
+    experiment = asked.experiment or make_id(shown_name(root.resolve().name))
     found: list[_Found] = []
     n_others = 0
     for folder, names in _walk(root):
@@ -183,7 +183,7 @@ def submit_trace(root: Path, found: _Found, experiment: str, asked: TracesAsked)
         root=path.parent,
         evidence=tuple(dict.fromkeys(files)),
         cost_basis=basis,
-        source=Source(kind="traces", name=shown_name(f"{root.absolute().name}/{relative}")),
+        source=Source(kind="traces", name=shown_name(f"{root.resolve().name}/{relative}")),
     )
 
 
