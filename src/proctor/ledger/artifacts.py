@@ -29,7 +29,6 @@ _MOST_UNNAMED = 4000
 _AT_ONCE = 16
 """Files that the disk is asked for at once: it writes many in hardly more time than one."""
 _FEW = 32
-"""Up to so many are asked for one by one."""
 
 
 class _Discard:
@@ -55,6 +54,8 @@ class Artifacts:
         """What was written and has no name yet: by its digest, where it lies meanwhile."""
         self._unsettled: set[Path] = set()
         """Directories with names in them that may not be on the disk."""
+        self.one_by_one = _FEW
+        """Up to so many files the disk is asked for one after the other."""
 
     def path_of(self, sha256: str) -> Path:
         """Where an artifact is, or would be."""
@@ -146,15 +147,27 @@ class Artifacts:
             OSError: the disk failed; call `discard`.
         """
         self._name_all()
-        _sync_all(sync_directory, sorted(self._unsettled))
+        self._sync(sync_directory, sorted(self._unsettled))
         self._unsettled.clear()
 
     def _name_all(self) -> None:
         # Content before name: a name without content would be taken for the artifact.
-        _sync_all(sync_file, list(self._unnamed.values()))
+        self._sync(sync_file, list(self._unnamed.values()))
         for digest, temporary in list(self._unnamed.items()):
             temporary.rename(self.path_of(digest))
             del self._unnamed[digest]
+
+    def _sync(self, sync: Callable[[Path], None], paths: Sequence[Path]) -> None:
+        def sync_each(some: Sequence[Path]) -> None:
+            for path in some:
+                sync(path)
+
+        if len(paths) <= self.one_by_one:
+            sync_each(paths)
+            return
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for _ in pool.map(sync_each, [paths[begin::_AT_ONCE] for begin in range(_AT_ONCE)]):
+                pass
 
     def discard(self) -> None:
         """Let go of what was put and is not settled."""
@@ -207,18 +220,3 @@ class Artifacts:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
             sync_directory(path.parent)
-
-
-def _sync_all(sync: Callable[[Path], None], paths: Sequence[Path]) -> None:
-    if len(paths) <= _FEW:
-        for path in paths:
-            sync(path)
-        return
-
-    def sync_each(some: Sequence[Path]) -> None:
-        for path in some:
-            sync(path)
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for _ in pool.map(sync_each, [paths[begin::_AT_ONCE] for begin in range(_AT_ONCE)]):
-            pass
