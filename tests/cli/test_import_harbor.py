@@ -168,6 +168,19 @@ def test_of_a_half_copied_job_the_whole_trials_come_in(
     assert "copy the job again" in ran.err
 
 
+def test_of_several_jobs_one_that_cannot_be_read_does_not_stop_the_others(
+    proctor: Proctor, ledger: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "jobs").mkdir()
+    copy_job("01-binary-oracle-k1", tmp_path / "jobs")
+    torn = copy_job("02-binary-nop-k1", tmp_path / "jobs")
+    (torn / "lock.json").write_text("{")
+    ran = proctor("import", "harbor", tmp_path / "jobs", "--ledger", ledger)
+    assert ran.code == 3
+    assert "4 trials found: 3 imported, 0 already there, 1 refused" in ran.out
+    assert f"refused: {torn}/lock.json" in ran.out
+
+
 def test_jobs_are_experiments_of_their_own_unless_one_is_named(
     proctor: Proctor, ledger: Path
 ) -> None:
@@ -246,6 +259,14 @@ def test_a_job_that_proctor_ran_brings_its_own_records(
     assert ran.code == 0, ran.err
     (entry,) = entries_of(ledger)
     assert json.loads(bytes(entry.record)) == json.loads((trial / "record.json").read_text())
+    # Its records are there from the first moment: without a result it may still be running.
+    shutil.copytree(job, tmp_path / "copy" / job.name)
+    (tmp_path / "copy" / job.name / trial.name / "result.json").unlink()
+    edit_json(
+        tmp_path / "copy" / job.name / "result.json", lambda result: result.update(finished_at=None)
+    )
+    early = proctor("import", "harbor", tmp_path / "copy", "--ledger", ledger, "--json")
+    assert counts_of(early) == (1, 0, 0, 0, 1)
     # The ledger that the run itself sealed into has it already, without the job's own files.
     known = proctor("import", "harbor", job, "--json")
     assert counts_of(known) == (1, 0, 1, 0, 0)

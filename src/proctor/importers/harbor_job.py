@@ -56,7 +56,6 @@ class JobAsked:
 class FoundJob:
     """What is to be done about one job."""
 
-    experiment: str
     offers: list[Offer] = field(default_factory=list)
     later: list[Later] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -66,7 +65,10 @@ def find_jobs(path: Path) -> list[Path]:
     """The job at a path, or the jobs in the directory there."""
     if not path.is_dir() or _is_job(path) or _has(path, _OF_A_TRIAL):
         return [path]  # whoever loads it says what it is instead
-    inside = sorted(each for each in path.iterdir() if not each.is_symlink() and _is_job(each))
+    try:
+        inside = sorted(each for each in path.iterdir() if not each.is_symlink() and _is_job(each))
+    except OSError:
+        return [path]
     return inside or [path]
 
 
@@ -90,17 +92,16 @@ def find_trials(path: Path, asked: JobAsked, watch: Watch | None = None) -> Foun
     job = load_job(str(path), watch=watch)
     # What is named `.` or by a link still has a name.
     name = shown_name(path.resolve().name)
-    experiment = asked.experiment or make_id(name)
     around, refused = _find_around(job)
     reader = _Reader(
         job=path,
         name=name,
-        experiment=experiment,
+        experiment=asked.experiment or make_id(name),
         asked=asked,
         lock=_load_lock(str(path)),
         around=around,
     )
-    found = FoundJob(experiment, notes=_find_notes(job, refused))
+    found = FoundJob(notes=_find_notes(job, refused))
     scored = {each.directory: each for each in job.trials}
     places = dict.fromkeys(_list_trials(job, found, is_over=asked.is_over))
     for seq, place in enumerate(places):
@@ -124,7 +125,7 @@ def _list_trials(job: Job, found: FoundJob, *, is_over: bool) -> Iterator[str]:
     yield from job.set_aside
     yield from (each.path for each in job.broken)
     for path in job.unfinished:
-        if job.finished or is_over or has_record(Path(path)):
+        if job.finished or is_over:
             yield path
         else:
             found.later.append(
@@ -140,12 +141,11 @@ def _find_around(job: Job) -> tuple[Around, list[str]]:
     """The job's own files, and what lies among them and is none."""
     trials = {each.directory for each in job.trials} | {each.path for each in job.broken}
     trials |= {*job.unfinished, *job.set_aside}
-    names = [os.path.split(path)[1] for path in trials]
+    names = {os.path.split(path)[1] for path in trials}
     files, refused = list_files(job.directory, names)
-    links = {name for name in refused if name in names}
-    return Around(Path(job.directory), tuple(files)), [
-        each for each in refused if each not in links
-    ]
+    # A trial that is a link is refused as a trial.
+    refused = [name for name in refused if name not in names]
+    return Around(Path(job.directory), tuple(files)), refused
 
 
 def _find_notes(job: Job, refused: list[str]) -> list[str]:

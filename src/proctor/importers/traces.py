@@ -77,7 +77,6 @@ class _Found:
 class FoundTraces:
     """What is to be done about a directory."""
 
-    experiment: str
     offers: list[Offer]
     n_others: int
     """JSON files that are no traces."""
@@ -110,7 +109,7 @@ def find_traces(root: Path, asked: TracesAsked) -> FoundTraces:
         Offer(shown_name(str(each.path)), partial(submit_trace, root, each, experiment, asked))
         for each in found
     ]
-    return FoundTraces(experiment, offers, n_others)
+    return FoundTraces(offers, n_others)
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, list[str]]]:

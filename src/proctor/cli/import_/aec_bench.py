@@ -27,8 +27,6 @@ def command(tree: str, directory: str | None, key_file: str | None, as_json: boo
 
     Example: proctor import aec-bench ~/ledger
     """
-    paths = find_records(Path(tree))
-    offers = [Offer(str(path), partial(submit_record, path)) for path in paths]
+    offers = [Offer(str(path), partial(submit_record, path)) for path in find_records(Path(tree))]
     outcome = bring_in(offers, directory, key_file, noun=_NOUN)
-    experiments = [path.parent.name for path in paths]
-    return print_reconciliation(outcome, noun=_NOUN, as_json=as_json, experiments=experiments)
+    return print_reconciliation(outcome, noun=_NOUN, as_json=as_json)

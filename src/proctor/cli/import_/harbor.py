@@ -1,5 +1,6 @@
 """`proctor import harbor`: the trials of harbor's jobs."""
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -9,7 +10,10 @@ from proctor.cli.ledger.options import json_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH
 from proctor.cli.redaction import find_secrets, secret_option
+from proctor.errors import JobError
 from proctor.importers.harbor_job import FoundJob, JobAsked, find_jobs, find_trials
+from proctor.importers.intake import Offer
+from proctor.ledger.sealing import Submission
 
 
 @click.command("harbor")
@@ -52,15 +56,15 @@ def command(
     """
     secrets = find_secrets(secret_names)
     asked = JobAsked(experiment=experiment, dataset_id=dataset_id, is_over=is_over)
-    found = [_find(path, asked) for path in _list_jobs(jobs)]
+    paths = _list_jobs(jobs)
+    found = [_find(path, asked, is_one=len(paths) == 1) for path in paths]
     outcome = bring_in(
         [offer for job in found for offer in job.offers], directory, key_file, secrets=secrets
     )
     for job in found:
         outcome.later += job.later
         outcome.notes += job.notes
-    experiments = [job.experiment for job in found]
-    return print_reconciliation(outcome, noun="trial", as_json=as_json, experiments=experiments)
+    return print_reconciliation(outcome, noun="trial", as_json=as_json)
 
 
 def _list_jobs(paths: tuple[str, ...]) -> list[Path]:
@@ -69,6 +73,16 @@ def _list_jobs(paths: tuple[str, ...]) -> list[Path]:
     return list({job.resolve(): job for job in jobs}.values())
 
 
-def _find(job: Path, asked: JobAsked) -> FoundJob:
+def _find(job: Path, asked: JobAsked, *, is_one: bool) -> FoundJob:
+    """The trials of a job; one of several that cannot be read does not stop the others."""
     progress = make_progress()
-    return find_trials(job, asked, lambda done, total: progress("results read", done, total))
+    try:
+        return find_trials(job, asked, lambda done, total: progress("results read", done, total))
+    except JobError as error:
+        if is_one:
+            raise
+        return FoundJob([Offer(str(job), partial(_refuse, error))])
+
+
+def _refuse(error: JobError) -> Submission:
+    raise error

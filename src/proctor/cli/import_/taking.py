@@ -38,20 +38,18 @@ def bring_in(
     )
 
 
-def print_reconciliation(
-    outcome: Reconciliation, *, noun: str, as_json: bool, experiments: Sequence[str] = ()
-) -> int:
+def print_reconciliation(outcome: Reconciliation, *, noun: str, as_json: bool) -> int:
     """Say what became of everything, and what to do next; the exit code for it."""
     if as_json:
         print_json(describe_reconciliation(outcome))
     else:
-        _print(outcome, noun, list(dict.fromkeys(experiments)))
+        _print(outcome, noun)
     if not outcome.refused and not outcome.later:
         return 0
     return _SOME_REFUSED if outcome.new or outcome.known else _NONE_TAKEN
 
 
-def _print(outcome: Reconciliation, noun: str, experiments: list[str]) -> None:
+def _print(outcome: Reconciliation, noun: str) -> None:
     said = (
         f"{count_of(outcome.found, noun)} found: {len(outcome.new):,} imported, "
         f"{len(outcome.known):,} already there, {len(outcome.refused):,} refused"
@@ -61,8 +59,9 @@ def _print(outcome: Reconciliation, noun: str, experiments: list[str]) -> None:
     _print_all("left for later", [(each.where, each.message) for each in outcome.later], noun)
     for note in outcome.notes:
         print_line(f"note: {note}")
-    if (outcome.new or outcome.known) and experiments:
-        which = f" {experiments[0]}" if len(experiments) == 1 else ""
+    experiments = {each.experiment_id for each in (*outcome.new, *outcome.known)}
+    if experiments:
+        which = f" {experiments.pop()}" if len(experiments) == 1 else ""
         print_line(f"next: proctor trace summary{which}")
 
 
@@ -75,8 +74,8 @@ def _print_all(what: str, said: Sequence[tuple[str, str]], noun: str) -> None:
     examples = {message.replace(where, "…"): message for where, message in reversed(said)}
     counts = Counter(message.replace(where, "…") for where, message in said)
     for reason, count in counts.most_common(_MOST_NAMED):
-        shown = f"{count_of(count, noun)}, such as {examples[reason]}" if count > 1 else reason
-        print_line(f"{what}: {shown}")
+        many = f"{count_of(count, noun)}, such as " if count > 1 else ""
+        print_line(f"{what}: {many}{examples[reason]}")
     if len(counts) > _MOST_NAMED:
         rest = sum(counts.values()) - sum(count for _, count in counts.most_common(_MOST_NAMED))
         print_line(f"{what}: {rest:,} more; --json has all")
