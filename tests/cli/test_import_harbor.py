@@ -277,6 +277,36 @@ def test_a_job_that_proctor_ran_brings_its_own_records(
     assert "the job's own files are not in the ledger" in bare.out
 
 
+def test_a_job_that_proctor_resumed_brings_what_was_run_again_beside_the_former(
+    run: Run, proctor: Proctor, ledger: Path, tmp_path: Path
+) -> None:
+    assert run("-p", TASKS / "pass-simple", *NULL).code == 0
+    job = only_job(tmp_path)
+    (trial,) = trials_of(job)
+    words = ("import", "harbor", job, "--json", "--ledger")
+    assert counts_of(proctor(*words, ledger)) == (1, 1, 0, 0, 0)
+    (trial / "result.json").unlink()
+    assert proctor("resume", job).code == 0
+    ran = proctor(*words, ledger)
+    assert (ran.code, counts_of(ran)) == (0, (2, 1, 1, 0, 0))
+    assert facts_of(ran)["imported"][0]["trial_id"] == f"{trial.name}.rerun-1"
+    assert counts_of(proctor(*words, ledger)) == (2, 0, 2, 0, 0)
+    # The run and the resume have sealed both themselves.
+    own = Path(os.environ["PROCTOR_LEDGER"])
+    assert counts_of(proctor(*words, own)) == (2, 0, 2, 0, 0)
+    # A ledger that meets the job only now has the trial and the attempt that was kept.
+    fresh = facts_of(proctor(*words, tmp_path / "fresh"))["imported"]
+    assert [each["trial_id"] for each in fresh] == [f"{trial.name}.attempt-1", trial.name]
+    proctor("export", "--format", "harbor", "-o", tmp_path / "out", "--ledger", tmp_path / "fresh")
+    assert files_below(tmp_path / "out" / job.name) == files_below(job)
+    # Of the one that has both under one name, what lies in the job comes back.
+    told = proctor("export", "--format", "harbor", "-o", tmp_path / "out-2", "--ledger", ledger)
+    assert (told.code, f"a later trial is in {job.name}/{trial.name}" in told.out) == (3, True)
+    back = tmp_path / "out-2" / job.name / trial.name / "result.json"
+    assert back.read_bytes() == (trial / "result.json").read_bytes()
+    assert proctor("ledger", "verify", "--ledger", ledger).code == 0
+
+
 def test_what_was_withheld_is_told_and_the_rest_is_given_back(
     proctor: Proctor, ledger: Path, tmp_path: Path
 ) -> None:

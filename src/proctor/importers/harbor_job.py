@@ -201,7 +201,8 @@ class _Reader:
             found=scored,
         )
         if has_record(trial):
-            return submit_trial(trial, experiment=self.asked.experiment, beside=beside)
+            own = submit_trial(trial, experiment=self.asked.experiment, beside=beside)
+            return replace(own, own_trial=trial.relative_to(self.job).parts[0])
         wish = Wish(trial=str(trial), experiment=self.experiment, dataset_id=self.asked.dataset_id)
         record, basis = make_bare_record(wish, ReadBefore(self.lock, scored))
         return submit_record(render_record(record), trial, replace(beside, cost_basis=basis.kind))

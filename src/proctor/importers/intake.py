@@ -11,6 +11,7 @@ from itertools import batched
 from proctor.errors import ConflictError, InputError, NotSealedError, RecordError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import Sealed, Secrets, Submission, check_submission, seal
+from proctor.ledger.trial_sealing import find_before, place_again
 
 _TOGETHER = 100
 """Trials that share a signature."""
@@ -110,7 +111,9 @@ class _Intake:
             if not submissions:
                 return
             self.ledger = self.open_ledger()
-        self._seal(self.ledger, submissions)
+        ledger = self.ledger
+        placed = [found for each in submissions if (found := self._place(ledger, each)) is not None]
+        self._seal(ledger, placed)
 
     def _read(self, offer: Offer) -> Submission | None:
         try:
@@ -126,6 +129,27 @@ class _Intake:
             self.outcome.refused.append(Refused(submission.where, str(error)))
             return False
         return True
+
+    def _place(self, ledger: Ledger, submission: Submission) -> Submission | None:
+        """What is left to be sealed of it, under the name it gets.
+
+        A trial that proctor ran again has the name of the one before, and stands in for it.
+        """
+        if submission.own_trial is None:
+            return submission
+        ledger.keep_up()
+        before = find_before(ledger, submission, submission.own_trial)
+        if before is not None:
+            self.outcome.known.append(before)
+            return None
+        placed, supersedes = place_again(ledger, submission)
+        if supersedes is not None:
+            if not self._is_sealable(placed):
+                return None
+            # Before the trial itself: after a kill in between, no two of them are counted.
+            with ledger.writing():
+                ledger.append([supersedes])
+        return placed
 
     def _seal(self, ledger: Ledger, submissions: list[Submission]) -> None:
         """With one signature; where one is refused, one by one."""

@@ -67,6 +67,8 @@ class Submission:
     """More evidence, small, that lies in no file: its bytes by the path it gets."""
     unseen: frozenset[str] = frozenset()
     """Paths of a container that the record names: nobody can look there, and a finding says so."""
+    own_trial: str | None = None
+    """Name of the trial, where proctor ran it and may have run it again under the same name."""
     around: Around | None = None
     """The job's own files, as they are when a trial is sealed first. They go on changing while it
     runs, so that others make no other trial."""

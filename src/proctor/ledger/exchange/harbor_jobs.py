@@ -48,7 +48,8 @@ def write_jobs(ledger: Ledger, places: Iterable[int], target: Path) -> Jobs:
     """
     writer = _Writer(ledger, target)
     try:
-        for seq in sorted(places):
+        # The last one first: what was run again under its name is what lies in the job.
+        for seq in sorted(places, reverse=True):
             writer.write(seq)
         writer.write_around()
     except OSError as error:
@@ -81,13 +82,13 @@ class _Writer:
         digest = evidence_digest(entry)
         if self._there.setdefault(place, digest) != digest:
             self.jobs.refused.append(
-                f"{name}: another trial was in {place} too; take them out apart, by --experiment"
+                f"{name}: a later trial is in {place}; --trial or --experiment takes it out apart"
             )
             return
         self._write_files(own, place, "")
         job = place.split("/")[0]
         around = [file for file in entry.evidence if file.path.startswith(AROUND)]
-        self._around[job] = around or self._around.get(job, [])
+        self._around[job] = self._around.get(job) or around
         self.jobs.written += 1
 
     def write_around(self) -> None:
