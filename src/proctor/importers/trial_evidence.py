@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from proctor.digest import sha256_file
-from proctor.errors import JobError, NotSealedError
+from proctor.errors import JobError
+from proctor.files import walk_files
 from proctor.importers.made import PinnedFile
-from proctor.ledger.submission import walk_files
 from proctor.record.ids import shown_name
 from proctor.trajectory.trace import TRIAL_TRACES, Trace, find_trace
 
@@ -69,8 +69,8 @@ def _find_files(directory: str, notes: list[str]) -> Iterator[tuple[str, str]]:
                 yield shown, f"{directory}/{name}"
             else:
                 notes.append(f"{shown}: {what}; what it leads to is not evidence")
-    except NotSealedError as error:
-        raise JobError(str(error)) from error
+    except OSError as error:
+        raise JobError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
 
 def _pin(path: Path, shown: str) -> PinnedFile:

@@ -7,9 +7,8 @@ finding says so: whoever ran in the trial must not be able to keep it from being
 Nothing here makes a record, and nothing is sealed yet.
 """
 
-import errno
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import msgspec
 
 from proctor.audit.certificate import certify_trial
 from proctor.errors import JobError, NotSealedError
-from proctor.files import read_small
+from proctor.files import read_small, walk_files
 from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.ledger.entry import Slot, Source, TrialScore
 from proctor.ledger.keeping import AROUND, Around, check_evidence_path
@@ -162,8 +161,11 @@ def list_files(root: str, left_out: Collection[str] = (ATTEMPTS,)) -> tuple[list
     """
     files: list[str] = []
     refused: list[str] = []
-    for name, what in walk_files(root, left_out):
-        (files if what is None and _is_evidence_path(name) else refused).append(name)
+    try:
+        for name, what in walk_files(root, left_out):
+            (files if what is None and _is_evidence_path(name) else refused).append(name)
+    except OSError as error:
+        raise NotSealedError(f"{error.filename}: cannot be read: {error.strerror}") from error
     return files, refused
 
 
@@ -173,39 +175,6 @@ def _is_evidence_path(name: str) -> bool:
     except NotSealedError:
         return False
     return not name.startswith(AROUND)
-
-
-def walk_files(root: str, left_out: Collection[str] = ()) -> Iterator[tuple[str, str | None]]:
-    """All that is no directory below one, by relative path, and what it is if no plain file.
-
-    Raises:
-        NotSealedError: a directory cannot be read.
-    """
-    waiting = [root]
-    cut = len(root) + 1
-    while waiting:
-        folder = waiting.pop()
-        try:
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
-        except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
-                raise NotSealedError(f"{folder}: cannot be read: {error.strerror}") from error
-            # Whoever ran in the trial may dig so deep; that must not keep it from being sealed.
-            yield folder[cut:], "a directory too deep to be looked into"
-            continue
-        folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
-        yield from (
-            (entry.path[cut:], None if entry.is_file(follow_symlinks=False) else _name_kind(entry))
-            for entry in entries
-            if entry not in folders
-        )
-        skipped = left_out if folder == root else ()
-        waiting += [entry.path for entry in reversed(folders) if entry.name not in skipped]
-
-
-def _name_kind(entry: os.DirEntry[str]) -> str:
-    return "a link" if entry.is_symlink() else "neither a file nor a directory"
 
 
 def _load_findings(trial: Path) -> tuple[dict[str, Any], ...]:

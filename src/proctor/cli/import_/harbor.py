@@ -8,8 +8,9 @@ import click
 from proctor.cli.import_.taking import bring_in, print_reconciliation
 from proctor.cli.ledger.options import json_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
+from proctor.cli.ledger.secrets import find_secrets
 from proctor.cli.options import PATH
-from proctor.cli.redaction import find_secrets, secret_option
+from proctor.cli.redaction import secret_option
 from proctor.errors import JobError
 from proctor.importers.harbor_job import FoundJob, JobAsked, find_jobs, find_trials
 from proctor.importers.intake import Offer

@@ -7,8 +7,9 @@ import click
 
 from proctor.cli.import_.taking import bring_in, print_reconciliation
 from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.secrets import find_secrets
 from proctor.cli.options import PATH
-from proctor.cli.redaction import find_secrets, secret_option
+from proctor.cli.redaction import secret_option
 from proctor.errors import InputError
 from proctor.importers.traces import TracesAsked, find_traces
 from proctor.sentence import count_of

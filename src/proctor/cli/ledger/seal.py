@@ -9,11 +9,12 @@ import click
 
 from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
+from proctor.cli.ledger.secrets import find_secrets
 from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.cli.printable import printable
-from proctor.cli.redaction import find_secrets, secret_option
+from proctor.cli.redaction import secret_option
 from proctor.errors import ConflictError, InputError, KeyFileError
 from proctor.importers.submission import Asked, find_submissions
 from proctor.ledger.ledger import Ledger
