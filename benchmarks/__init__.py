@@ -14,6 +14,7 @@
     ours, ours_run, ours_verify     what proctor is asked to do, in a process of its own
     theirs, theirs_viewer, theirs_uploader     the same for harbor
     theirs_environments     environments in which harbor runs here without Docker
+    inspect_import  a harbor job brought into a ledger; a subject too
     docker_trials   trials in containers, beside the bare calls of docker; a subject too
     sandbox_start   the start of a sandbox, beside a bare bubblewrap
     inspect_summary     summing traces up, beside reading them; a subject

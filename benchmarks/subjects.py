@@ -7,6 +7,7 @@ from benchmarks.audit import audit_rows
 from benchmarks.bench import Bench
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
+from benchmarks.inspect_import import import_rows
 from benchmarks.inspect_search import search_rows
 from benchmarks.inspect_show import show_rows
 from benchmarks.ledger import ledger_rows
@@ -26,6 +27,7 @@ SUBJECTS: dict[str, Subject] = {
     "traces": trace_rows,
     "run": runner_rows,
     "ledger": ledger_rows,
+    "import-harbor": import_rows,
     "docker": docker_rows,
     "search": search_rows,
     "show": show_rows,

@@ -17,6 +17,7 @@ from benchmarks.bench import Bench, BenchmarkError, check_same
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
+from benchmarks.inspect_import import import_rows
 from benchmarks.inspect_search import search_rows
 from benchmarks.inspect_show import show_rows
 from benchmarks.ledger import ledger_rows
@@ -40,6 +41,7 @@ TINY: dict[str, Subject] = {
     "traces": partial(trace_rows, megabytes=1, large=2, small_files=5),
     "run": partial(runner_rows, sizes=Sizes(tasks=2, many=4, long=6, sandboxes=2, starts=1)),
     "ledger": partial(ledger_rows, verified=20, listed=200),
+    "import-harbor": partial(import_rows, trials=5),
     "docker": partial(docker_rows, fewer=1, more=2),
     "search": partial(search_rows, megabytes=1),
     "show": partial(show_rows, megabytes=9),
@@ -107,7 +109,21 @@ def test_the_agreed_names_are_there_with_their_bars(build: Path) -> None:
         "list-200": "<= 1",
         "find-id": "<= 1",
         "list-peer": ">= 20",
+        "import-harbor-5": "<= 1",
+        "import-harbor-5-plain": None,
         **({} if find_obstacle() else {"docker-trials": ">= 0.5"}),
+        "index": "<= 1",
+        "index-size": None,
+        "index-memory": None,
+        "search-1gb-rare": "<= 1",
+        "search-1gb-common": "<= 1",
+        "search-1gb-phrase": "<= 1",
+        "search-1gb-phrase-common": None,
+        "search-1gb-two": "<= 1",
+        "search-1gb-filtered": "<= 1",
+        "search-1gb-model": "<= 1",
+        "search-1gb-prefix": "<= 1",
+        "search-1gb-prefix-common": None,
         "show-step-1gb": "<= 1",
         "show-step-1gb-memory": "<= 1",
         "show-sealed-1gb-first": None,

@@ -10,6 +10,7 @@
     read_small(path)            the whole file in as few system calls as Python allows
     read_head(path, size)       the beginning of a file of any size
     open_plain(path)            a plain file for reading, whatever a stranger put in its place
+    walk_files(root)            what lies below a directory, no link followed
 
 Nothing here knows what the bytes mean.
 """
@@ -18,7 +19,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -76,6 +77,40 @@ def open_plain(path: Path | str) -> BinaryIO:
     except BaseException:
         os.close(fd)
         raise
+
+
+def walk_files(root: str, left_out: Collection[str] = ()) -> Iterator[tuple[str, str | None]]:
+    """All that is no directory below one, by relative path, and what it is if no plain file.
+
+    `left_out` are names in the root itself.
+
+    Raises:
+        OSError: a directory cannot be read.
+    """
+    waiting = [root]
+    cut = len(root) + 1
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            # A stranger may dig so deep; that must not keep anybody from reading the rest.
+            yield folder[cut:], "a directory too deep to be looked into"
+            continue
+        folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for entry in entries:
+            if entry not in folders:
+                is_plain = entry.is_file(follow_symlinks=False)
+                yield entry.path[cut:], None if is_plain else _name_kind(entry)
+        skipped = left_out if folder == root else ()
+        waiting += [entry.path for entry in reversed(folders) if entry.name not in skipped]
+
+
+def _name_kind(entry: os.DirEntry[str]) -> str:
+    return "a link" if entry.is_symlink() else "neither a file nor a directory"
 
 
 def _check_regular(fd: int, path: str) -> os.stat_result:

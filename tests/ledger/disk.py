@@ -82,11 +82,28 @@ def record(root: Path, words: list[str], env: dict[str, str], *, ignored: str) -
     trace = root.parent / "trace"
     command = ["strace", "-f", "-qq", "-y", "-xx", "-s", "10000000", "-o", str(trace)]
     subprocess.run([*command, "-e", f"trace={_CALLS}", *words], env=env, check=True, timeout=120)
-    for line in trace.read_text().splitlines():
+    for line in _whole_calls(trace.read_text().splitlines()):
         _note(recording, line, ignored)
     # Reading the trace moved the names along; what is left is where it began.
     recording.names = before
     return recording
+
+
+_BEGUN = " <unfinished ...>"
+_ENDED = re.compile(r"(\d+) +<\.\.\. \w+ resumed>(.*)$")
+
+
+def _whole_calls(lines: Iterable[str]) -> Iterator[str]:
+    """The calls of all threads, one a line, each where it ended: that is when it counts."""
+    begun: dict[str, str] = {}
+    for line in lines:
+        ended = _ENDED.match(line)
+        if line.endswith(_BEGUN):
+            begun[line.split(maxsplit=1)[0]] = line.removesuffix(_BEGUN)
+        elif ended:
+            yield begun.pop(ended[1]) + ended[2]
+        else:
+            yield line
 
 
 _KINDS = {

@@ -31,6 +31,10 @@ def submission_of(trial: str, evidence: Path) -> Submission:
     )
 
 
+TOGETHER = "SYNC_ALL_AT_ONCE"
+"""Environment variable: the disk is asked for all files of a seal at once, as for large batches."""
+
+
 def say(text: str) -> None:
     """By another system call than files are written with, so that a test can break those alone."""
     os.writev(1, [f"{text}\n".encode()])
@@ -41,6 +45,8 @@ def main() -> None:
     directory, key, evidence, *steps = sys.argv[1:]
     with Ledger.open(directory, key=load_key(Path(key))) as ledger:
         ledger.segment_size = _SHORT
+        if TOGETHER in os.environ:
+            ledger.artifacts.one_by_one = 0
         say("open")
         for step in steps:
             names = step.split(",")

@@ -9,6 +9,7 @@ import pytest
 
 from proctor.errors import InputError, LedgerError, RecordError
 from proctor.importers.aec_bench import find_records, submit_record
+from proctor.ledger.entry import TrialEntry
 from proctor.ledger.exchange.aec_tree import write_tree
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import seal
@@ -116,3 +117,37 @@ def test_a_directory_without_records_is_no_tree(tmp_path: Path) -> None:
         find_records(tmp_path)
     with pytest.raises(InputError, match="cannot be read"):
         find_records(tmp_path / "nowhere")
+
+
+def test_a_complete_record_that_names_paths_of_its_container_comes_in(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    record = json.loads(read_data("g1-complete.json"))
+    path = tmp_path / "tree" / record["experiment_id"] / f"{record['trial_id']}.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(spelled(record))
+    shown = path.parent / "_artifacts" / record["trial_id"] / "media"
+    shown.mkdir(parents=True)
+    (shown / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (shown / "b\n.png").write_bytes(b"no plain name")
+    assert record["outputs"]["conversation_path"].startswith("/workspace/")
+    (sealed,) = seal(ledger, [submit_record(path)])
+    assert sealed.status == "sealed"
+    ledger.refresh()
+    entry = ledger.entry(sealed.seq)
+    assert isinstance(entry, TrialEntry)
+    assert [file.path for file in entry.evidence] == ["media/a.png"]
+    named = [name for finding in entry.findings for name in finding["detail"]["files"]]
+    assert named == [record["outputs"]["conversation_path"], "media/b\n.png"]
+
+
+def test_links_in_a_tree_are_not_followed(tree: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tree, other)
+    records = find_records(tree)
+    (tree / "linked").symlink_to(other / "experiment-001")
+    assert find_records(tree) == records
+    artifacts = tree / "experiment-001" / "_artifacts"
+    shutil.rmtree(artifacts)
+    artifacts.symlink_to(other / "experiment-001" / "_artifacts")
+    assert all(submit_record(path).evidence == () for path in find_records(tree))

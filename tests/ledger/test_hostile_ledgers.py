@@ -213,6 +213,7 @@ def test_a_size_that_is_a_lie_does_not_come_in_for_evidence_that_is_here(tmp_pat
     pack(bundle, [each for each in members if not each[0].name.startswith("artifacts/")])
     with make_ledger(here) as ledger:
         ledger.artifacts.put(io.BytesIO(b"hello\n"))
+        ledger.artifacts.settle()
         with pytest.raises(DamageError):
             import_bundle(ledger, bundle)
         assert ledger.refresh().tree.size == 1

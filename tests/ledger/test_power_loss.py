@@ -10,18 +10,21 @@ import pytest
 
 from tests.ledger.crashes import check_survivor, lay_out, sealed_in
 from tests.ledger.disk import Left, Recording, record, states
-from tests.ledger.sealer import STEPS
+from tests.ledger.sealer import STEPS, TOGETHER
 
 pytestmark = pytest.mark.usefixtures("strace")
 
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    place = tmp_path_factory.mktemp("power")
+    return record_sealer(tmp_path_factory.mktemp("power"))
+
+
+def record_sealer(place: Path, **settings: str) -> Recording:
     lay_out(place)
     words = [sys.executable, "-m", "tests.ledger.sealer"]
     words += [str(place / "ledger"), str(place / "key"), str(place / "evidence"), *STEPS]
-    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **settings}
     return record(place / "ledger", words, env, ignored="index.sqlite")
 
 
@@ -34,6 +37,14 @@ def test_after_a_power_cut_nothing_acknowledged_is_lost_and_nothing_half_done_is
 @pytest.mark.soak
 def test_after_every_power_cut_nothing_is_lost(recording: Recording, tmp_path: Path) -> None:
     check_states(recording, tmp_path, most=100)
+
+
+@pytest.mark.soak
+def test_files_that_reach_the_disk_together_are_there_before_their_line(tmp_path: Path) -> None:
+    (tmp_path / "power").mkdir()
+    together = record_sealer(tmp_path / "power", **{TOGETHER: "1"})
+    (tmp_path / "left").mkdir()
+    check_states(together, tmp_path / "left", most=6)
 
 
 def check_states(recording: Recording, tmp_path: Path, most: int) -> None:

@@ -29,6 +29,7 @@ DATA = lines_of(5000)
 def artifacts(tmp_path: Path) -> Artifacts:
     kept = Artifacts(tmp_path / "ledger")
     kept.put(io.BytesIO(DATA))
+    kept.settle()
     return kept
 
 
@@ -46,6 +47,7 @@ def found_lines(artifacts: Artifacts, steps: tuple[int, int], cache: Path | None
 def test_what_is_kept_in_frames_is_one_file_for_any_reader(tmp_path: Path, data: bytes) -> None:
     artifacts = Artifacts(tmp_path)
     digest, size = artifacts.put(io.BytesIO(data))
+    artifacts.settle()
     assert (digest, size) == (sha256_hex(data), len(data))
     stored = artifacts.path_of(digest).read_bytes()
     assert zstd.decompress(stored) == data == artifacts.load(digest)

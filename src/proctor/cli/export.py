@@ -19,6 +19,7 @@ from proctor.sentence import count_of
 _SOME_LEFT_OUT = 3
 _FORMS = {
     "bundle": "proctor.exporters.bundle",
+    "harbor": "proctor.exporters.harbor",
     "aec-bench": "proctor.exporters.aec_bench",
     "atif": "proctor.exporters.atif",
     "otel": "proctor.exporters.otel.export",
@@ -48,10 +49,11 @@ def command(
 
     bundle (.tar.zst) holds the chosen trials with their evidence, and the leaf hash of every other
     entry: whoever gets it can check the signed root, and how many trials it leaves out.
-    aec-bench is a directory of EXPERIMENT/TRIAL.json. atif is a directory of trajectory.json files
-    that harbor's validator takes. otel is a file of OpenTelemetry spans, one line of OTLP JSON a
-    trial. every-eval-ever is a directory of aggregates and rows. parquet is a table, and needs
-    proctor[parquet].
+    harbor is a directory of JOB/TRIAL with every file byte for byte as it was imported, and the
+    job's own. aec-bench is a directory of EXPERIMENT/TRIAL.json. atif is a directory of
+    trajectory.json files that harbor's validator takes. otel is a file of OpenTelemetry spans, one
+    line of OTLP JSON a trial. every-eval-ever is a directory of aggregates and rows. parquet is a
+    table, and needs proctor[parquet].
 
     Of the last four, every field that does not survive is named in losses.jsonl, in the directory
     or beside the file. What cannot be held at all, such as a trial that was withheld, is told and
@@ -101,6 +103,8 @@ def _print(exported: Exported) -> None:
         )
     if exported.losses is not None:
         said += f"; {count_of(exported.losses, 'field')} lost: {exported.loss_report}"
+    if exported.jobs is not None:
+        said += f" of {count_of(exported.jobs, 'job')}"
     print_line(said)
     for sentence in exported.refused:
         print_line(f"left out: {sentence}")

@@ -1,6 +1,7 @@
 """Sealed trials taken out of a ledger, in the forms that others read.
 
     bundle      a ledger, or a part of it, in one file that proves itself
+    harbor      harbor's jobs, as they were imported
     aec_bench   a directory of records, as aec-bench keeps them
     atif        a directory of ATIF documents
     otel/       a file of OpenTelemetry spans

@@ -28,7 +28,7 @@ from proctor.exporters.trials import (
     writable,
 )
 from proctor.files import read_small
-from proctor.ledger.sealing import check_evidence_path
+from proctor.ledger.keeping import check_evidence_path
 from proctor.record.ids import make_id
 from proctor.record.model import TrialRecord
 from proctor.traced.trial import FoundTrace, opened_traces

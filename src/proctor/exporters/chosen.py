@@ -34,6 +34,8 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     """Entries whose lines are not in the bundle."""
     evidence: int | None = None
     """Files of evidence in the bundle."""
+    jobs: int | None = None
+    """Directories of harbor's jobs."""
     refused: list[str] = []
     """A sentence for each trial, or part of one, that was left out."""
     losses: int | None = None

@@ -13,6 +13,9 @@
     traced_files     trials with traces in files and directories, none of them sealed
     aec_bench        a tree of aec-bench's records
     harbor_trial     a harbor trial directory to a record
+    harbor_job       a harbor job, trial by trial
+    trace_told       what a lone trace tells of its run
+    traces           a directory of loose traces
 
 prime/ holds the hosted samples of Prime's evaluations.
 

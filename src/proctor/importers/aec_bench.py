@@ -6,15 +6,16 @@ A record of the second generation is taken as far as the first can hold it; its 
 with it as evidence. Pure: the same tree gives the same trials. Nothing is sealed here.
 """
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from proctor.errors import InputError, RecordError
+from proctor.importers.submission import find_not_here
 from proctor.ledger.entry import Source
 from proctor.ledger.exchange.aec_tree import ORIGINAL
 from proctor.ledger.sealing import Submission
+from proctor.ledger.submission import find_refused, list_files
 from proctor.record.document import parse_document
+from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id
 from proctor.record.loaded import LoadedRecord
 from proctor.record.read import load_record, manifest_path
@@ -38,7 +39,7 @@ def find_records(root: Path) -> list[Path]:
 
 
 def _is_experiment(path: Path) -> bool:
-    return path.is_dir() and not path.name.startswith(("_", "."))
+    return path.is_dir() and not path.is_symlink() and not path.name.startswith(("_", "."))
 
 
 def submit_record(path: Path) -> Submission:
@@ -58,11 +59,17 @@ def submit_record(path: Path) -> Submission:
     # The second generation is kept whole beside what the first can hold of it.
     is_second = loaded.generation == "G2"
     artifacts = path.parent / "_artifacts" / record.trial_id
+    files, refused = _list_artifacts(artifacts)
+    # Paths of a container lead nowhere here; what is named relatively must be there.
+    named = [each.path for each in find_evidence(record, artifacts) if each.is_problem]
+    unseen = [each for each in named if Path(each).is_absolute()]
     return Submission(
         record=render_record(record) if is_second else loaded.original,
         where=str(path),
         root=artifacts,
-        evidence=tuple(sorted(_find_files(artifacts))),
+        evidence=tuple(sorted(files)),
+        unseen=frozenset(unseen),
+        findings=(*find_not_here(unseen), *find_refused(refused)),
         attached=_find_originals(path, loaded) if is_second else {},
         source=Source(kind="aec-bench", name=f"{path.parent.name}/{path.name}"),
     )
@@ -76,10 +83,8 @@ def _find_originals(path: Path, loaded: LoadedRecord) -> dict[str, bytes]:
     return originals
 
 
-def _find_files(directory: Path) -> Iterator[str]:
-    """The plain files below a directory; a link leads elsewhere and is none."""
-    for parent, _, names in os.walk(directory):
-        for name in names:
-            file = Path(parent) / name
-            if file.is_file() and not file.is_symlink():
-                yield file.relative_to(directory).as_posix()
+def _list_artifacts(directory: Path) -> tuple[list[str], list[str]]:
+    """The plain files of a record, and what lies there and is none; a link leads elsewhere."""
+    if directory.is_symlink() or directory.parent.is_symlink() or not directory.is_dir():
+        return [], []
+    return list_files(str(directory), left_out=())

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from proctor.errors import JobError, RecordError
 from proctor.importers.made import MadeRecord, PinnedFile, Pins
 from proctor.importers.trial_cost import make_trial_cost
+from proctor.importers.trial_evidence import pin_files
 from proctor.importers.trial_inputs import (
     make_agent,
     make_environment,
@@ -18,7 +19,7 @@ from proctor.importers.trial_inputs import (
 )
 from proctor.importers.trial_redaction import redact_record, redact_rest, redact_sources
 from proctor.importers.trial_results import make_evaluation, make_outputs
-from proctor.importers.trial_sources import Sources, load_sources
+from proctor.importers.trial_sources import ReadBefore, Sources, load_sources
 from proctor.importers.trial_timing import find_total, make_timing
 from proctor.record.completeness import Missing, find_missing
 from proctor.record.cost import CostBasis
@@ -51,12 +52,51 @@ def make_record(wish: Wish, redactor: Redactor | None = None) -> MadeRecord:
     Raises:
         InputError: the trial or the task cannot be read, or do not belong together.
     """
-    check_id(wish.experiment, "experiment")
-    if wish.dataset_id is not None:
-        check_dataset_id(wish.dataset_id)
+    _check_wish(wish)
     sources = load_sources(wish.trial, wish.task)
     sources = redact_sources(sources, redactor) if redactor else sources
     notes = list(sources.evidence.notes)
+    record, basis, missing = _make_whole(wish, sources, notes)
+    record = redact_record(record, redactor) if redactor else record
+    check_record(record)
+    files = pin_files(sources.evidence.files)
+    pins = make_pins(sources, record.agent.configuration)
+    pins = _pin_trace(pins, files, sources, notes)
+    notes += _find_doubts(sources, pins)
+    made = MadeRecord(
+        record=record,
+        pins=pins,
+        cost_basis=basis,
+        evidence=files,
+        missing=tuple(missing),
+        notes=tuple(notes),
+    )
+    return redact_rest(made, redactor) if redactor else made
+
+
+def make_bare_record(wish: Wish, before: ReadBefore | None = None) -> tuple[TrialRecord, CostBasis]:
+    """The same record without what it rests on, so that no file is hashed.
+
+    Raises:
+        InputError: the trial or the task cannot be read, or do not belong together.
+    """
+    _check_wish(wish)
+    sources = load_sources(wish.trial, wish.task, before)
+    record, basis, _ = _make_whole(wish, sources, [])
+    check_record(record)
+    return record, basis
+
+
+def _check_wish(wish: Wish) -> None:
+    check_id(wish.experiment, "experiment")
+    if wish.dataset_id is not None:
+        check_dataset_id(wish.dataset_id)
+
+
+def _make_whole(
+    wish: Wish, sources: Sources, notes: list[str]
+) -> tuple[TrialRecord, CostBasis, list[Missing]]:
+    """The record, where its money comes from, and what keeps it from being complete."""
     try:
         record, basis = _make(wish, sources, notes)
     except ValidationError as error:
@@ -64,19 +104,7 @@ def make_record(wish: Wish, redactor: Redactor | None = None) -> MadeRecord:
     missing = _find_missing(record, sources)
     if not missing:
         record = record.model_copy(update={"completeness": "complete"})
-    record = redact_record(record, redactor) if redactor else record
-    check_record(record)
-    pins = _pin_trace(make_pins(sources, record.agent.configuration), sources, notes)
-    notes += _find_doubts(sources, pins)
-    made = MadeRecord(
-        record=record,
-        pins=pins,
-        cost_basis=basis,
-        evidence=sources.evidence.files,
-        missing=tuple(missing),
-        notes=tuple(notes),
-    )
-    return redact_rest(made, redactor) if redactor else made
+    return record, basis, missing
 
 
 def _make(wish: Wish, sources: Sources, notes: list[str]) -> tuple[TrialRecord, CostBasis]:
@@ -155,9 +183,11 @@ def _name_medium(root: str, medium: Medium) -> str:
     return f"{place}/{medium.path}"
 
 
-def _pin_trace(pins: Pins, sources: Sources, notes: list[str]) -> Pins:
+def _pin_trace(
+    pins: Pins, files: tuple[PinnedFile, ...], sources: Sources, notes: list[str]
+) -> Pins:
     """The pins with the digests of the trace and of what it shows."""
-    trace, files = sources.evidence.trace, sources.evidence.files
+    trace = sources.evidence.trace
     if trace is None:
         return pins
     name = Path(trace.path).resolve().relative_to(sources.directory).as_posix()
@@ -193,7 +223,7 @@ def _pin_trace(pins: Pins, sources: Sources, notes: list[str]) -> Pins:
 def _find_doubts(sources: Sources, pins: Pins) -> list[str]:
     """What the record cannot vouch for."""
     doubts = []
-    if any(file.path == "record.json" for file in sources.evidence.files):
+    if "record.json" in sources.evidence.files:
         doubts.append(
             "proctor ran this trial: its own record.json also pins the image and the agent's "
             "revision; the one made here rests on harbor's files alone"

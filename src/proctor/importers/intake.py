@@ -18,6 +18,7 @@ from proctor.ledger.sealing import (
     find_by_evidence,
     seal,
 )
+from proctor.ledger.trial_sealing import find_before, place_again
 
 _TOGETHER = 100
 """Trials that share a signature."""
@@ -45,6 +46,14 @@ class Refused:
     """Whether it is sealed already with other bytes."""
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A trial that is not ready to be sealed, and why."""
+
+    where: str
+    message: str
+
+
 @dataclass(slots=True)
 class Reconciliation:
     """What became of everything that was found."""
@@ -56,11 +65,15 @@ class Reconciliation:
     refused: list[Refused] = field(default_factory=list)
     reworded: int = 0
     """How many of the known are sealed with the same evidence and another record."""
+    later: list[Later] = field(default_factory=list)
+    """Left for another import."""
+    notes: list[str] = field(default_factory=list)
+    """What whoever reads the counts should know."""
 
     @property
     def found(self) -> int:
         """How many there were."""
-        return len(self.new) + len(self.known) + len(self.refused)
+        return len(self.new) + len(self.known) + len(self.refused) + len(self.later)
 
 
 type Watch = Callable[[int], None]
@@ -113,7 +126,9 @@ class _Intake:
             if not submissions:
                 return
             self.ledger = self.open_ledger()
-        self._seal(self.ledger, submissions)
+        ledger = self.ledger
+        placed = [found for each in submissions if (found := self._place(ledger, each)) is not None]
+        self._seal(ledger, placed)
 
     def _read(self, offer: Offer) -> Submission | None:
         try:
@@ -129,6 +144,27 @@ class _Intake:
             self.outcome.refused.append(Refused(submission.where, str(error)))
             return False
         return True
+
+    def _place(self, ledger: Ledger, submission: Submission) -> Submission | None:
+        """What is left to be sealed of it, under the name it gets.
+
+        A trial that proctor ran again has the name of the one before, and stands in for it.
+        """
+        if submission.own_trial is None:
+            return submission
+        ledger.keep_up()
+        before = find_before(ledger, submission, submission.own_trial)
+        if before is not None:
+            self.outcome.known.append(before)
+            return None
+        placed, supersedes = place_again(ledger, submission)
+        if supersedes is not None:
+            if not self._is_sealable(placed):
+                return None
+            # Before the trial itself: after a kill in between, no two of them are counted.
+            with ledger.writing():
+                ledger.append([supersedes])
+        return placed
 
     def _seal(self, ledger: Ledger, submissions: list[Submission]) -> None:
         """With one signature; where one is refused, one by one."""

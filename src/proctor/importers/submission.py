@@ -121,7 +121,7 @@ def _submit_file(path: Path, asked: Asked) -> Submission:
         where=str(path),
         root=None if is_alone else path.parent,
         evidence=tuple(dict.fromkeys(evidence)),
-        findings=_find_not_here(inside),
+        findings=find_not_here(inside),
     )
 
 
@@ -132,8 +132,8 @@ def _find_originals(path: Path, data: bytes) -> list[str]:
     return [path.name, *([manifest] if (path.parent / manifest).is_file() else [])]
 
 
-def _find_not_here(paths: list[str]) -> tuple[dict[str, Any], ...]:
-    """That files were named which nobody could look at: the record stands without them."""
+def find_not_here(paths: list[str]) -> tuple[dict[str, Any], ...]:
+    """The finding that files were named which nobody could look at; none where none were."""
     if not paths:
         return ()
     return (

@@ -25,6 +25,9 @@ from proctor.trajectory.entry import Object
 UNRESOLVED: Final = "unresolved"
 """For what a record must say and harbor does not."""
 
+LONGEST_SAID: Final = 1 << 20
+"""Characters of an instruction or a system prompt; what is longer stays in the trace alone, or an
+agent could keep its trial from being sealed."""
 _NOT_CONFIGURATION: Final = frozenset({"task", "trial_name", "trials_dir", "job_id"})
 """What says where and as what a trial ran, not how."""
 _PINNED_IMAGE: Final = re.compile(r"@(sha256:[0-9a-f]{64})$")
@@ -186,7 +189,8 @@ def _find_said(sources: Sources, role: str) -> str | None:
         return None
     said = [entry.content for entry in trace.entries if entry.role == role]
     said += [turn.text for turn in trace.turns if turn.role == role]
-    return next((text for text in said if text and text.strip()), None)
+    first = next((text for text in said if text and text.strip()), None)
+    return first if first is not None and len(first) <= LONGEST_SAID else None
 
 
 def make_pins(sources: Sources, configuration: Object) -> Pins:

@@ -22,7 +22,7 @@ def make_outputs(sources: Sources) -> OutputRecord:
     path = trace.path.removeprefix(f"{sources.directory}/") if trace else None
     spoken = trace is not None and trace.kind is TraceKind.CONVERSATION
     result = account.agent_result if account else None
-    left = any(file.path.startswith("artifacts/") for file in sources.evidence.files)
+    left = any(path.startswith("artifacts/") for path in sources.evidence.files)
     return OutputRecord(
         agent_output=AgentOutput(
             status=_find_status(account),

@@ -64,7 +64,16 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
         return _locked_digest(self.lock, self.config)
 
 
-def load_sources(path: str, task: str | None) -> Sources:
+class ReadBefore(msgspec.Struct, frozen=True):
+    """What whoever reads a whole job knows of a trial before it is read."""
+
+    lock: LockAccount | None
+    """Of the job."""
+    found: FoundTrial | None
+    """The trial as it is scored; None for one without a result."""
+
+
+def load_sources(path: str, task: str | None, before: ReadBefore | None = None) -> Sources:
     """Read a trial, and the task that it is said to have sat.
 
     Raises:
@@ -76,12 +85,15 @@ def load_sources(path: str, task: str | None) -> Sources:
     config = account.config if account else load_config(path)
     # A trial says nothing of the harbor that ran it; the job around it does.
     directory = Path(path).resolve()
-    lock = load_lock(str(_find_kept(directory)[0].parent))
+    lock = before.lock if before else load_lock(str(_find_kept(directory)[0].parent))
+    found = before.found if before else None
+    if account is not None and found is None:
+        found = load_trial(path, DEFAULT_PROFILE)
     checksum = account.task_checksum if account else None
     return Sources(
         directory=directory,
         account=account,
-        found=load_trial(path, DEFAULT_PROFILE) if account else None,
+        found=found,
         config=config,
         told=_parse_told(config, path),
         lock=lock,

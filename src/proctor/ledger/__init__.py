@@ -16,6 +16,7 @@
     derived      what else is made from a ledger, and must forget what is withheld
     ledger       a ledger that is open: reading, and appending as one writer
     place        which ledger
+    keeping      evidence opened where no link leads out, and put
     sealing      a record and its evidence become an entry
     trial_sealing   the trials of a job, each once
     submission   a trial's directory as something to be sealed

@@ -13,6 +13,8 @@ import contextlib
 import io
 import os
 import stat
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -20,13 +22,18 @@ from backports import zstd
 
 from proctor.digest import sha256_copy, sha256_hex
 from proctor.errors import AlteredArtifactError, MissingArtifactError
-from proctor.files import open_plain, sync_directory, sync_file
+from proctor.files import open_plain, sync_directory, sync_file, write_small
 
 _LEVEL = 3
 _SMALL = 1 << 18
 """Bytes that are held in memory to see whether they are kept already."""
 _FRAME = 1 << 22
 """Plain bytes of a frame, at most: 4 MiB compress as well as more would."""
+_MOST_UNNAMED = 4000
+"""Files that wait for their name at the same time."""
+_AT_ONCE = 16
+"""Files that the disk is asked for at once: it writes many in hardly more time than one."""
+_FEW = 32
 
 
 class _Discard:
@@ -74,7 +81,12 @@ class Artifacts:
 
     def __init__(self, ledger: Path) -> None:
         self._root = ledger / "artifacts" / "sha256"
+        self._unnamed: dict[str, Path] = {}
+        """What was written and has no name yet: by its digest, where it lies meanwhile."""
         self._unsettled: set[Path] = set()
+        """Directories with names in them that may not be on the disk."""
+        self.one_by_one = _FEW
+        """Up to so many files the disk is asked for one after the other."""
 
     def path_of(self, sha256: str) -> Path:
         """Where an artifact is, or would be."""
@@ -87,7 +99,8 @@ class Artifacts:
     def put(self, source: BinaryIO) -> tuple[str, int]:
         """Keep what is left of a stream: its digest, and how many bytes that were.
 
-        Its content is on the disk when this returns; its name is once `settle` was called.
+        It gets its name and is on the disk once `settle` was called: many at once cost little more
+        than one.
 
         Raises:
             OSError: it cannot be read or written; nothing is kept.
@@ -96,32 +109,50 @@ class Artifacts:
         head = source.read(_SMALL)
         if len(head) < _SMALL:
             # Most files are small, and many are the same in all trials: those cost a look.
-            digest = sha256_hex(head)
+            digest, size = sha256_hex(head), len(head)
             if not self._is_there(digest):
-                self._write(io.BytesIO(head))
-            return digest, len(head)
-        source.seek(begin)
-        digest = self._write(source)
-        return digest, source.tell() - begin
+                self._unnamed[digest] = self._write_small(head)
+        else:
+            source.seek(begin)
+            digest = self._write(source)
+            size = source.tell() - begin
+        if len(self._unnamed) >= _MOST_UNNAMED:
+            self._name_all()
+        return digest, size
+
+    def _write_small(self, data: bytes) -> Path:
+        temporary = self._make_temporary()
+        try:
+            write_small(str(temporary), zstd.compress(data, level=_LEVEL), is_new=True)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        return temporary
 
     def _write(self, source: BinaryIO) -> str:
-        """Keep what is left of a stream, under its digest."""
-        self._make_directory(self._root)
-        temporary = self._root / f".{os.urandom(8).hex()}.tmp"
+        """Write what is left of a stream; its digest."""
+        temporary = self._make_temporary()
         try:
             with temporary.open("xb") as file:
                 digest = sha256_copy(source, cast(BinaryIO, target := _Frames(file)))
                 target.finish()
-            if not self._is_there(digest):
-                # Content before name: a name without content would be taken for the artifact.
-                sync_file(temporary)
-                temporary.rename(self.path_of(digest))
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                temporary.unlink()
+            is_there = self._is_there(digest)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        if is_there:
+            temporary.unlink(missing_ok=True)
+        else:
+            self._unnamed[digest] = temporary
         return digest
 
+    def _make_temporary(self) -> Path:
+        self._make_directory(self._root)
+        return self._root / f".{os.urandom(8).hex()}.tmp"
+
     def _is_there(self, digest: str) -> bool:
+        if digest in self._unnamed:
+            return True
         path = self.path_of(digest)
         self._make_directory(path.parent)
         # Also where it is there: whoever put it may not have come to settle it.
@@ -135,16 +166,46 @@ class Artifacts:
         return True
 
     def _make_directory(self, directory: Path) -> None:
-        if not directory.is_dir():
-            self._make_directory(directory.parent)
-            directory.mkdir(exist_ok=True)
-            self._unsettled.add(directory.parent)
+        if directory in self._unsettled or directory.is_dir():
+            return
+        self._make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        self._unsettled.add(directory.parent)
 
     def settle(self) -> None:
-        """See that the names of all that was put are on the disk."""
-        for directory in sorted(self._unsettled):
-            sync_directory(directory)
+        """See that all that was put is on the disk, under its name.
+
+        Raises:
+            OSError: the disk failed; call `discard`.
+        """
+        self._name_all()
+        self._sync(sync_directory, sorted(self._unsettled))
         self._unsettled.clear()
+
+    def _name_all(self) -> None:
+        # Content before name: a name without content would be taken for the artifact.
+        self._sync(sync_file, list(self._unnamed.values()))
+        for digest, temporary in list(self._unnamed.items()):
+            temporary.rename(self.path_of(digest))
+            del self._unnamed[digest]
+
+    def _sync(self, sync: Callable[[Path], None], paths: Sequence[Path]) -> None:
+        def sync_each(some: Sequence[Path]) -> None:
+            for path in some:
+                sync(path)
+
+        if len(paths) <= self.one_by_one:
+            sync_each(paths)
+            return
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for _ in pool.map(sync_each, [paths[begin::_AT_ONCE] for begin in range(_AT_ONCE)]):
+                pass
+
+    def discard(self) -> None:
+        """Let go of what was put and is not settled."""
+        for temporary in self._unnamed.values():
+            temporary.unlink(missing_ok=True)
+        self._unnamed.clear()
 
     def copy(self, sha256: str, target: BinaryIO) -> int:
         """Write an artifact's plain bytes to a stream; how many those were.

@@ -71,11 +71,12 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Where an entry that was brought in came from."""
 
     kind: str
-    """bundle, aec-bench, harbor, prime."""
+    """bundle, aec-bench, harbor, prime, traces."""
     name: str
-    """The other ledger's origin, the job's name, the evaluation's id."""
+    """The other ledger's origin, the job's name and the trial's directory in it, the evaluation's
+    id, the path of a trace."""
     seq: int | None = None
-    """Its place in the other ledger."""
+    """Its place in the other ledger, or in the order in which harbor adds the job up, from 0."""
     root: str | None = None
     """Root of the other ledger's tree when it was taken out, as hex."""
 

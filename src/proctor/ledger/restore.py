@@ -63,12 +63,15 @@ def restore(ledger: Ledger, seq: int, source: Path) -> Restored:
         if wanted.is_all_found():
             raise LedgerError(f"{ledger.directory}: nothing of entry {seq} is withheld")
         restored = Restored()
-        _take_artifacts(ledger, wanted, source, restored)
-        for path in _walk(source):
-            if wanted.is_all_found():
-                break
-            _take_file(ledger, wanted, path, restored)
-        ledger.artifacts.settle()
+        try:
+            _take_artifacts(ledger, wanted, source, restored)
+            for path in _walk(source):
+                if wanted.is_all_found():
+                    break
+                _take_file(ledger, wanted, path, restored)
+            ledger.artifacts.settle()
+        finally:
+            ledger.artifacts.discard()
         restored.missing = [*([wanted.leaf] if wanted.leaf else []), *sorted(wanted.artifacts)]
         if restored.line is None and not restored.artifacts:
             raise LedgerError(f"{source}: holds none of the bytes that were withheld of it")

@@ -11,14 +11,14 @@ Nothing is written for what is refused.
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
 
-from proctor.digest import sha256_hex, sha256_pieces
+from proctor.digest import sha256_hex
 from proctor.errors import (
     ConflictError,
     DamageError,
@@ -26,9 +26,7 @@ from proctor.errors import (
     NotSealedError,
     RecordError,
 )
-from proctor.files import open_plain
 from proctor.ledger.entry import (
-    EvidenceFile,
     Slot,
     Source,
     TrialEntry,
@@ -37,10 +35,12 @@ from proctor.ledger.entry import (
     record_digest,
 )
 from proctor.ledger.head import RecordHead, read_head_of
+from proctor.ledger.keeping import Around, Keeper, check_evidence_path, open_around, open_files
 from proctor.ledger.ledger import Ledger, SealedTrial
-from proctor.record.evidence import check_evidence
+from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id
 from proctor.record.loaded import LoadedRecord
+from proctor.record.model import TrialRecord
 from proctor.record.read import parse_record
 from proctor.record.write import render_record
 
@@ -48,7 +48,6 @@ LARGEST_RECORD = 8 << 20
 """Bytes of a record; some hundred thousand times an ordinary one's."""
 SHORTEST_SECRET = 6
 """Characters. A shorter value, such as `1`, occurs everywhere and is no secret."""
-LONGEST_PATH = 1000
 _CHUNK = 1 << 20
 
 
@@ -66,6 +65,13 @@ class Submission:
     """Files under the root, relative, with slashes."""
     attached: Mapping[str, bytes] = field(default_factory=dict)
     """More evidence, small, that lies in no file: its bytes by the path it gets."""
+    unseen: frozenset[str] = frozenset()
+    """Paths of a container that the record names: nobody can look there, and a finding says so."""
+    own_trial: str | None = None
+    """Name of the trial, where proctor ran it and may have run it again under the same name."""
+    around: Around | None = None
+    """The job's own files, as they are when a trial is sealed first. They go on changing while it
+    runs, so that others make no other trial."""
     findings: tuple[dict[str, Any], ...] = ()
     score: TrialScore | None = None
     cost_basis: str | None = None
@@ -122,13 +128,16 @@ def seal(
     ledger.check_key()  # before any evidence is put
     for draft in drafts:
         _check_conflict(ledger, draft)
+    keeper = Keeper(ledger)
     try:
-        entries = [_keep_evidence(ledger, draft) for draft in drafts]
+        entries = [_make_entry(draft, keeper) for draft in drafts]
         ledger.artifacts.settle()
     except OSError as error:
         raise LedgerError(
             f"{ledger.directory}: the evidence cannot be kept: {error}; seal again once it can"
         ) from error
+    finally:
+        ledger.artifacts.discard()
     with ledger.writing():
         return append_trials(ledger, entries)
 
@@ -142,7 +151,10 @@ def find_by_evidence(ledger: Ledger, submission: Submission) -> Sealed | None:
     draft = _draft(submission, {})
     name = (draft.head.experiment_id, draft.head.trial_id)
     found = ledger.find_sealed(*name)
-    if found is None or found.evidence != evidence_digest(_measured(draft)):
+    if found is None:
+        return None
+    # Of what is sealed nothing is put: its files are only measured.
+    if found.evidence != evidence_digest(_make_entry(draft, Keeper(ledger))):
         return None
     return Sealed(found.seq, *name, found.record, draft.head.status, is_new=False)
 
@@ -192,24 +204,28 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
     where = submission.where
     loaded = check_record(submission.record, where)
     if loaded.record.completeness == "complete" and submission.root is not None:
-        try:
-            check_evidence(loaded.record, submission.root)
-        except RecordError as error:
-            raise NotSealedError(f"{where}: {error}") from error
+        _check_evidence(loaded.record, submission.root, submission)
     # A record of the second generation is sealed as far as the first can hold it; whoever seals
     # it gives the original as evidence.
     text = submission.record if loaded.generation != "G2" else render_record(loaded.record)
     record = msgspec.json.format(text, indent=-1)
     _refuse_secrets([record], needles, where)
-    for path, file in _evidence(submission) if needles else ():
-        with file:
-            _refuse_secrets(_overlapping(file, needles), needles, f"{where}: {path}")
+    if needles:
+        _refuse_in_files(_evidence(submission), needles, where)
+        if submission.around is not None:
+            _refuse_in_files(open_around(submission.around), needles, where)
     _refuse_secrets(_beside(submission), needles, f"{where}: what goes beside its record")
     entry = TrialEntry(at="", seq=0, record=msgspec.Raw(record))
     try:
         return _Draft(submission, record, read_head_of(entry))
     except DamageError as error:
         raise NotSealedError(f"{where}: the record cannot be listed: {error.__cause__}") from error
+
+
+def _check_evidence(record: TrialRecord, root: Path, submission: Submission) -> None:
+    for found in find_evidence(record, root):
+        if found.is_problem and found.path not in submission.unseen:
+            raise NotSealedError(f"{submission.where}: {record.trial_id!r}: {found.message}")
 
 
 def _beside(submission: Submission) -> Iterator[bytes]:
@@ -227,6 +243,14 @@ def _refuse_secrets(pieces: Iterable[bytes], needles: Mapping[bytes, str], where
                     f"{where}: the value of {name} stands in it, and a secret is not sealed; "
                     "take it out of there and seal again"
                 )
+
+
+def _refuse_in_files(
+    files: Iterable[tuple[str, BinaryIO]], needles: Mapping[bytes, str], where: str
+) -> None:
+    for path, file in files:
+        with file:
+            _refuse_secrets(_overlapping(file, needles), needles, f"{where}: {path}")
 
 
 def _overlapping(file: BinaryIO, needles: Mapping[bytes, str]) -> Iterator[bytes]:
@@ -248,22 +272,13 @@ def _check_conflict(ledger: Ledger, draft: _Draft) -> None:
         )
 
 
-def _keep_evidence(ledger: Ledger, draft: _Draft) -> TrialEntry:
-    found = ledger.find_sealed(draft.head.experiment_id, draft.head.trial_id)
-    # Of what is sealed already nothing is put: it may have been withheld since.
-    return _measured(draft, ledger.artifacts.put if found is None else _measure)
-
-
-def _measured(
-    draft: _Draft, measure: Callable[[BinaryIO], tuple[str, int]] | None = None
-) -> TrialEntry:
-    """The entry that a draft becomes; `measure` gives a file's digest and size."""
+def _make_entry(draft: _Draft, keeper: Keeper) -> TrialEntry:
+    """The entry of a trial, once its evidence is put."""
     submission = draft.submission
-    files = []
-    for path, file in _evidence(submission):
-        with file:
-            digest, size = (measure or _measure)(file)
-        files.append(EvidenceFile(path=path, sha256=digest, size=size))
+    found = keeper.ledger.find_sealed(draft.head.experiment_id, draft.head.trial_id)
+    files = [*keeper.put(_evidence(submission), is_new=found is None)]
+    if submission.around is not None:
+        files += keeper.put_around(submission.around, found)
     return TrialEntry(
         at="",
         seq=0,
@@ -278,44 +293,12 @@ def _measured(
     )
 
 
-def _measure(file: BinaryIO) -> tuple[str, int]:
-    digest = sha256_pieces(iter(lambda: file.read(_CHUNK), b""))
-    return digest, file.tell()
-
-
 def _evidence(submission: Submission) -> Iterator[tuple[str, BinaryIO]]:
-    for path in submission.evidence:
-        yield path, _open_evidence(submission, path)
+    if submission.evidence:
+        yield from open_files(submission.root or Path(), submission.evidence, submission.where)
     for path, data in submission.attached.items():
         check_evidence_path(path, submission.where)
         yield path, io.BytesIO(data)
-
-
-def _open_evidence(submission: Submission, path: str) -> BinaryIO:
-    """A plain file under the root: no link on the way leads out of it."""
-    check_evidence_path(path, submission.where)
-    root = os.path.realpath(submission.root or "")
-    try:
-        parent = os.path.realpath(os.path.split(f"{root}/{path}")[0], strict=True)
-        if parent != root and not parent.startswith(f"{root}/"):
-            raise NotSealedError(f"{submission.where}: {path!r} leads out of {root!r}")
-        return open_plain(f"{root}/{path}")
-    except OSError as error:
-        raise NotSealedError(
-            f"{submission.where}: evidence {path!r} cannot be read: {error.strerror}"
-        ) from error
-
-
-def check_evidence_path(path: str, where: str) -> None:
-    """Refuse a name of evidence that could lead anywhere else.
-
-    Raises:
-        NotSealedError: it is no plain relative path.
-    """
-    parts = PurePosixPath(path).parts
-    is_plain = str(PurePosixPath(path)) == path and path.isprintable() and parts
-    if not is_plain or path.startswith("/") or ".." in parts or len(path) > LONGEST_PATH:
-        raise NotSealedError(f"{where}: evidence {path[:80]!r}; expected a plain relative path")
 
 
 def append_trials(ledger: Ledger, entries: Sequence[TrialEntry]) -> list[Sealed]:

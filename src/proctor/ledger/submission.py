@@ -8,8 +8,7 @@ Nothing here makes a record, and nothing is sealed yet.
 """
 
 import os
-import stat
-from collections.abc import Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ import msgspec
 
 from proctor.audit.certificate import certify_trial
 from proctor.errors import JobError, NotSealedError
-from proctor.files import read_small
+from proctor.files import read_small, walk_files
 from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.ledger.entry import Slot, Source, TrialScore
-from proctor.ledger.sealing import Submission, check_evidence_path
+from proctor.ledger.keeping import AROUND, Around, check_evidence_path
+from proctor.ledger.sealing import Submission
 from proctor.outcome.reasons import ReasonCode, reason_for_exception
 from proctor.record.ids import check_id
 from proctor.record.renamed import replace_id
@@ -55,19 +55,25 @@ class Beside:
     slot: Slot | None = None
     source: Source | None = None
     cost_basis: str | None = None
+    around: Around | None = None
+    """The files of the job that it is from."""
+    found: FoundTrial | None = None
+    """The trial as it is scored, where somebody has read it already."""
 
 
 def find_attempts(trial: Path) -> list[Path]:
     """The attempts that are kept in a trial, in their order."""
     kept = trial / ATTEMPTS
-    names = [path.name for path in kept.iterdir()] if kept.is_dir() else []
+    is_here = kept.is_dir() and not kept.is_symlink()
+    names = [path.name for path in kept.iterdir()] if is_here else []
     numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit())
     return [kept / str(number) for number in numbers]
 
 
 def has_record(trial: Path) -> bool:
     """Whether proctor ran the trial, and left its own record."""
-    return (trial / "record.json").is_file()
+    path = trial / "record.json"
+    return path.is_file() and not path.is_symlink()
 
 
 def submit_trial(
@@ -96,20 +102,21 @@ def submit_record(record: bytes, trial: Path, beside: Beside | None = None) -> S
         NotSealedError: the record or a file cannot be read.
     """
     beside = beside or Beside()
-    files, refused = _list_files(trial)
+    files, refused = list_files(str(trial))
     head = _read_head(record, trial)
-    score, reason = _find_score(trial, head)
+    score, reason = _find_score(trial, head, beside.found)
     return Submission(
         record=record,
         where=str(trial),
         root=trial,
         evidence=tuple(files),
-        findings=(*_load_findings(trial), *_find_refused(refused)),
+        findings=(*_load_findings(trial), *find_refused(refused)),
         score=score,
         cost_basis=beside.cost_basis,
         reason_code=None if reason is None else str(reason),
         slot=beside.slot,
         source=beside.source,
+        around=beside.around,
     )
 
 
@@ -146,35 +153,28 @@ def _read_head(record: bytes, trial: Path) -> _Record:
         raise NotSealedError(f"{trial}: its record is no TrialRecord: {error}") from error
 
 
-def _list_files(trial: Path) -> tuple[list[str], list[str]]:
-    """The files that are evidence, and those that cannot be, relative and with slashes."""
+def list_files(root: str, left_out: Collection[str] = (ATTEMPTS,)) -> tuple[list[str], list[str]]:
+    """The files that are evidence, and those that cannot be, relative and with slashes.
+
+    Raises:
+        NotSealedError: a directory cannot be read.
+    """
     files: list[str] = []
     refused: list[str] = []
-    root = str(trial)
-    for path in _walk(root):
-        name = path.removeprefix(f"{root}/")
-        try:
-            check_evidence_path(name, root)
-            is_evidence = stat.S_ISREG(os.lstat(path).st_mode)
-        except NotSealedError:
-            is_evidence = False
-        except OSError as error:
-            raise NotSealedError(f"{path}: cannot be read: {error.strerror}") from error
-        (files if is_evidence else refused).append(name)
+    try:
+        for name, what in walk_files(root, left_out):
+            (files if what is None and _is_evidence_path(name) else refused).append(name)
+    except OSError as error:
+        raise NotSealedError(f"{error.filename}: cannot be read: {error.strerror}") from error
     return files, refused
 
 
-def _walk(trial: str) -> Iterator[str]:
-    for folder, folders, names in os.walk(trial, onerror=_refuse):
-        if folder == trial and ATTEMPTS in folders:
-            folders.remove(ATTEMPTS)
-        folders.sort()
-        links = [name for name in folders if Path(folder, name).is_symlink()]
-        yield from (f"{folder}/{name}" for name in sorted([*names, *links]))
-
-
-def _refuse(error: OSError) -> None:
-    raise NotSealedError(f"{error.filename}: cannot be read: {error.strerror}") from error
+def _is_evidence_path(name: str) -> bool:
+    try:
+        check_evidence_path(name, "")
+    except NotSealedError:
+        return False
+    return not name.startswith(AROUND)
 
 
 def _load_findings(trial: Path) -> tuple[dict[str, Any], ...]:
@@ -187,7 +187,8 @@ def _load_findings(trial: Path) -> tuple[dict[str, Any], ...]:
         raise NotSealedError(f"{path}: no list of findings: {error}") from error
 
 
-def _find_refused(names: list[str]) -> list[dict[str, Any]]:
+def find_refused(names: list[str]) -> list[dict[str, Any]]:
+    """The finding that names files which cannot be evidence; none where there are none."""
     if not names:
         return []
     shown = [os.fsencode(name).decode(errors="backslashreplace") for name in names[:_MOST_NAMED]]
@@ -202,13 +203,15 @@ def _find_refused(names: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _find_score(trial: Path, head: _Record) -> tuple[TrialScore | None, ReasonCode | None]:
+def _find_score(
+    trial: Path, head: _Record, found: FoundTrial | None
+) -> tuple[TrialScore | None, ReasonCode | None]:
     """How it was marked, and where it was not, why."""
-    if not (trial / "result.json").exists():
+    if found is None and not (trial / "result.json").exists():
         scored = head.evaluation.reward is not None
         return None, None if scored else ReasonCode.HARBOR_TRIAL_RESULT_MISSING
     try:
-        found = load_trial(str(trial), DEFAULT_PROFILE)
+        found = found or load_trial(str(trial), DEFAULT_PROFILE)
     except JobError:
         return None, ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED
     score = TrialScore(profile=DEFAULT_PROFILE.name, certificate=_certify(found, head.trial_id))

@@ -57,6 +57,29 @@ def seal_trials(ledger: Ledger, trials: Sequence[Path], secrets: Secrets) -> lis
     return seal(ledger, [submission for submission, _ in submissions], secrets)
 
 
+def find_before(ledger: Ledger, submission: Submission, trial: str) -> Sealed | None:
+    """What a trial, or an attempt that is kept in it, was sealed as; None where it is new."""
+    name, _ = _identify(submission)
+    for known in _names(trial):
+        found = ledger.find_sealed(name.experiment_id, known)
+        if found is None:
+            return None
+        if found.record == _identify(rename_trial(submission, known))[1]:
+            sealed = ledger.entry(found.seq)
+            status = "withheld"
+            if isinstance(sealed, TrialEntry):
+                status = read_head_of(sealed).status
+            return Sealed(found.seq, name.experiment_id, known, found.record, status, is_new=False)
+    return None
+
+
+def place_again(ledger: Ledger, submission: Submission) -> tuple[Submission, SupersedeEntry | None]:
+    """A trial under a name that is free, and the entry by which it stands in for the one before."""
+    for renamed, former in _find_new(ledger, submission):
+        return renamed, _supersede(former, *_identify(renamed)) if former else None
+    return submission, None
+
+
 def _find_unsealed(ledger: Ledger, trial: Path) -> Iterator[tuple[Submission, Subject | None]]:
     """What is to be sealed of a trial, and the sealed one that it stands in for."""
     for attempt in find_attempts(trial):

@@ -2,10 +2,12 @@
 
     check_id(text, "trial_id")     refuses what breaks the rule
     make_id("a/b c")               "a-b-c-" and a short digest; the same name gives the same id
+    shown_name(name)               a name of the file system, as text that can be stored
 
 Nothing here makes a path.
 """
 
+import os
 import re
 from typing import Final
 
@@ -47,3 +49,8 @@ def make_id(text: str) -> str:
     digest = sha256_hex(text.encode("utf-8", "surrogatepass"))[:_DIGEST_LENGTH]
     slug = _STRANGE.sub("-", text).strip("-._") or "unknown"
     return f"{slug[: LONGEST - _DIGEST_LENGTH - 1]}-{digest}"
+
+
+def shown_name(name: str) -> str:
+    """A name of the file system as text; one that is none shows its bytes."""
+    return os.fsencode(name).decode(errors="backslashreplace")

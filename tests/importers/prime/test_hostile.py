@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from proctor.errors import InputError
 from proctor.importers.prime.listing import Listed
 from proctor.importers.prime.trial import render_sample, submit_sample
-from proctor.ledger.sealing import check_evidence_path, check_submission
+from proctor.ledger.keeping import check_evidence_path
+from proctor.ledger.sealing import check_submission
 from tests.importers.prime.samples import CALL, evaluation, make_a, make_b, submit
 
 SCALARS = (

@@ -1,6 +1,8 @@
 """`proctor import`: what other systems and other ledgers left, brought into a ledger.
 
     aec_bench   a tree of aec-bench's records
+    harbor      harbor's jobs
+    traces      loose trajectories, conversations and ATIF files
     bundle      what `proctor export` wrote
     prime       the hosted samples of a Prime evaluation
     taking      what every import ends with
@@ -15,6 +17,8 @@ from proctor.cli.printable import printable
 
 COMMANDS = {
     "aec-bench": "A tree of aec-bench's records, of any generation.",
+    "harbor": "The trials of harbor's jobs, each with all its files.",
+    "traces": "Loose trajectories, conversations and ATIF files.",
     "bundle": "A bundle from another ledger, checked before it is taken.",
     "prime": "The hosted samples of a Prime evaluation.",
 }
@@ -39,7 +43,7 @@ class _Imports(CommandTable):
         return super().resolve_command(ctx, args)
 
 
-@click.group("import", cls=_Imports, epilog="Example: proctor import bundle nightly.tar.zst")
+@click.group("import", cls=_Imports, epilog="Example: proctor import harbor jobs/nightly")
 def command() -> None:
     """Bring runs into the ledger: what other systems left, and bundles.
 

@@ -14,7 +14,7 @@ from proctor.cli.ledger.options import json_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH, check_apart
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import print_json
 from proctor.cli.printable import printable
 from proctor.errors import PrimeError
 from proctor.importers.intake import Offer, Reconciliation, take_in
@@ -172,7 +172,7 @@ def _bring_in(found: _Found, experiment: str, open_ledger: Callable[[], Ledger])
 def _conclude(found: _Found, experiment: str, outcome: Reconciliation, *, as_json: bool) -> int:
     """Say what became of the samples, and whether these are all of them."""
     samples = found.samples
-    notes = [*found.notes, *_find_notes(samples, outcome)]
+    outcome.notes += [*found.notes, *_find_notes(samples, outcome)]
     following = f"proctor trace summary {experiment}"
     if as_json:
         document = {
@@ -180,7 +180,6 @@ def _conclude(found: _Found, experiment: str, outcome: Reconciliation, *, as_jso
             "experiment_id": experiment,
             "said_to_be": samples.total,
             **describe_reconciliation(outcome),
-            "notes": notes,
             "failure": None if samples.failure is None else str(samples.failure),
             "next_command": following,
         }
@@ -188,14 +187,10 @@ def _conclude(found: _Found, experiment: str, outcome: Reconciliation, *, as_jso
         code = find_exit_code(outcome)
     else:
         code = print_reconciliation(outcome, noun=_NOUN, as_json=False)
-        for note in notes:
-            print_line(f"note: {note}")
     if samples.failure is not None:
         raise PrimeError(
             f"{samples.failure}; not all samples were read: the same command goes on from here"
         )
-    if not as_json and (outcome.new or outcome.known):
-        print_line(f"next: {following}")
     return code or (0 if samples.is_settled else _SOME_MISSING)
 
 

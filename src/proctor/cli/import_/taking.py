@@ -1,12 +1,13 @@
 """What every import ends with: trials sealed under a bar, and a reconciliation that adds up."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.target import open_target
 from proctor.cli.output import print_json, print_line
 from proctor.importers.intake import Offer, Reconciliation, Refused, take_in
-from proctor.ledger.sealing import Sealed
+from proctor.ledger.sealing import Sealed, Secrets
 from proctor.sentence import count_of
 
 _SOME_REFUSED = 3
@@ -15,7 +16,12 @@ _MOST_NAMED = 20
 
 
 def bring_in(
-    offers: Sequence[Offer], directory: str | None, key_file: str | None, *, noun: str = "trial"
+    offers: Sequence[Offer],
+    directory: str | None,
+    key_file: str | None,
+    *,
+    noun: str = "trial",
+    secrets: Secrets | None = None,
 ) -> Reconciliation:
     """Seal what was found, with a bar on anything longer than a second.
 
@@ -27,32 +33,57 @@ def bring_in(
     return take_in(
         offers,
         lambda: open_target(directory, key_file),
+        secrets,
         watch=lambda done: progress(f"{noun}s", done, total),
     )
 
 
 def print_reconciliation(outcome: Reconciliation, *, noun: str, as_json: bool) -> int:
-    """Say what became of everything, and give the exit code for it."""
+    """Say what became of everything, and what to do next; the exit code for it."""
     if as_json:
         print_json(describe_reconciliation(outcome))
     else:
-        new, known, refused = len(outcome.new), len(outcome.known), len(outcome.refused)
-        print_line(
-            f"{count_of(outcome.found, noun)} found: {new:,} imported, "
-            f"{known:,} already there, {refused:,} refused"
-        )
-        for each in outcome.refused[:_MOST_NAMED]:
-            print_line(f"refused: {each.message}")
-        if refused > _MOST_NAMED:
-            print_line(f"refused: {refused - _MOST_NAMED:,} more; --json has all")
+        _print(outcome, noun)
     return find_exit_code(outcome)
 
 
 def find_exit_code(outcome: Reconciliation) -> int:
-    """0 where nothing was refused, 3 where some was, 2 where all was."""
-    if not outcome.refused:
+    """0 where everything is in, 3 where some is not, 2 where nothing is."""
+    if not outcome.refused and not outcome.later:
         return 0
     return _SOME_REFUSED if outcome.new or outcome.known else _NONE_TAKEN
+
+
+def _print(outcome: Reconciliation, noun: str) -> None:
+    said = (
+        f"{count_of(outcome.found, noun)} found: {len(outcome.new):,} imported, "
+        f"{len(outcome.known):,} already there, {len(outcome.refused):,} refused"
+    )
+    print_line(f"{said}, {len(outcome.later):,} left for later" if outcome.later else said)
+    _print_all("refused", [(each.where, each.message) for each in outcome.refused], noun)
+    _print_all("left for later", [(each.where, each.message) for each in outcome.later], noun)
+    for note in outcome.notes:
+        print_line(f"note: {note}")
+    experiments = {each.experiment_id for each in (*outcome.new, *outcome.known)}
+    if experiments:
+        which = f" {experiments.pop()}" if len(experiments) == 1 else ""
+        print_line(f"next: proctor trace summary{which}")
+
+
+def _print_all(what: str, said: Sequence[tuple[str, str]], noun: str) -> None:
+    """Each with its reason; where they are many, every reason once."""
+    if len(said) <= _MOST_NAMED:
+        for _, message in said:
+            print_line(f"{what}: {message}")
+        return
+    examples = {message.replace(where, "…"): message for where, message in reversed(said)}
+    counts = Counter(message.replace(where, "…") for where, message in said)
+    for reason, count in counts.most_common(_MOST_NAMED):
+        many = f"{count_of(count, noun)}, such as " if count > 1 else ""
+        print_line(f"{what}: {many}{examples[reason]}")
+    if len(counts) > _MOST_NAMED:
+        rest = sum(counts.values()) - sum(count for _, count in counts.most_common(_MOST_NAMED))
+        print_line(f"{what}: {rest:,} more; --json has all")
 
 
 def describe_reconciliation(outcome: Reconciliation) -> dict[str, object]:
@@ -62,6 +93,10 @@ def describe_reconciliation(outcome: Reconciliation) -> dict[str, object]:
         "imported": [_describe(each) for each in outcome.new],
         "already_there": [_describe(each) for each in outcome.known],
         "refused": [_describe_refused(each) for each in outcome.refused],
+        "left_for_later": [
+            {"where": each.where, "message": each.message} for each in outcome.later
+        ],
+        "notes": outcome.notes,
     }
 
 

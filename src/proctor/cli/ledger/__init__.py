@@ -15,6 +15,7 @@
     target       the ledger that something is sealed into
     filters      options that say which trials are meant
     columns      what a list shows of a trial
+    secrets      values that must not be sealed
     progress     a bar, where something takes long
     plain_table  rows under headings, drawn fast
 

@@ -9,6 +9,7 @@ import click
 
 from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
+from proctor.cli.ledger.secrets import find_secrets
 from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
@@ -18,7 +19,6 @@ from proctor.errors import ConflictError, InputError, KeyFileError
 from proctor.importers.submission import Asked, find_submissions
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import (
-    SHORTEST_SECRET,
     Sealed,
     Secrets,
     Submission,
@@ -74,7 +74,7 @@ def command(
 
     Example: proctor ledger seal jobs/nightly/fix-bug__a1B2c3D --experiment nightly
     """
-    secrets = Secrets(_find_secrets(secret_names))
+    secrets = find_secrets(secret_names)
     asked = Asked(experiment=experiment, task=task, dataset_id=dataset_id)
     refused: list[_Refused] = []
     # Before a ledger is made: a slip of the pen must not leave an empty one.
@@ -94,18 +94,6 @@ def command(
     if not refused:
         return 0
     return _SOME_REFUSED if sealed else 2
-
-
-def _find_secrets(names: tuple[str, ...]) -> dict[str, str]:
-    for name in names:
-        if name not in os.environ:
-            raise InputError(f"--secret-env {name}: there is no such environment variable")
-        if len(os.environ[name]) < SHORTEST_SECRET:
-            raise InputError(
-                f"--secret-env {name}: its value has fewer than {SHORTEST_SECRET} characters, "
-                "which occur everywhere"
-            )
-    return {name: os.environ[name] for name in names}
 
 
 def _find(thing: str, asked: Asked, refused: list[_Refused]) -> Iterator[Submission]:

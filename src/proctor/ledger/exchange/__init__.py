@@ -4,6 +4,7 @@
     unbundle     what is in such a file, checked
     checked      … as `proctor check` says it
     take_in      … and sealed here
+    harbor_jobs  sealed trials as harbor keeps them
     aec_tree     sealed trials as aec-bench keeps them
 
 Nothing here makes a record.

@@ -15,8 +15,8 @@ from proctor.errors import LedgerError
 from proctor.files import read_small, write_new
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.head import read_head_of
+from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.sealing import check_evidence_path
 from proctor.record.foreign import find_foreign
 from proctor.record.ids import check_id
 from proctor.record.read import parse_record

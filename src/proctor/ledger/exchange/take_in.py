@@ -92,6 +92,8 @@ def _keep_artifacts(ledger: Ledger, path: Path) -> None:
         ledger.artifacts.settle()
     except OSError as error:
         raise LedgerError(f"{ledger.directory}: the evidence cannot be kept: {error}") from error
+    finally:
+        ledger.artifacts.discard()
 
 
 def _with_source(entry: TrialEntry, bundle: Unbundled) -> TrialEntry:

@@ -33,6 +33,7 @@ from proctor.ledger.entry import (
     decode_line,
 )
 from proctor.ledger.exchange.bundle import FORMAT, BundleHead, LeftOut
+from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.note import (
     LARGEST_NOTE,
     Checkpoint,
@@ -40,7 +41,6 @@ from proctor.ledger.note import (
     parse_checkpoint,
     parse_verifier_key,
 )
-from proctor.ledger.sealing import check_evidence_path
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tree import HASH_SIZE, Frontier, leaf_hash
 from proctor.ledger.verification.scan import is_digest

@@ -1,0 +1,112 @@
+"""A harbor job of thousands of trials brought into a ledger, by the whole command.
+
+The trials are drawn from the real jobs of the tests, each under a name of its own, so that hardly
+any file is one of another trial. Beside it the same files are written and synced one by one, which
+is the least that keeps them.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bench import ROOT, Bench, BenchmarkError, command_seconds, entry_point
+from benchmarks.row import Row, share_of, times_faster
+from benchmarks.sizes import name_of_size
+from proctor.ledger.keys import make_key
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import TrialFilter, find_trials
+
+_JOBS = ROOT / "tests" / "data" / "harbor" / "jobs"
+_TRIALS = 2000
+_FLOOR = 200
+"""Trials a second."""
+_VERSION = "harbor-import-1"
+_ROUNDS = 3
+
+
+def import_rows(bench: Bench, *, trials: int = _TRIALS) -> Iterator[Row]:
+    """Importing, beside the time it may take and beside plain writing."""
+    job = load_job_to_import(bench, trials)
+    with tempfile.TemporaryDirectory(dir=bench.data) as scratch:
+        place = Path(scratch)
+        make_key(place / "key", "bench")
+        ours, plain = bench.least(
+            lambda: _import_seconds(place, job, trials),
+            lambda: _plain_seconds(place, job),
+            rounds=_ROUNDS,
+        )
+    name = f"import-harbor-{name_of_size(trials)}" if trials != _TRIALS else "import-harbor"
+    yield share_of(name, (ours, trials / _FLOOR), f"{_FLOOR} trials a second", at_most=1)
+    yield times_faster(f"{name}-plain", (ours, plain), "write and fsync each file")
+
+
+def _import_seconds(place: Path, job: Path, trials: int) -> float:
+    ledger = place / "ledger"
+    shutil.rmtree(ledger, ignore_errors=True)
+    where = ("--ledger", str(ledger), "--key", str(place / "key"))
+    words = ("import", "harbor", str(job), *where)
+    seconds = command_seconds(entry_point("proctor.cli.main", "main", *words))
+    with Ledger.open(ledger) as opened:
+        opened.refresh()
+        found = len(find_trials(opened, TrialFilter()))
+    if found != trials:
+        raise BenchmarkError(f"{ledger}: {found} trials were sealed; expected {trials}")
+    return seconds
+
+
+def _plain_seconds(place: Path, job: Path) -> float:
+    target = place / "plain"
+    target.mkdir()
+    files = [path.read_bytes() for path in sorted(job.glob("*/**/*")) if path.is_file()]
+    start = time.perf_counter()
+    for number, data in enumerate(files):
+        fd = os.open(target / str(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        os.write(fd, data)
+        os.fsync(fd)
+        os.close(fd)
+    seconds = time.perf_counter() - start
+    shutil.rmtree(target)
+    return seconds
+
+
+def load_job_to_import(bench: Bench, trials: int) -> Path:
+    """A job of so many trials; it is kept from run to run."""
+    job = bench.data / _VERSION / f"job-{trials}"
+    if (job.parent / f"whole-{trials}").exists():
+        return job
+    shutil.rmtree(job, ignore_errors=True)
+    real = sorted(path.parent for path in _JOBS.glob("*/*/result.json"))
+    for number in range(trials):
+        _copy_trial(real[number % len(real)], job, number)
+    planned = _load(real[0].parent / "lock.json")
+    planned["trials"] = [planned["trials"][n % len(planned["trials"])] for n in range(trials)]
+    (job / "lock.json").write_text(json.dumps(planned), encoding="utf-8")
+    shutil.copy(real[0].parent / "config.json", job)
+    result = _load(real[0].parent / "result.json") | {"n_total_trials": trials}
+    (job / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    (job.parent / f"whole-{trials}").touch()
+    return job
+
+
+def _load(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return document
+
+
+def _copy_trial(real: Path, job: Path, number: int) -> None:
+    name = f"{real.name}{number:06}"
+    shutil.copytree(real, job / name)
+    for file in ("result.json", "config.json", "trial.log", "verifier/test-stdout.txt"):
+        path = job / name / file
+        if path.exists():
+            text = path.read_text(encoding="utf-8").replace(real.name, name)
+            text = text if file.endswith(".json") else f"{text}{name}\n"
+            path.write_text(text, encoding="utf-8")
+    trace = job / name / "agent" / "trajectory.json"
+    if trace.exists():
+        trace.write_text(json.dumps(_load(trace) | {"session_id": name}), encoding="utf-8")

@@ -1,0 +1,89 @@
+"""`proctor import harbor`: the trials of harbor's jobs."""
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from proctor.cli.import_.taking import bring_in, print_reconciliation
+from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.progress import make_progress
+from proctor.cli.ledger.secrets import find_secrets
+from proctor.cli.options import PATH
+from proctor.cli.redaction import secret_option
+from proctor.errors import JobError
+from proctor.importers.harbor_job import FoundJob, JobAsked, find_jobs, find_trials
+from proctor.importers.intake import Offer
+from proctor.ledger.sealing import Submission
+
+
+@click.command("harbor")
+@click.argument("jobs", nargs=-1, required=True, type=PATH, metavar="JOB…")
+@click.option(
+    "--experiment", metavar="ID", help="Experiment of all trials.  [default: each job's name]"
+)
+@click.option("--dataset-id", help="name@version of the dataset that the tasks are from.")
+@click.option(
+    "--killed",
+    "is_over",
+    is_flag=True,
+    help="The job is over: trials without a result are taken as killed.",
+)
+@secret_option
+@ledger_option
+@key_option
+@json_option
+def command(
+    jobs: tuple[str, ...],
+    experiment: str | None,
+    dataset_id: str | None,
+    is_over: bool,
+    secret_names: tuple[str, ...],
+    directory: str | None,
+    key_file: str | None,
+    as_json: bool,
+) -> int:
+    """Seal the trials of harbor's jobs, each with all its files; nothing of them is run.
+
+    JOB is a job's directory, or one that holds jobs. A record is made of every trial, as
+    `proctor record make` does; trials that proctor ran have their own. A trial that is sealed
+    already is left as it is, so that a job can be imported again once more of it is done. In a job
+    that does not say it is finished, trials without a result are left for later, or taken as
+    killed with --killed. `proctor export --format harbor` gives the files back.
+
+    Exit 3 where trials were refused or left for later, 2 where nothing was sealed.
+
+    Example: proctor import harbor jobs/nightly
+    """
+    secrets = find_secrets(secret_names)
+    asked = JobAsked(experiment=experiment, dataset_id=dataset_id, is_over=is_over)
+    paths = _list_jobs(jobs)
+    found = [_find(path, asked, is_one=len(paths) == 1) for path in paths]
+    outcome = bring_in(
+        [offer for job in found for offer in job.offers], directory, key_file, secrets=secrets
+    )
+    for job in found:
+        outcome.later += job.later
+        outcome.notes += job.notes
+    return print_reconciliation(outcome, noun="trial", as_json=as_json)
+
+
+def _list_jobs(paths: tuple[str, ...]) -> list[Path]:
+    """Every job once, however often it is named."""
+    jobs = [job for path in paths for job in find_jobs(Path(path))]
+    return list({job.resolve(): job for job in jobs}.values())
+
+
+def _find(job: Path, asked: JobAsked, *, is_one: bool) -> FoundJob:
+    """The trials of a job; one of several that cannot be read does not stop the others."""
+    progress = make_progress()
+    try:
+        return find_trials(job, asked, lambda done, total: progress("results read", done, total))
+    except JobError as error:
+        if is_one:
+            raise
+        return FoundJob([Offer(str(job), partial(_refuse, error))])
+
+
+def _refuse(error: JobError) -> Submission:
+    raise error

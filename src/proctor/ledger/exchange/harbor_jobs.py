@@ -1,0 +1,150 @@
+"""Sealed trials of harbor's jobs as harbor keeps them, every file byte for byte.
+
+    JOB/…                         the job's own files, as they were when its last trial was sealed
+    JOB/TRIAL/…                   a trial
+    JOB/TRIAL/attempts/N/…        an attempt that was kept
+
+A trial that was imported goes back into the directory it came from; any other goes by its ids. What
+a ledger does not hold does not come back: links, empty directories, times and modes of files.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proctor.digest import sha256_file
+from proctor.errors import LedgerError, NotSealedError
+from proctor.ledger.entry import EvidenceFile, TrialEntry, evidence_digest
+from proctor.ledger.head import read_head_of
+from proctor.ledger.keeping import AROUND, check_evidence_path
+from proctor.ledger.ledger import Ledger
+from proctor.sentence import count_of
+
+_OF_A_TRIAL = ("result.json", "config.json")
+_KEPT = re.compile(r"(.+)\.attempt-([0-9]{1,9})")
+_DEPTHS = (2, 4)
+"""Parts of a trial's place: JOB/TRIAL, JOB/TRIAL/attempts/N."""
+
+
+@dataclass(slots=True)
+class Jobs:
+    """What was written, and what was not."""
+
+    jobs: int = 0
+    written: int = 0
+    """Trials that are there now."""
+    refused: list[str] = field(default_factory=list)
+    """A sentence for everything that could not be given back."""
+
+
+def write_jobs(ledger: Ledger, places: Iterable[int], target: Path) -> Jobs:
+    """Write the trials at these places of the log below a directory; nothing there is replaced.
+
+    Raises:
+        LedgerError: a file is there with other bytes, or cannot be written.
+        DamageError: the ledger does not hold what it should.
+    """
+    writer = _Writer(ledger, target)
+    try:
+        # The last one first: what was run again under its name is what lies in the job.
+        for seq in sorted(places, reverse=True):
+            writer.write(seq)
+        writer.write_around()
+    except OSError as error:
+        raise LedgerError(f"{target}: cannot be written: {error}") from error
+    return writer.jobs
+
+
+class _Writer:
+    def __init__(self, ledger: Ledger, target: Path) -> None:
+        self._ledger = ledger
+        self._target = target
+        self._there: dict[str, str] = {}
+        """Digest of the evidence of each trial that is written, by its place."""
+        self._around: dict[str, list[EvidenceFile]] = {}
+        """The job's own files, those of the trial that was sealed last."""
+        self.jobs = Jobs()
+
+    def write(self, seq: int) -> None:
+        entry = self._ledger.entry(seq)
+        if not isinstance(entry, TrialEntry):
+            self.jobs.refused.append(f"entry {seq}: its bytes were withheld")
+            return
+        head = read_head_of(entry)
+        name = f"{head.experiment_id}/{head.trial_id}"
+        own = [file for file in entry.evidence if not file.path.startswith(AROUND)]
+        if not any(file.path in _OF_A_TRIAL for file in own):
+            self.jobs.refused.append(f"{name}: no trial of harbor's; it has no result.json")
+            return
+        place = find_place(entry)
+        digest = evidence_digest(entry)
+        if self._there.setdefault(place, digest) != digest:
+            self.jobs.refused.append(
+                f"{name}: a later trial is in {place}; --trial or --experiment takes it out apart"
+            )
+            return
+        self._write_files(own, place, "")
+        job = place.split("/")[0]
+        around = [file for file in entry.evidence if file.path.startswith(AROUND)]
+        self._around[job] = self._around.get(job) or around
+        self.jobs.written += 1
+
+    def write_around(self) -> None:
+        """The files of the jobs, once it is known which are the last."""
+        self.jobs.jobs = len(self._around)
+        for job, files in self._around.items():
+            if not files:
+                self.jobs.refused.append(
+                    f"{job}: the job's own files are not in the ledger: its trials were sealed "
+                    "without them"
+                )
+            self._write_files(files, job, AROUND)
+
+    def _write_files(self, files: list[EvidenceFile], place: str, prefix: str) -> None:
+        gone = [file.path for file in files if not self._ledger.artifacts.holds(file.sha256)]
+        if gone:
+            self.jobs.refused.append(
+                f"{place}: {count_of(len(gone), 'file')} withheld, such as {gone[0]}"
+            )
+        for file in files:
+            if file.path not in gone:
+                path = file.path.removeprefix(prefix)
+                check_evidence_path(path, f"{self._ledger.directory}: {place}")
+                self._copy(file.sha256, self._target / place / path)
+
+    def _copy(self, sha256: str, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
+        try:
+            with temporary.open("xb") as file:
+                self._ledger.artifacts.copy(sha256, file)
+            # A name in one step: what a kill leaves is never half a file under its own name.
+            path.hardlink_to(temporary)
+        except FileExistsError:
+            if path.is_symlink() or not path.is_file() or sha256_file(path) != sha256:
+                raise LedgerError(
+                    f"{path}: there is something else already; an export replaces nothing"
+                ) from None
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def find_place(entry: TrialEntry) -> str:
+    """Where a trial lies among jobs: where it came from, else by its experiment and its id."""
+    source, head = entry.source, read_head_of(entry)
+    if source is not None and source.kind == "harbor" and _is_place(source.name):
+        return source.name
+    kept = _KEPT.fullmatch(head.trial_id)
+    trial = f"{kept[1]}/attempts/{kept[2]}" if kept else head.trial_id
+    job = source.name if source is not None and source.kind == "harbor" else head.experiment_id
+    return f"{job}/{trial}" if _is_place(f"{job}/{trial}") else f"{head.experiment_id}/{trial}"
+
+
+def _is_place(name: str) -> bool:
+    try:
+        check_evidence_path(name, "")
+    except NotSealedError:
+        return False
+    return len(name.split("/")) in _DEPTHS
