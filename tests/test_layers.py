@@ -19,7 +19,7 @@ LAYERS = (
     ("__main__",),
     ("cli",),
     ("web",),
-    ("rerun", "traced"),
+    ("rerun", "traced", "judge"),
     ("job", "importers", "report", "search"),
     ("agents", "environments"),
     ("ledger",),
@@ -37,6 +37,10 @@ HEIGHT = {unit: -line for line, units in enumerate(LAYERS) for unit in units}
 LOADED_ON_USE = frozenset(
     {
         "proctor.agents.chat.agent",
+        "proctor.agents.chat.settings",
+        "proctor.environments.sandbox.scratch",
+        "proctor.judge.judging",
+        "proctor.judge.kept",
         "proctor.ledger.exchange.parquet",
         "proctor.record.prices",
         "proctor.reward.coerce",

@@ -21,6 +21,7 @@ from proctor.cli.options import PATH, STDOUT, check_apart
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.cli.printable import printable
 from proctor.cli.stdout import send
+from proctor.cli.trace_classify import classify
 from proctor.cli.trace_convert import convert
 from proctor.cli.trace_tail import LINE_LIMIT, Change, Line, Tail
 from proctor.cli.trace_text import LONGEST, render_entry, render_header
@@ -42,6 +43,7 @@ def command() -> None:
 
 
 command.add_command(convert)
+command.add_command(classify)
 
 
 @command.command("writer")

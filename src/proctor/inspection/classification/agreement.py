@@ -42,7 +42,7 @@ def find_kappa(counts: Sequence[Sequence[int]]) -> float | None:
     if not total:
         return None
     agreed = sum(row[place] for place, row in enumerate(counts))
-    columns = [sum(column) for column in zip(*counts, strict=True)]
+    columns: list[int] = [sum(column) for column in zip(*counts, strict=True)]
     # In whole numbers, so that "chance agrees everywhere" is found exactly.
     by_chance = sum(sum(row) * columns[place] for place, row in enumerate(counts))
     if by_chance == total * total:

@@ -55,13 +55,15 @@ class LabelledRun(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...]
 
 
-class Loop(msgspec.Struct, frozen=True, kw_only=True):
+class Loop(msgspec.Struct, frozen=True):
     """How long a label is kept up without another in between."""
 
     longest: int
     """Turns of the longest stretch."""
-    mean: float
-    """Turns of a stretch, on average."""
+    stretches: int
+    """How many stretches there are."""
+    turns: int
+    """Turns of all stretches together."""
 
 
 class Distance(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +107,7 @@ def find_loops(labels: Sequence[str]) -> dict[str, Loop | None]:
     for label, same in groupby(labels):
         stretches[label].append(len(list(same)))
     return {
-        label: Loop(longest=max(found), mean=sum(found) / len(found)) if found else None
+        label: Loop(max(found), len(found), sum(found)) if found else None
         for label, found in stretches.items()
     }
 
