@@ -1,27 +1,27 @@
 """What a tool call does, as far as its name and its command tell: looks, writes, checks, runs.
 
-A command is taken apart roughly: at line ends, semicolons, ampersands and bars, without regard to
-quotes; here-documents are left out. What is not known is taken for running something. Files are
-told apart by their last names alone, because traces seldom say in which directory they are.
-Nothing is run, and no file is looked for.
+A command is taken apart roughly: at line ends, semicolons, double ampersands and bars, without
+regard to quotes; here-documents are left out. What is not known is taken for running something.
+Files are told apart by their last names alone, because traces seldom say in which directory they
+are. Nothing is run, and no file is looked for.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from proctor.trajectory.commands import SHELLS, WITHOUT_EFFECT
+from proctor.inspection.classification import programs
+from proctor.inspection.classification.programs import (
+    CHECKS,
+    ENDS,
+    LOOKS,
+    PROBES,
+    RUNS,
+    THINKS,
+    WRITES,
+)
+from proctor.trajectory.commands import SHELLS
 from proctor.trajectory.entry import Object
-
-CHECKS: Final = 1
-"""Tests, linters, type checkers, comparisons."""
-WRITES: Final = 2
-LOOKS: Final = 4
-"""Shows what is there and changes nothing."""
-RUNS: Final = 8
-"""Anything else."""
-THINKS: Final = 16
-"""A tool that only takes a thought or a plan down."""
 
 MOST_COMMAND: Final = 4000
 """Characters of a command that are looked at."""
@@ -32,92 +32,26 @@ class Action(NamedTuple):
     """What a tool call does."""
 
     does: int
-    """CHECKS, WRITES, LOOKS, RUNS or THINKS, or several of them."""
-    read: frozenset[str]
-    """Last names of files that it shows."""
-    written: frozenset[str]
+    """CHECKS, WRITES, LOOKS, RUNS, THINKS, PROBES or ENDS, or several of them."""
+    last: int
+    """The last of what it does."""
+    read: frozenset[str] = frozenset()
+    """Last names of files that it shows or compares."""
+    written: frozenset[str] = frozenset()
     """Last names of files that it writes."""
+    ran: frozenset[str] = frozenset()
+    """What it runs, word for word."""
 
 
-_NONE: Final[frozenset[str]] = frozenset()
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_CHECKERS = _words(
-    "pytest py.test tox nox unittest mypy pyright ruff flake8 pylint black eslint tsc shellcheck"
-    " diff cmp colordiff jest vitest mocha ctest phpunit rspec clippy sha256sum md5sum sha1sum"
-    " cksum test [ [[ visudo xmllint yamllint jsonlint htmlhint valgrind comm"
-)
-_LOOKERS = _words(
-    "cat head tail less more nl bat grep egrep fgrep rg ag ack wc ls ll dir stat file xxd od"
-    " hexdump strings jq yq find fd tree pwd which whereis type whoami id uname hostname env"
-    " printenv ps top df du free lsof ss netstat ip ifconfig man help history readelf objdump nm"
-    " ldd column sort uniq cut awk locate readlink realpath date lscpu nproc lsblk mount"
-)
-_WRITERS = _words(
-    "tee cp mv mkdir touch rm rmdir ln chmod chown install patch truncate dd unzip tar gzip gunzip"
-    " rsync"
-)
-_BEFORE = _words("sudo time nohup env exec command nice xargs stdbuf then do else !")
-"""Words that stand before a program."""
-_SILENT = _words("cd set export echo printf true source . sleep pushd popd : fi done if")
-"""Programs that say nothing about what a command is for."""
-_INTERPRETERS = frozenset({"bash", "sh", "node", "ruby", "perl"})
-_HELP = frozenset({"--help", "-h", "--version", "-V"})
-_CHECKING_MODULES = _words(
-    "pytest unittest mypy pylint flake8 ruff py_compile compileall doctest json.tool tox"
-)
-_CHECKING_WORDS: Final = {
-    "npm": frozenset({"test", "t", "lint", "check", "typecheck"}),
-    "pnpm": frozenset({"test", "lint", "check"}),
-    "yarn": frozenset({"test", "lint", "check"}),
-    "npx": frozenset({"jest", "tsc", "eslint", "vitest", "mocha"}),
-    "make": frozenset({"test", "tests", "check", "lint", "verify"}),
-    "cargo": frozenset({"test", "check", "clippy"}),
-    "go": frozenset({"test", "vet"}),
-    "mvn": frozenset({"test", "verify"}),
-    "gradle": frozenset({"test", "check"}),
-    "nginx": frozenset({"-t"}),
-    "bash": frozenset({"-n"}),
-    "node": frozenset({"--check", "--test"}),
-    "php": frozenset({"-l"}),
-    "terraform": frozenset({"validate"}),
-    "git": frozenset({"diff", "fsck", "verify-pack"}),
-    "uv": frozenset({"pytest", "mypy", "ruff"}),
-    "poetry": frozenset({"pytest", "mypy", "ruff"}),
-}
-_LOOKING_WORDS: Final = {
-    "git": frozenset({"log", "status", "show", "branch", "reflog", "blame", "remote", "ls-files"}),
-    "pip": frozenset({"list", "show", "freeze"}),
-    "pip3": frozenset({"list", "show", "freeze"}),
-    "npm": frozenset({"ls", "list", "view"}),
-    "docker": frozenset({"ps", "images", "logs", "inspect"}),
-    "systemctl": frozenset({"status", "list-units"}),
-    "dpkg": frozenset({"-l", "-s", "-L"}),
-    "apt": frozenset({"list", "show", "search"}),
-}
-_CHECKING_SCRIPT = re.compile(
-    r"(?:^|/)(?:run[_-]?)?(?:tests?|check|verify|validate)(?:[_.-][\w.-]*|s?)$|_test\.\w+$|_tests?\.py$"
-)
-_PARTS = re.compile(r"\n|;|&&?|\|\|?")
+_PIPELINES = re.compile(r"\n|;|&&|\|\|")
 _HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n.*?(?:\n\s*\2(?=\s|$)|\Z)", re.DOTALL)
 _REDIRECTED = re.compile(r"(?<![\d<=>&-])(?:&|1)?>>?\s*(?!&|/dev/)['\"]?([^\s'\"|;&<>()]+)")
-_AROUND = "'\"()`"
-_OF_PROGRAM: Final = {
-    **dict.fromkeys(_WRITERS, WRITES),
-    **dict.fromkeys(_LOOKERS, LOOKS),
-    **dict.fromkeys(_CHECKERS, CHECKS),
-}
-_OF_WORD: Final = {
-    program: {
-        **dict.fromkeys(_LOOKING_WORDS.get(program, ()), LOOKS),
-        **dict.fromkeys(_CHECKING_WORDS.get(program, ()), CHECKS),
-    }
-    for program in {*_CHECKING_WORDS, *_LOOKING_WORDS}
-}
+_AROUND = "'\"()`,"
+_NAMES = re.compile(r"[\w-]+(?:\.\w+)*")
+_TRIES = frozenset({"-c", "-", "-e"})
+"""Says that the code to run stands in the command itself."""
+_MOST_OF_A_RUN = 200
+_SEPARATORS = "-<>$&"
 
 _remembered: dict[str, Action] = {}
 
@@ -135,26 +69,67 @@ def read_command(command: str) -> Action:
 
 
 def _read_command(command: str) -> Action:
-    does, read, written = 0, [], []
+    taken, whole = _Taken(), command
     if "<<" in command:
         command = _HERE.sub(r"\3", command)
     if ">" in command:
-        written = [_last_name(path) for path in _REDIRECTED.findall(command)]
-        does = WRITES if written else 0
-    for part in _PARTS.split(command):
+        taken.written = [name for path in _REDIRECTED.findall(command) for name in name_file(path)]
+        taken.does = taken.last = WRITES if taken.written else 0
+    for pipeline in _PIPELINES.split(command):
+        if "|" in pipeline:
+            for at, stage in enumerate(pipeline.split("|")):
+                taken.take(stage, is_first=not at)
+        else:
+            taken.take(pipeline, is_first=True)
+    if taken.tries:
+        taken.read += _NAMES.findall(whole)
+    return taken.whole()
+
+
+class _Taken:
+    """A command as far as it has been read."""
+
+    __slots__ = ("does", "last", "ran", "read", "tries", "written")
+
+    def __init__(self) -> None:
+        self.does = self.last = 0
+        self.tries = False
+        """Runs code that stands in the command itself."""
+        self.read: list[str] = []
+        self.written: list[str] = []
+        self.ran: list[str] = []
+
+    def take(self, part: str, *, is_first: bool) -> None:
+        """Take the next simple command; one that only filters what comes is nothing of its own."""
         words = _find_words(part)
-        if words:
-            one = _read_words(words, part)
-            does |= one
-            if one & WRITES:
-                written += [_last_name(word) for word in words[1:] if word[0] not in "-<>"]
-            elif one & (LOOKS | CHECKS):
-                read += [_last_name(word) for word in words[1:] if word[0] not in "-<>$"]
-    return Action(
-        does or RUNS,
-        frozenset(read) if read else _NONE,
-        frozenset(written) if written else _NONE,
-    )
+        if not words:
+            return
+        does = _read_words(words, part)
+        if does & LOOKS and not is_first:
+            return
+        self.does |= does
+        self.last = does
+        if does & WRITES:
+            self.written += name_file(words[-1])
+            if words[0] == "git":
+                self.written.append(words[0])
+        elif does & (LOOKS | CHECKS):
+            # The program too: of git, what it shows is what it wrote.
+            self.read += [_last_name(word) for word in words if word[0] not in _SEPARATORS]
+        elif does & RUNS and not _TRIES.isdisjoint(words[1:3]):
+            self.tries = True
+        if does & (RUNS | CHECKS):
+            self.ran.append(part.strip()[:_MOST_OF_A_RUN])
+
+    def whole(self) -> Action:
+        """All of it."""
+        return Action(
+            self.does or RUNS,
+            self.last or RUNS,
+            frozenset(self.read),
+            frozenset(self.written),
+            frozenset(self.ran),
+        )
 
 
 def _find_words(part: str) -> list[str]:
@@ -162,42 +137,55 @@ def _find_words(part: str) -> list[str]:
     words = part.split()
     at = 0
     for word in words:
-        if word in _BEFORE or "=" in word:
+        if word in programs.BEFORE or ("=" in word and word[0] not in "-/."):
             at += 1
         elif word == "timeout":
             at += 2
         else:
-            return [] if word in _SILENT else words[at:]
+            return [] if word in programs.SILENT or word[0] in "#<>&" else words[at:]
     return []
 
 
 def _read_words(words: Sequence[str], part: str) -> int:
     program = _last_name(words[0])
-    known = _OF_PROGRAM.get(program)
+    by_word = programs.OF_WORD.get(program)
+    if by_word is not None:
+        for word in words[1:5]:
+            if (known := by_word.get(word)) is not None:
+                return known
+    known = programs.OF_PROGRAM.get(program)
     if known is not None:
         return known
-    if program in _OF_WORD:
-        for word in words[1:5]:
-            if (known := _OF_WORD[program].get(word)) is not None:
-                return known
-    if program == "sed":
-        return WRITES if any(word.startswith("-i") for word in words) else LOOKS
+    if len(words) > 1 and words[1] in programs.CHECKING_ORDERS:
+        return CHECKS
+    if program in programs.ASKERS:
+        return PROBES if programs.HERE.search(part) else RUNS
     if _is_checking(program, words):
         return CHECKS
-    if words[-1] in _HELP:
+    if words[-1] in programs.HELP:
         return LOOKS
     return CHECKS if "assert" in part else RUNS
 
 
 def _is_checking(program: str, words: Sequence[str]) -> bool:
     """Whether a script that is run is named as one that tests."""
-    if program in _INTERPRETERS or program.startswith("python"):
+    if program in programs.INTERPRETERS:
         if len(words) > 2 and words[1] == "-m":
-            return words[2] in _CHECKING_MODULES
+            return words[2] in programs.CHECKING_MODULES
         program = next((word for word in words[1:] if word[0] != "-"), "")
-    if "test" not in program and "check" not in program and "v" not in program:
-        return False
-    return _CHECKING_SCRIPT.search(program) is not None
+    return programs.CHECKING_SCRIPT.search(program) is not None
+
+
+def name_file(path: str) -> list[str]:
+    """By what names a file that was written is known later: its own, and what it is imported as."""
+    name = _last_name(path)
+    names = [name, name.removesuffix(".py")] if name.endswith(".py") else [name]
+    folder = _last_name(path.rpartition("/")[0]) if "/" in path else ""
+    return [*names, folder] if folder in _OUTPUTS else names
+
+
+_OUTPUTS = frozenset({"out", "output", "outputs", "build", "dist", "result", "results", "backup"})
+"""Directories that hold nothing but what was made."""
 
 
 def _last_name(path: str) -> str:
@@ -208,12 +196,7 @@ def _last_name(path: str) -> str:
 
 # Tools that are no shells
 
-_READING_TOOL = re.compile(
-    r"read|view|cat|open|list|ls|glob|grep|search|find|fetch|browse|get|look"
-)
-_WRITING_TOOL = re.compile(r"writ|edit|creat|replac|insert|patch|updat|delet|renam|mov|save|append")
-_CHECKING_TOOL = re.compile(r"test|lint|check|verif|valid|diff|compar|diagnos|assert")
-_PLANNING_TOOLS = WITHOUT_EFFECT - {"finish", "mark_task_complete"} | {"plan", "todo", "scratchpad"}
+_COMMANDS = ("command", "cmd", "keystrokes", "keys")
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "filepath", "notebook_path")
 _EDITING = frozenset({"create", "str_replace", "insert", "undo_edit", "write"})
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update) File: (.+)$|^\+\+\+ (?:b/)?(\S+)", re.MULTILINE)
@@ -221,50 +204,72 @@ _PATCHED = re.compile(r"^\*\*\* (?:Add|Update) File: (.+)$|^\+\+\+ (?:b/)?(\S+)"
 
 def read_call(tool: str | None, command: str | None, arguments: Object | None) -> Action:
     """What a tool call does."""
+    given = command or (_find_command(arguments) if arguments else "")
+    if tool in SHELLS:
+        return read_command(given)
     name = (tool or "").lower()
-    given = _find_command(command, arguments)
-    if name in SHELLS or (given and not _WRITING_TOOL.search(name) and "editor" not in name):
-        return read_command(given) if given else _RUNNING
-    if name in _PLANNING_TOOLS:
-        return _THINKING
+    if given and not programs.WRITING_TOOL.search(name) and "editor" not in name:
+        return read_command(given.replace(" C-m", "\n") if "keys" in name else given)
     return _read_tool(name, given, arguments or {})
 
 
-_RUNNING: Final = Action(RUNS, _NONE, _NONE)
-_THINKING: Final = Action(THINKS, _NONE, _NONE)
-
-
-def _find_command(command: str | None, arguments: Object | None) -> str:
-    if command or not arguments:
-        return command or ""
-    given = arguments.get("command") or arguments.get("cmd") or arguments.get("keystrokes")
+def _find_command(arguments: Object) -> str:
+    given = next((value for key in _COMMANDS if (value := arguments.get(key))), "")
     if isinstance(given, list):
         return " ".join(word for word in given if isinstance(word, str))
     return given if isinstance(given, str) else ""
 
 
 def _read_tool(name: str, given: str, arguments: Object) -> Action:
-    paths = frozenset(_find_paths(arguments))
-    if given == "view" or ("editor" in name and given and given not in _EDITING):
-        return Action(LOOKS, paths, _NONE)
-    if _CHECKING_TOOL.search(name):
-        return Action(CHECKS, paths, _NONE)
-    if _WRITING_TOOL.search(name) or given in _EDITING:
-        return Action(WRITES, _NONE, paths | frozenset(_find_patched(given, arguments)))
-    if _READING_TOOL.search(name):
-        return Action(LOOKS, paths, _NONE)
-    return Action(RUNS, paths, _NONE)
+    paths = _name_all(_find_paths(arguments))
+    if (query := _text(arguments, "query")) and "sql" in name:
+        does = LOOKS if programs.QUERY_LOOKS.match(query) else WRITES
+    elif code := _text(arguments, "code") or _text(arguments, "script"):
+        return _read_code(code[:MOST_COMMAND])
+    elif name in programs.PLANNING_TOOLS:
+        does = THINKS
+    elif given == "view" or ("editor" in name and given not in _EDITING):
+        does = LOOKS
+    else:
+        does = _read_name(name, is_editing=given in _EDITING)
+    if does == WRITES:
+        return Action(does, does, written=paths | _name_all(_find_patched(given, arguments)))
+    return Action(does, does, read=paths)
+
+
+def _read_name(name: str, *, is_editing: bool) -> int:
+    if is_editing or programs.WRITING_TOOL.search(name):
+        return WRITES
+    if programs.ENDING_TOOL.search(name):
+        return ENDS
+    if programs.CHECKING_TOOL.search(name):
+        return CHECKS
+    return LOOKS if programs.READING_TOOL.search(name) else RUNS
+
+
+def _read_code(code: str) -> Action:
+    """What code does that a tool runs."""
+    files = [one or other for one, other in programs.CODE_WRITES.findall(code)]
+    does = CHECKS if programs.CODE_CHECKS.search(code) else WRITES if files else RUNS
+    return Action(does, does, written=_name_all(files))
+
+
+def _text(arguments: Object, key: str) -> str:
+    value = arguments.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def _find_paths(arguments: Object) -> Iterator[str]:
     for key in _PATHS:
-        path = arguments.get(key)
-        if isinstance(path, str) and path:
-            yield _last_name(path[:MOST_COMMAND])
+        if path := _text(arguments, key):
+            yield path[:MOST_COMMAND]
 
 
 def _find_patched(given: str, arguments: Object) -> Iterator[str]:
-    patch = arguments.get("patch") or arguments.get("input") or given
-    if isinstance(patch, str):
-        for added, changed in _PATCHED.findall(patch[:MOST_COMMAND]):
-            yield _last_name(added or changed)
+    patch = _text(arguments, "patch") or _text(arguments, "input") or given
+    for added, changed in _PATCHED.findall(patch[:MOST_COMMAND]):
+        yield added or changed
+
+
+def _name_all(paths: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for path in paths for name in name_file(path))

@@ -2,8 +2,8 @@
 
 A turn is a step above 0 that has a text or a tool call of the assistant; warm-up calls are none.
 The first rule that fires decides (docs/behaviour.md has them as a table, in this order), and names
-the cue. Rules see the text and the thinking of the turn, its tool calls, whether a command failed
-before, and which files earlier turns wrote.
+the cue. Rules see the text and the thinking of the turn, what its tool calls do, and of earlier
+turns which files they wrote, what they ran, what failed, and whether they have produced anything.
 
     labels = classify(entries)
 
@@ -11,16 +11,10 @@ The same entries give the same labels, on any machine; RULES_VERSION changes wit
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from proctor.inspection.classification.actions import (
-    CHECKS,
-    LOOKS,
-    RUNS,
-    THINKS,
-    WRITES,
-    read_call,
-)
+from proctor.inspection.classification.actions import Action, read_call
 from proctor.inspection.classification.labels import (
     DELIBERATION,
     EXECUTION,
@@ -28,22 +22,26 @@ from proctor.inspection.classification.labels import (
     VERIFICATION,
     Label,
 )
-from proctor.inspection.classification.words import (
-    CHECKS_WORK,
-    FINDS_FAULT,
-    GUESSES,
-    PLANS,
-    REASONS,
-    WEIGHS,
-    find_cues,
+from proctor.inspection.classification.programs import (
+    CHECKS,
+    ENDS,
+    LOOKS,
+    PROBES,
+    RUNS,
+    THINKS,
+    WAITS,
+    WRITES,
 )
+from proctor.inspection.classification.words import Cues, find_cues
 from proctor.trajectory.entry import Entry, Object
 
 RULES_VERSION: Final = "1"
 
 _SURE, _SURER, _SUREST, _BY_DEFAULT = 0.55, 0.1, 0.95, 0.5
-_LONG_THOUGHT: Final = 400
-"""Characters without a tool call that are taken for reasoning."""
+_ARGUMENT: Final = 300
+"""Characters of text beside an action that are taken for an argument, if causes are given."""
+_THOUGHT: Final = 120
+"""Characters of text without an action that are taken for reasoning."""
 _WARMUP: Final = "warmup"
 
 
@@ -54,6 +52,24 @@ def classify(entries: Iterable[Entry]) -> tuple[Label, ...]:
     return classifier.finish()
 
 
+@dataclass(slots=True)
+class _Turn:
+    """What is known of a turn when it is judged."""
+
+    text: str
+    does: int
+    last: int
+    again: bool
+    """Runs what was run before, and nothing is changed with it."""
+    back: bool
+    """Shows a file that an earlier turn wrote."""
+    changed: bool
+    """An earlier turn has written a file."""
+    acted: bool
+    """An earlier turn has produced something."""
+    is_last: bool
+
+
 class Classifier:
     """Labels as far as entries have come; memory does not grow with what they hold."""
 
@@ -62,11 +78,10 @@ class Classifier:
         self._step = 0
         self._texts: list[str] = []
         self._calls: list[Entry] = []
-        self._failed_now = False
         self._has_spoken = False
+        self._changed = self._acted = False
         self._written: set[str] = set()
-        self._failed: set[int] = set()
-        """Hashes of commands that failed, which are all that is needed of them."""
+        self._ran: set[str] = set()
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Take the next entries of the trace."""
@@ -74,89 +89,145 @@ class Classifier:
         for entry in entries:
             if entry.step != step:
                 if self._has_spoken:
-                    self._close()
+                    self._close(is_last=False)
                 self._step = step = entry.step
             role = entry.role
-            if role == "tool_result":
-                if entry.exit_code or (entry.metadata and _is_error(entry.metadata)):
-                    self._failed_now = True
-            elif role == "assistant":
-                if entry.call_type != _WARMUP and step:
-                    self._has_spoken = True
-                    if entry.content:
-                        self._texts.append(entry.content)
-                    if entry.metadata:
-                        self._texts.extend(_find_thinking(entry.metadata))
-            elif role == "tool_call" and entry.call_type != _WARMUP and step:
+            if role == "assistant":
+                self._listen(entry)
+            elif role == "tool_call" and step and entry.call_type != _WARMUP:
                 self._has_spoken = True
                 self._calls.append(entry)
+
+    def _listen(self, entry: Entry) -> None:
+        if not entry.step or entry.call_type == _WARMUP:
+            return
+        self._has_spoken = True
+        if entry.content:
+            self._texts.append(entry.content)
+        if entry.metadata:
+            self._texts.extend(_find_thinking(entry.metadata))
 
     def finish(self) -> tuple[Label, ...]:
         """All labels, by step."""
         if self._has_spoken:
-            self._close()
+            self._close(is_last=True)
         labels = self._labels
         return tuple(labels[step] for step in sorted(labels))
 
-    def _close(self) -> None:
+    def _close(self, *, is_last: bool) -> None:
         """Give the turn that has ended its label, and remember what it did."""
         texts = self._texts
         text = texts[0] if len(texts) == 1 else "\n".join(texts)
-        does, again, back, failed = 0, False, False, self._failed
-        for call in self._calls:
-            action = read_call(call.tool_name, call.command, call.arguments)
+        does = last = 0
+        again = back = False
+        actions = [read_call(call.tool_name, call.command, call.arguments) for call in self._calls]
+        for action in actions:
             does |= action.does
-            if action.read and not back:
-                back = not action.read.isdisjoint(self._written)
-            key = hash((call.tool_name, call.command)) if call.command else 0
-            if key:
-                again = again or key in failed
-                if self._failed_now:
-                    failed.add(key)
-            if action.written:
-                self._written |= action.written
-        if self._step not in self._labels:
-            self._labels[self._step] = _decide(self._step, text, does, again, back)
+            last = action.last
+            back = back or not self._written.isdisjoint(action.read)
+            again = again or not self._ran.isdisjoint(action.ran)
+        turn = _Turn(text, does, last, again, back, self._changed, self._acted, is_last)
+        label, cue, extra = _decide(turn)
+        sure = _BY_DEFAULT if extra < 0 else min(_SURE + _SURER * extra, _SUREST)
+        self._labels.setdefault(self._step, Label(self._step, label, cue, sure))
+        self._remember(actions, does, label)
         self._texts, self._calls = [], []
-        self._failed_now = self._has_spoken = False
+        self._has_spoken = False
+
+    def _remember(self, actions: Iterable[Action], does: int, label: str) -> None:
+        for action in actions:
+            self._written |= action.written
+            self._ran |= action.ran
+        if does & WRITES:
+            self._changed = self._acted = True
+        elif does and label == EXECUTION:
+            self._acted = True
 
 
-def _decide(step: int, text: str, does: int, again: bool, back: bool) -> Label:
-    cues = find_cues(text) if text else {}
-    label, cue, extra = _find_rule(text, does, again, back, cues)
-    confidence = _BY_DEFAULT if extra < 0 else min(_SURE + _SURER * extra, _SUREST)
-    return Label(step, label, cue, confidence)
+type _Decision = tuple[str, str, int]
+"""A label, the cue, and how many cues there are beyond the one that was needed; -1: none at all."""
 
 
-def _find_rule(
-    text: str, does: int, again: bool, back: bool, cues: dict[str, int]
-) -> tuple[str, str, int]:
-    looked_back = cues.get(CHECKS_WORK, 0) + cues.get(FINDS_FAULT, 0)
-    guessed = cues.get(WEIGHS, 0) + cues.get(GUESSES, 0)
-    reasoned = cues.get(REASONS, 0) + cues.get(PLANS, 0)
-    acts = does & ~THINKS
-    if does & CHECKS:
-        return VERIFICATION, "runs a check", looked_back + back
-    if back and not does & WRITES:
-        return VERIFICATION, "reads back what it wrote", looked_back
-    if again:
-        return VERIFICATION, "repeats what failed", looked_back
-    if looked_back and not does & WRITES:
-        return VERIFICATION, CHECKS_WORK, looked_back - 1
-    if guessed and not does & WRITES:
-        return EXPLORATION, WEIGHS, guessed - 1
-    if not acts and text.rstrip().endswith("?"):
+def _decide(turn: _Turn) -> _Decision:
+    cues = find_cues(turn.text) if turn.text else _NO_CUES
+    if not turn.does & ~THINKS:
+        return _decide_words(turn, cues)
+    if turn.does & WAITS and not turn.does & ~(WAITS | LOOKS):
+        return EXECUTION, "waits", 0
+    return (
+        _find_verification(turn, cues)
+        or _find_exploration(turn, cues)
+        or _find_deliberation(turn, cues)
+        or _find_execution(turn)
+    )
+
+
+_NO_CUES: Final = Cues(0, 0, 0, 0, 0, 0, 0)
+
+
+def _find_verification(turn: _Turn, cues: Cues) -> _Decision | None:
+    judged = cues.looks_back + 2 * cues.finds_fault
+    if turn.does & CHECKS and turn.last & (CHECKS | LOOKS) and turn.changed:
+        return VERIFICATION, "checks its work", cues.looks_back
+    if turn.does & PROBES and turn.acted and not turn.does & WRITES:
+        return VERIFICATION, "probes its service", cues.looks_back
+    if turn.back and not turn.does & WRITES:
+        cue = "tries what it wrote" if turn.does & RUNS else "reads back what it wrote"
+        return VERIFICATION, cue, cues.looks_back
+    if turn.again and turn.changed and not turn.does & WRITES:
+        return VERIFICATION, "runs again after a change", cues.looks_back
+    needed = 2 if turn.does & RUNS else 3
+    if turn.acted and judged >= needed and not turn.does & (WRITES | ENDS):
+        return VERIFICATION, "judges its work", judged - needed
+    if turn.changed and cues.finds_fault >= 2:
+        return VERIFICATION, "names its mistake", cues.finds_fault - 2
+    return None
+
+
+def _find_exploration(turn: _Turn, cues: Cues) -> _Decision | None:
+    open_ = cues.weighs + cues.guesses + cues.asks
+    if turn.does & (WRITES | ENDS):
+        return None
+    if turn.does & CHECKS and not turn.changed:
+        return EXPLORATION, "sees the failure first", open_
+    if open_ >= 2:
+        return EXPLORATION, "weighs or guesses", open_ - 2
+    if not turn.does & RUNS:
+        return EXPLORATION, "looks at what is there", cues.looks_around + open_
+    if not turn.acted and cues.looks_around:
+        return EXPLORATION, "looks around first", cues.looks_around - 1
+    return None
+
+
+def _find_deliberation(turn: _Turn, cues: Cues) -> _Decision | None:
+    if len(turn.text) >= _ARGUMENT and cues.reasons >= 2:
+        return DELIBERATION, "argues, then acts", cues.reasons - 2
+    return None
+
+
+def _find_execution(turn: _Turn) -> _Decision:
+    if turn.does & ENDS:
+        return EXECUTION, "hands in", 1
+    if turn.does & WRITES:
+        return EXECUTION, "writes", 1
+    return EXECUTION, "runs", 0
+
+
+def _decide_words(turn: _Turn, cues: Cues) -> _Decision:
+    """The label of a turn that only says something."""
+    open_ = cues.weighs + cues.guesses + cues.asks
+    judged = cues.looks_back + 2 * cues.finds_fault
+    if turn.is_last:
+        return EXECUTION, "closing words", 1
+    if turn.acted and judged >= 3:
+        return VERIFICATION, "judges its work", judged - 3
+    if open_ >= 2 and (cues.asks or open_ > cues.reasons):
+        return EXPLORATION, "weighs or guesses", open_ - 2
+    if cues.asks:
         return EXPLORATION, "asks", 0
-    if not acts and (reasoned >= 2 or len(text) >= _LONG_THOUGHT or does):
-        return DELIBERATION, "reasons", max(reasoned - 2, 0)
-    if does & (WRITES | RUNS):
-        return EXECUTION, "acts", 0
+    if len(turn.text) >= _THOUGHT or cues.reasons >= 2 or turn.does:
+        return DELIBERATION, "reasons", max(cues.reasons - 2, 0)
     return EXECUTION, "nothing else applies", -1
-
-
-def _is_error(metadata: Object) -> bool:
-    held = metadata.get("conversation")
-    return isinstance(held, dict) and held.get("is_error") is True
 
 
 def _find_thinking(metadata: Object) -> Iterator[str]:

@@ -1,109 +1,79 @@
-"""What a text says: the cues in it, by single words and short phrases.
+"""What a text says: its cues, by single words and short phrases. English only.
 
-A text is lowered and split into words once; a word that is no cue costs one look-up, and phrases
-are looked for only where their first word is. Long texts are cut: an agent says what it is about
-to do at the beginning of a turn or at its end. English only.
+A text is lowered and split into words once; a word that is no cue costs one look-up, and a phrase
+is looked for only where its rarest word is. Of a long text the beginning and the end are looked at:
+that is where an agent says what it is about to do. Each word or phrase counts once.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
-HEAD: Final = 1200
+HEAD: Final = 700
 """Characters from the beginning of a text that are looked at."""
-TAIL: Final = 600
+TAIL: Final = 300
 """Characters from its end."""
 
-CHECKS_WORK: Final = "looks back at its work"
-FINDS_FAULT: Final = "finds a fault"
-WEIGHS: Final = "weighs alternatives"
-GUESSES: Final = "forms a guess"
-ASKS: Final = "asks"
-REASONS: Final = "reasons"
-PLANS: Final = "plans"
-ACTS: Final = "announces an action"
 
-_WORDS: Final = {
-    CHECKS_WORK: (
-        "verify verifies verified verifying verification confirm confirms confirmed confirming"
-        " validate validates validated validating validation sanity recheck rerun recalculate"
-        " cross-check double-check crosscheck doublecheck"
+class Cues(NamedTuple):
+    """How much of each cue there is in a text."""
+
+    looks_back: int
+    """Holds work against what it should be."""
+    finds_fault: int
+    """Names a mistake or a difference."""
+    weighs: int
+    """Holds alternatives against each other."""
+    guesses: int
+    """Says what might be."""
+    reasons: int
+    """Gives causes, orders steps."""
+    looks_around: int
+    """Wants to see what is there."""
+    asks: int
+    """Question marks."""
+
+
+_WORDS: Final = (
+    # looks_back
+    "verify verifies verified verifying verification confirm confirms confirmed confirming validate"
+    " validates validated validating validation sanity recheck rerun check checks checking checked"
+    " test tests testing compare compared comparing comparison expected expect expectation"
+    " agree agrees correct correctly target requirement requirements required requested integrity"
+    " matches match identical regression acceptance criterion criteria consistent good fine works"
+    " pass passes passed passing meets fits satisfied error fails failed bug broken",
+    # finds_fault
+    "mistake mistakes wrong incorrect incorrectly mismatch flaw slip missed forgot overlooked"
+    " oversight discrepancy",
+    # weighs
+    "alternatively either options option candidates candidate alternatives alternative routes"
+    " versus vs choice choices whether approaches ways possibilities tradeoff tradeoffs",
+    # guesses
+    "perhaps maybe might possibly presumably probably suspect suspects hypothesis guess unsure"
+    " could seems seem wonder unclear plausible likely unlikely lean inclined odd hmm",
+    # reasons
+    "because therefore thus hence since so means implies otherwise then must consequently order"
+    " plan step steps first second third finally next after before only needs follows cannot",
+    # looks_around
+    "look looking looks see overview inspect explore understand understanding find search know"
+    " familiar start starting orient current existing structure",
+)
+_PHRASES: Final = (
+    (
+        *("make sure", "see whether", "see if", "should be", "should give", "double check"),
+        *("as calculated", "read back", "look back", "last look", "final look", "works now"),
+        *("try again", "one by one", "is usable", "like expected"),
     ),
-    FINDS_FAULT: "mismatch incorrect wrong mistake",
-    WEIGHS: "alternatively either whether option options alternative alternatives versus vs",
-    GUESSES: "perhaps maybe might possibly presumably suspect hypothesis guess unsure unclear wonder",
-    REASONS: "because therefore thus hence since implies consequently means follows",
-    PLANS: "first then next finally second third afterwards plan strategy approach steps",
-}
-_PHRASES: Final = {
-    CHECKS_WORK: (
-        "let me check",
-        "check that",
-        "check whether",
-        "check if",
-        "check the result",
-        "check the output",
-        "check it",
-        "make sure",
-        "makes sure",
-        "test it",
-        "run the tests",
-        "run tests",
-        "as expected",
-        "as required",
-        "re run",
-        "look back",
-        "double check",
-        "cross check",
-        "read back",
-        "matches the",
-        "compare with",
-        "compare against",
-        "compare the",
-        "try again",
-        "all tests",
-        "tests pass",
-        "works now",
-        "see whether it",
+    (
+        *("do not agree", "does not match", "doesn t match", "don t match", "my own", "of mine"),
+        *("not finished", "not what", "false alarm", "off by", "not right", "instead of"),
     ),
-    FINDS_FAULT: (
-        "but expected",
-        "does not match",
-        "doesn t match",
-        "not what i",
-        "that s not right",
-        "is off by",
-        "my mistake",
-        "i missed",
-        "i forgot",
-        "i made",
+    (
+        *("on the other hand", "or should", "two ways", "which one", "what to do", "either way"),
+        *("another option", "another way", "could also"),
     ),
-    WEIGHS: (
-        "could also",
-        "another option",
-        "another way",
-        "on the other hand",
-        "what if",
-        "or should",
-        "several ways",
-        "two ways",
-        "which one",
-        "instead of",
-        "trade off",
-        "one possibility",
-        "different approach",
-    ),
-    GUESSES: (
-        "not sure",
-        "could be",
-        "may be",
-        "don t know",
-        "not clear",
-        "i think it",
-        "it seems",
-        "seems like",
-        "looks like it",
-    ),
-    PLANS: ("i need to", "i will", "i ll", "step 1", "step one"),
-}
+    (*("what if", "not sure", "don t know", "not clear", "what could", "what would"),),
+    (*("so that", "in this order", "which means", "i decide", "way out", "step by", "how to"),),
+    (*("take a look", "have a look", "what s in", "what is in", "let me see", "dealing with"),),
+)
 
 
 def _table() -> bytes:
@@ -112,35 +82,46 @@ def _table() -> bytes:
     return bytes(byte if byte in kept or byte >= 128 else 32 for byte in lowered)
 
 
+def _places() -> dict[bytes, int]:
+    return {word.encode(): at for at, words in enumerate(_WORDS) for word in words.split()}
+
+
+def _phrases() -> dict[bytes, list[tuple[bytes, int]]]:
+    """Phrases by their longest word, which is the rarest as a rule."""
+    found: dict[bytes, list[tuple[bytes, int]]] = {}
+    for at, phrases in enumerate(_PHRASES):
+        for phrase in phrases:
+            rarest = max(phrase.split(), key=len).encode()
+            found.setdefault(rarest, []).append((f" {phrase} ".encode(), at))
+    return found
+
+
 _TABLE: Final = _table()
-_OF_WORD: Final = {
-    word.encode(): cue for cue, words in _WORDS.items() for word in words.replace("-", " ").split()
-}
-_OF_FIRST: Final[dict[bytes, list[tuple[bytes, str]]]] = {}
-for _cue, _phrases in _PHRASES.items():
-    for _phrase in _phrases:
-        _first = _phrase.split()[0].encode()
-        _OF_FIRST.setdefault(_first, []).append((f" {_phrase} ".encode(), _cue))
-_LOOKED_FOR: Final = frozenset(_OF_WORD) | frozenset(_OF_FIRST)
+_OF_WORD: Final = _places()
+_OF_PHRASE: Final = _phrases()
+_LOOKED_FOR: Final = frozenset(_OF_WORD) | frozenset(_OF_PHRASE)
+_NOTHING: Final = Cues(0, 0, 0, 0, 0, 0, 0)
 
 
-def find_cues(text: str) -> dict[str, int]:
-    """How many different words and phrases of each cue a text holds."""
+def find_cues(text: str) -> Cues:
+    """The cues in a text."""
     if len(text) > HEAD + TAIL:
         text = f"{text[:HEAD]} {text[-TAIL:]}"
-    words = text.encode(errors="replace").translate(_TABLE).split()
+    words = text.encode("utf-8", "replace").translate(_TABLE).split()
     found = _LOOKED_FOR.intersection(words)
-    cues: dict[str, int] = {}
+    # Of an expression such as (?=x), the mark asks nothing.
+    asks = text.count("? ") + text.count("?\n") + text.endswith("?") if "?" in text else 0
     if not found:
-        return cues
+        return _NOTHING if not asks else Cues(0, 0, 0, 0, 0, 0, asks)
+    counts = [0, 0, 0, 0, 0, 0]
     plain = b""
     for word in found:
-        cue = _OF_WORD.get(word)
-        if cue is not None:
-            cues[cue] = cues.get(cue, 0) + 1
-        if word in _OF_FIRST:
+        at = _OF_WORD.get(word)
+        if at is not None:
+            counts[at] += 1
+        if word in _OF_PHRASE:
             plain = plain or b" %b " % b" ".join(words)
-            for phrase, cue in _OF_FIRST[word]:
+            for phrase, place in _OF_PHRASE[word]:
                 if phrase in plain:
-                    cues[cue] = cues.get(cue, 0) + 1
-    return cues
+                    counts[place] += 1
+    return Cues(*counts, asks)
