@@ -43,6 +43,7 @@ class Action(NamedTuple):
     """What it runs, word for word."""
 
 
+_NONE: Final[frozenset[str]] = frozenset()
 _PIPELINES = re.compile(r"\n|;|&&|\|\|")
 _HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n.*?(?:\n\s*\2(?=\s|$)|\Z)", re.DOTALL)
 _REDIRECTED = re.compile(r"(?<![\d<=>&-])(?:&|1)?>>?\s*(?!&|/dev/)['\"]?([^\s'\"|;&<>()]+)")
@@ -51,6 +52,8 @@ _NAMES = re.compile(r"[\w-]+(?:\.\w+)*")
 _TRIES = frozenset({"-c", "-", "-e"})
 """Says that the code to run stands in the command itself."""
 _MOST_OF_A_RUN = 200
+_MOST_WORDS = 16
+"""Words of a simple command that are looked at; the last one holds the rest."""
 _SEPARATORS = "-<>$&"
 
 _remembered: dict[str, Action] = {}
@@ -126,15 +129,15 @@ class _Taken:
         return Action(
             self.does or RUNS,
             self.last or RUNS,
-            frozenset(self.read),
-            frozenset(self.written),
-            frozenset(self.ran),
+            frozenset(self.read) if self.read else _NONE,
+            frozenset(self.written) if self.written else _NONE,
+            frozenset(self.ran) if self.ran else _NONE,
         )
 
 
 def _find_words(part: str) -> list[str]:
     """The words of a simple command from its program on; none for one that says nothing."""
-    words = part.split()
+    words = part.split(None, _MOST_WORDS)
     at = 0
     for word in words:
         if word in programs.BEFORE or ("=" in word and word[0] not in "-/."):
@@ -153,26 +156,25 @@ def _read_words(words: Sequence[str], part: str) -> int:
         for word in words[1:5]:
             if (known := by_word.get(word)) is not None:
                 return known
-    known = programs.OF_PROGRAM.get(program)
-    if known is not None:
+    if (known := programs.OF_PROGRAM.get(program)) is not None:
         return known
-    if len(words) > 1 and words[1] in programs.CHECKING_ORDERS:
-        return CHECKS
     if program in programs.ASKERS:
         return PROBES if programs.HERE.search(part) else RUNS
-    if _is_checking(program, words):
-        return CHECKS
     if words[-1] in programs.HELP:
         return LOOKS
-    return CHECKS if "assert" in part else RUNS
+    return CHECKS if _is_checking(program, words) or "assert" in part else RUNS
 
 
 def _is_checking(program: str, words: Sequence[str]) -> bool:
-    """Whether a script that is run is named as one that tests."""
+    """Whether a program is told to check, or a script that is run is named as one that tests."""
+    if len(words) > 1 and words[1] in programs.CHECKING_ORDERS:
+        return True
     if program in programs.INTERPRETERS:
         if len(words) > 2 and words[1] == "-m":
             return words[2] in programs.CHECKING_MODULES
         program = next((word for word in words[1:] if word[0] != "-"), "")
+    if "t" not in program and "check" not in program and "verify" not in program:
+        return False
     return programs.CHECKING_SCRIPT.search(program) is not None
 
 

@@ -11,10 +11,9 @@ The same entries give the same labels, on any machine; RULES_VERSION changes wit
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
-from proctor.inspection.classification.actions import Action, read_call
+from proctor.inspection.classification.actions import read_call
 from proctor.inspection.classification.labels import (
     DELIBERATION,
     EXECUTION,
@@ -32,12 +31,15 @@ from proctor.inspection.classification.programs import (
     WAITS,
     WRITES,
 )
-from proctor.inspection.classification.words import Cues, find_cues
+from proctor.inspection.classification.words import NO_CUES, Cues, find_cues
 from proctor.trajectory.entry import Entry, Object
 
 RULES_VERSION: Final = "1"
 
-_SURE, _SURER, _SUREST, _BY_DEFAULT = 0.55, 0.1, 0.95, 0.5
+_SURENESS: Final = (0.55, 0.65, 0.75, 0.85, 0.5)
+"""How sure a label is, by the cues beyond the one that was needed; the last, at -1: none at all."""
+_MOST_EXTRA: Final = 4
+_SUREST: Final = 0.95
 _ARGUMENT: Final = 300
 """Characters of text beside an action that are taken for an argument, if causes are given."""
 _THOUGHT: Final = 120
@@ -52,22 +54,22 @@ def classify(entries: Iterable[Entry]) -> tuple[Label, ...]:
     return classifier.finish()
 
 
-@dataclass(slots=True)
-class _Turn:
-    """What is known of a turn when it is judged."""
-
-    text: str
-    does: int
-    last: int
-    again: bool
-    """Runs what was run before, and nothing is changed with it."""
-    back: bool
-    """Shows a file that an earlier turn wrote."""
-    changed: bool
-    """An earlier turn has written a file."""
-    acted: bool
-    """An earlier turn has produced something."""
-    is_last: bool
+# What is known of a turn beside what its calls do, as further bits of the same number.
+_AGAIN: Final = 1 << 8
+"""Runs what an earlier turn ran, word for word."""
+_BACK: Final = 1 << 9
+"""Shows or tries a file that an earlier turn wrote."""
+_CHANGED: Final = 1 << 10
+"""An earlier turn has written a file."""
+_ACTED: Final = 1 << 11
+"""An earlier turn has produced something."""
+_LAST: Final = 1 << 12
+"""Nothing comes after it."""
+_CHECKED_LAST: Final = 1 << 13
+"""The last thing it does is a check or a look."""
+_SHOWING: Final = CHECKS | LOOKS
+_DOES: Final = CHECKS | WRITES | LOOKS | RUNS | PROBES | ENDS | WAITS
+"""Everything that touches something."""
 
 
 class Classifier:
@@ -79,7 +81,8 @@ class Classifier:
         self._texts: list[str] = []
         self._calls: list[Entry] = []
         self._has_spoken = False
-        self._changed = self._acted = False
+        self._before = 0
+        """_CHANGED and _ACTED, as soon as they are so."""
         self._written: set[str] = set()
         self._ran: set[str] = set()
 
@@ -116,116 +119,123 @@ class Classifier:
 
     def _close(self, *, is_last: bool) -> None:
         """Give the turn that has ended its label, and remember what it did."""
-        texts = self._texts
-        text = texts[0] if len(texts) == 1 else "\n".join(texts)
-        does = last = 0
-        again = back = False
-        actions = [read_call(call.tool_name, call.command, call.arguments) for call in self._calls]
-        for action in actions:
-            does |= action.does
-            last = action.last
-            back = back or not self._written.isdisjoint(action.read)
-            again = again or not self._ran.isdisjoint(action.ran)
-        turn = _Turn(text, does, last, again, back, self._changed, self._acted, is_last)
-        label, cue, extra = _decide(turn)
-        sure = _BY_DEFAULT if extra < 0 else min(_SURE + _SURER * extra, _SUREST)
-        self._labels.setdefault(self._step, Label(self._step, label, cue, sure))
-        self._remember(actions, does, label)
-        self._texts, self._calls = [], []
+        texts, calls, step = self._texts, self._calls, self._step
+        text = "" if not texts else texts[0] if len(texts) == 1 else "\n".join(texts)
+        facts = self._before | _LAST if is_last else self._before
+        if calls:
+            facts |= self._look(calls)
+            self._calls = []
+        label, cue, extra = _decide(text, facts)
+        if step not in self._labels:
+            sure = _SURENESS[extra] if extra < _MOST_EXTRA else _SUREST
+            self._labels[step] = Label(step, label, cue, sure)
+        if facts & WRITES:
+            self._before = _CHANGED | _ACTED
+        elif facts & _DOES and label is EXECUTION:
+            self._before |= _ACTED
+        if texts:
+            self._texts = []
         self._has_spoken = False
 
-    def _remember(self, actions: Iterable[Action], does: int, label: str) -> None:
+    def _look(self, calls: Iterable[Entry]) -> int:
+        """What calls do, seen with what came before them; it is remembered for later turns."""
+        facts, written, ran = 0, self._written, self._ran
+        actions = [read_call(call.tool_name, call.command, call.arguments) for call in calls]
+        for does, last, names_read, _, runs in actions:
+            facts = does | facts & ~_CHECKED_LAST
+            if last & _SHOWING:
+                facts |= _CHECKED_LAST
+            if names_read and not written.isdisjoint(names_read):
+                facts |= _BACK
+            if runs and not ran.isdisjoint(runs):
+                facts |= _AGAIN
         for action in actions:
-            self._written |= action.written
-            self._ran |= action.ran
-        if does & WRITES:
-            self._changed = self._acted = True
-        elif does and label == EXECUTION:
-            self._acted = True
+            written.update(action.written)
+            ran.update(action.ran)
+        return facts
 
 
 type _Decision = tuple[str, str, int]
 """A label, the cue, and how many cues there are beyond the one that was needed; -1: none at all."""
 
 
-def _decide(turn: _Turn) -> _Decision:
-    cues = find_cues(turn.text) if turn.text else _NO_CUES
-    if not turn.does & ~THINKS:
-        return _decide_words(turn, cues)
-    if turn.does & WAITS and not turn.does & ~(WAITS | LOOKS):
+def _decide(text: str, facts: int) -> _Decision:
+    cues = find_cues(text) if text else NO_CUES
+    if not facts & _DOES:
+        return _decide_words(text, facts, cues)
+    if facts & WAITS and not facts & (_DOES & ~(WAITS | LOOKS)):
         return EXECUTION, "waits", 0
     return (
-        _find_verification(turn, cues)
-        or _find_exploration(turn, cues)
-        or _find_deliberation(turn, cues)
-        or _find_execution(turn)
+        _find_verification(facts, cues)
+        or _find_exploration(facts, cues)
+        or _find_deliberation(text, cues)
+        or _find_execution(facts)
     )
 
 
-_NO_CUES: Final = Cues(0, 0, 0, 0, 0, 0, 0)
-
-
-def _find_verification(turn: _Turn, cues: Cues) -> _Decision | None:
-    judged = cues.looks_back + 2 * cues.finds_fault
-    if turn.does & CHECKS and turn.last & (CHECKS | LOOKS) and turn.changed:
-        return VERIFICATION, "checks its work", cues.looks_back
-    if turn.does & PROBES and turn.acted and not turn.does & WRITES:
-        return VERIFICATION, "probes its service", cues.looks_back
-    if turn.back and not turn.does & WRITES:
-        cue = "tries what it wrote" if turn.does & RUNS else "reads back what it wrote"
-        return VERIFICATION, cue, cues.looks_back
-    if turn.again and turn.changed and not turn.does & WRITES:
-        return VERIFICATION, "runs again after a change", cues.looks_back
-    needed = 2 if turn.does & RUNS else 3
-    if turn.acted and judged >= needed and not turn.does & (WRITES | ENDS):
-        return VERIFICATION, "judges its work", judged - needed
-    if turn.changed and cues.finds_fault >= 2:
-        return VERIFICATION, "names its mistake", cues.finds_fault - 2
-    return None
-
-
-def _find_exploration(turn: _Turn, cues: Cues) -> _Decision | None:
-    open_ = cues.weighs + cues.guesses + cues.asks
-    if turn.does & (WRITES | ENDS):
+def _find_verification(facts: int, cues: Cues) -> _Decision | None:
+    if not facts & _ACTED:
+        # Before anything is produced there is nothing to look back at.
         return None
-    if turn.does & CHECKS and not turn.changed:
-        return EXPLORATION, "sees the failure first", open_
-    if open_ >= 2:
-        return EXPLORATION, "weighs or guesses", open_ - 2
-    if not turn.does & RUNS:
-        return EXPLORATION, "looks at what is there", cues.looks_around + open_
-    if not turn.acted and cues.looks_around:
+    if facts & CHECKS and facts & _CHECKED_LAST and facts & _CHANGED:
+        return VERIFICATION, "checks its work", cues.looks_back
+    if facts & WRITES:
+        extra = cues.finds_fault - 2
+        return (VERIFICATION, "names its mistake", extra) if extra >= 0 else None
+    if facts & PROBES:
+        return VERIFICATION, "probes its service", cues.looks_back
+    if facts & _BACK:
+        cue = "tries what it wrote" if facts & RUNS else "reads back what it wrote"
+        return VERIFICATION, cue, cues.looks_back
+    extra = cues.looks_back
+    if facts & _AGAIN and facts & _CHANGED:
+        cue = "runs again after a change"
+    else:
+        cue = "judges its work"
+        extra += 2 * cues.finds_fault - (2 if facts & RUNS else 3)
+    return (VERIFICATION, cue, extra) if extra >= 0 and not facts & ENDS else None
+
+
+def _find_exploration(facts: int, cues: Cues) -> _Decision | None:
+    if facts & (WRITES | ENDS):
+        return None
+    undecided = cues.weighs + cues.guesses + cues.asks
+    if facts & CHECKS and not facts & _CHANGED:
+        return EXPLORATION, "sees the failure first", undecided
+    if undecided >= 2:
+        return EXPLORATION, "weighs or guesses", undecided - 2
+    if not facts & RUNS:
+        return EXPLORATION, "looks at what is there", cues.looks_around + undecided
+    if cues.looks_around and not facts & _ACTED:
         return EXPLORATION, "looks around first", cues.looks_around - 1
     return None
 
 
-def _find_deliberation(turn: _Turn, cues: Cues) -> _Decision | None:
-    if len(turn.text) >= _ARGUMENT and cues.reasons >= 2:
+def _find_deliberation(text: str, cues: Cues) -> _Decision | None:
+    if len(text) >= _ARGUMENT and cues.reasons >= 2:
         return DELIBERATION, "argues, then acts", cues.reasons - 2
     return None
 
 
-def _find_execution(turn: _Turn) -> _Decision:
-    if turn.does & ENDS:
+def _find_execution(facts: int) -> _Decision:
+    if facts & ENDS:
         return EXECUTION, "hands in", 1
-    if turn.does & WRITES:
+    if facts & WRITES:
         return EXECUTION, "writes", 1
     return EXECUTION, "runs", 0
 
 
-def _decide_words(turn: _Turn, cues: Cues) -> _Decision:
-    """The label of a turn that only says something."""
-    open_ = cues.weighs + cues.guesses + cues.asks
-    judged = cues.looks_back + 2 * cues.finds_fault
-    if turn.is_last:
+def _decide_words(text: str, facts: int, cues: Cues) -> _Decision:
+    """The label of a turn that only says or plans something."""
+    if facts & _LAST:
         return EXECUTION, "closing words", 1
-    if turn.acted and judged >= 3:
+    judged = cues.looks_back + 2 * cues.finds_fault
+    if facts & _ACTED and judged >= 3:
         return VERIFICATION, "judges its work", judged - 3
-    if open_ >= 2 and (cues.asks or open_ > cues.reasons):
-        return EXPLORATION, "weighs or guesses", open_ - 2
-    if cues.asks:
-        return EXPLORATION, "asks", 0
-    if len(turn.text) >= _THOUGHT or cues.reasons >= 2 or turn.does:
+    undecided = cues.weighs + cues.guesses + cues.asks
+    if cues.asks or (undecided >= 2 and undecided > cues.reasons):
+        return EXPLORATION, "weighs or guesses", max(undecided - 2, 0)
+    if len(text) >= _THOUGHT or cues.reasons >= 2 or facts & THINKS:
         return DELIBERATION, "reasons", max(cues.reasons - 2, 0)
     return EXECUTION, "nothing else applies", -1
 
