@@ -1,6 +1,6 @@
 """How well the rules label turns that a person has labelled.
 
-    python -m tests.inspection.labelled DIRECTORY
+    python -m tests.inspection.labelled DIRECTORY [--wrong]
 
 A directory holds trajectories, `labels.jsonl` with one label for each of their turns, and
 `labels-doubtful.jsonl` with the turns on which a second person could well choose another one.
@@ -65,7 +65,9 @@ class Measured:
 
 def measure(directory: Path) -> Measured:
     """Every labelled turn of a directory, held against the rules."""
-    wanted = {(row["trace"], row["step"]): row["label"] for row in _rows(directory / "labels.jsonl")}
+    wanted = {
+        (row["trace"], row["step"]): row["label"] for row in _rows(directory / "labels.jsonl")
+    }
     doubtful = {
         (row["trace"], row["step"]): row for row in _rows(directory / "labels-doubtful.jsonl")
     }
@@ -98,20 +100,23 @@ def render(measured: Measured) -> Iterator[str]:
     found = measured.agreement
     yield (
         f"Rules {RULES_VERSION}, {found.turns} turns: accuracy {measured.accuracy:.3f}, with the "
-        f"other label of doubtful turns accepted {measured.lenient:.3f}, kappa {found.kappa:.3f}."
+        f"other label of doubtful turns accepted {measured.lenient:.3f}, kappa {_shown(found.kappa)}."
     )
     yield ""
     yield f"| right ↓, given → | {' | '.join(LABELS)} | recall | precision |"
     yield f"|---|{'---|' * (len(LABELS) + 2)}"
     for label, row in zip(LABELS, found.confusion, strict=True):
-        cells = " | ".join(map(str, row))
-        yield f"| {label} | {cells} | {measured.recall(label):.2f} | {measured.precision(label):.2f} |"
+        shares = [_shown(measured.recall(label)), _shown(measured.precision(label))]
+        yield f"| {label} | {' | '.join([*map(str, row), *shares])} |"
+
+
+def _shown(share: float | None) -> str:
+    return "-" if share is None else f"{share:.2f}"
 
 
 if __name__ == "__main__":
     whole = measure(Path(sys.argv[1]))
-    print("\n".join(render(whole)))
+    lines = [*render(whole)]
     if "--wrong" in sys.argv:
-        for turn in whole.turns:
-            if turn.given != turn.right:
-                print(turn)
+        lines += [str(turn) for turn in whole.turns if turn.given != turn.right]
+    sys.stdout.write("\n".join([*lines, ""]))

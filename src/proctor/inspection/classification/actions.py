@@ -23,7 +23,7 @@ from proctor.inspection.classification.programs import (
 from proctor.trajectory.commands import SHELLS
 from proctor.trajectory.entry import Object
 
-MOST_COMMAND: Final = 4000
+MOST_COMMAND: Final = 1500
 """Characters of a command that are looked at."""
 _MOST_REMEMBERED: Final = 4096
 
@@ -44,9 +44,8 @@ class Action(NamedTuple):
 
 
 _NONE: Final[frozenset[str]] = frozenset()
-_PIPELINES = re.compile(r"\n|;|&&|\|\|")
 _HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n.*?(?:\n\s*\2(?=\s|$)|\Z)", re.DOTALL)
-_REDIRECTED = re.compile(r"(?<![\d<=>&-])(?:&|1)?>>?\s*(?!&|/dev/)['\"]?([^\s'\"|;&<>()]+)")
+_REDIRECTED = re.compile(r">(?<![2-9<=>-]>)>?\s*(?!&|/dev/)['\"]?([^\s'\"|;&<>()]+)")
 _AROUND = "'\"()`,"
 _NAMES = re.compile(r"[\w-]+(?:\.\w+)*")
 _TRIES = frozenset({"-c", "-", "-e"})
@@ -78,7 +77,8 @@ def _read_command(command: str) -> Action:
     if ">" in command:
         taken.written = [name for path in _REDIRECTED.findall(command) for name in name_file(path)]
         taken.does = taken.last = WRITES if taken.written else 0
-    for pipeline in _PIPELINES.split(command):
+    # A pattern would be the shorter way to say it, and takes ten times as long.
+    for pipeline in command.replace("&&", "\n").replace("||", "\n").replace(";", "\n").split("\n"):
         if "|" in pipeline:
             for at, stage in enumerate(pipeline.split("|")):
                 taken.take(stage, is_first=not at)
@@ -139,7 +139,8 @@ def _find_words(part: str) -> list[str]:
     """The words of a simple command from its program on; none for one that says nothing."""
     words = part.split(None, _MOST_WORDS)
     at = 0
-    for word in words:
+    while at < len(words):
+        word = words[at]
         if word in programs.BEFORE or ("=" in word and word[0] not in "-/."):
             at += 1
         elif word == "timeout":
