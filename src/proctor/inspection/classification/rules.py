@@ -189,7 +189,7 @@ def _find_verification(facts: int, cues: Cues) -> _Decision | None:
         return VERIFICATION, cue, cues.looks_back
     extra = cues.looks_back
     if facts & _AGAIN and facts & _CHANGED:
-        cue = "runs again after a change"
+        cue = "reruns after a change"
     else:
         cue = "judges its work"
         extra += 2 * cues.finds_fault - (2 if facts & RUNS else 3)
