@@ -17,6 +17,7 @@
     docker_trials   trials in containers, beside the bare calls of docker; a subject too
     sandbox_start   the start of a sandbox, beside a bare bubblewrap
     trace_data      trajectories to read, kept in build/bench-data
+    inspect_classify   labelling every turn, beside the bare reading
     trace_reading   ways to read them: ours, the bare decoder, the peer's shape
 
 To add a benchmark, write a module with a function that takes a Bench and yields rows, and name it

@@ -100,7 +100,8 @@ def render(measured: Measured) -> Iterator[str]:
     found = measured.agreement
     yield (
         f"Rules {RULES_VERSION}, {found.turns} turns: accuracy {measured.accuracy:.3f}, with the "
-        f"other label of doubtful turns accepted {measured.lenient:.3f}, kappa {_shown(found.kappa)}."
+        f"other label of doubtful turns accepted {measured.lenient:.3f}, kappa "
+        f"{_shown(found.kappa)}."
     )
     yield ""
     yield f"| right ↓, given → | {' | '.join(LABELS)} | recall | precision |"

@@ -80,7 +80,8 @@ def test_what_was_answered_once_is_not_asked_again(tmp_path: Path) -> None:
         first = ask(server, tmp_path, trace(6))
         again = ask(server, tmp_path, trace(6))
         other = ask(server, tmp_path, trace(7))
-    assert len(server.asked) == 3
+    # One that came too late to be read is not counted there.
+    assert len(server.asked) <= 3
     assert again.traces[0].labels == first.traces[0].labels
     assert (again.traces[0].known, again.account.charges) == (6, [])
     assert steps_asked([server.asked[2].body]) == [[7]]

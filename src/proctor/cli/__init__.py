@@ -9,6 +9,9 @@
     show, trace, record, task      commands about traces, records and tasks
     show_file, show_sealed         a file, and what is in a ledger, for `show`
     trace_convert                  one kind of trace to another
+    trace_classify                 what every turn was for
+    trace_labels, trace_judges     the labels it shows, by the rules and by models
+    trace_classify_text            labels as lines for people
     trace_tail                     the end of a file that is being written
     trace_text, record_text        traces and records as lines for people
     traced                         the trials that a command about traces is asked for

@@ -48,13 +48,14 @@ def classify(
     wanted: TrialFilter,
     **judging: Any,
 ) -> int:
-    """What every turn was for: execution, verification, deliberation, exploration.
+    """Say what every turn of an agent was for.
 
-    THING is a trace, a trial, a job, or a sealed trial or experiment; without one, the filters
-    choose among all that is sealed. One trial is shown turn by turn, several as shares, with what
-    follows what and how far each is from the good runs at its task. The labels come from rules,
-    offline; --judge asks a model too, keeps its answers, and shows its labels instead. A label
-    never moves a score. Exit 3: some trials have no trace, or a judge left turns without a label.
+    Each gets one label: execution, verification, deliberation or exploration. THING is a trace, a
+    trial, a job, or a sealed trial or experiment; without one, the filters choose. One trial is
+    shown turn by turn, several as shares, with what follows what and how far each is from the good
+    runs at its task. The labels come from rules, offline; --judge asks a model too, keeps its
+    answers, and shows its labels instead. A label never moves a score. Exit 3: some trials have no
+    trace, or a judge left turns without a label.
 
     Example: proctor trace classify jobs/nightly
     """

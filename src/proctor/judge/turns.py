@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from proctor.trajectory.entry import Entry, Object
+from proctor.inspection.classification.thoughts import find_thoughts
+from proctor.trajectory.entry import Entry
 
 MOST_TEXT: Final = 3000
 MOST_THINKING: Final = 1500
@@ -56,7 +57,7 @@ def _gather(turn: _Gathered, entry: Entry) -> None:
             turn.is_turn = True
             if entry.content:
                 turn.texts.append(entry.content[: MOST_TEXT * 4])
-            turn.thoughts += find_thinking(entry.metadata or {})
+            turn.thoughts += find_thoughts(entry.metadata or {})
         case "tool_call":
             turn.is_turn = True
             _add(turn, turn.calls, _show_call(entry))
@@ -103,17 +104,6 @@ def _show_result(entry: Entry) -> Shown:
         "stderr": cut(entry.stderr or "", MOST_ERRORS),
     }
     return {key: value for key, value in shown.items() if value is not None and value != ""}
-
-
-def find_thinking(metadata: Object) -> list[str]:
-    """What an agent thought, where its dialect keeps that apart from what it said."""
-    held = (metadata.get("conversation"), metadata.get("atif"))
-    found = [
-        part.get(name)
-        for part, name in zip(held, ("thinking", "reasoning_content"), strict=True)
-        if isinstance(part, dict)
-    ]
-    return [thought for thought in found if isinstance(thought, str)]
 
 
 def cut(text: str, most: int) -> str:

@@ -10,7 +10,7 @@ turns which files they wrote, what they ran, what failed, and whether they have 
 The same entries give the same labels, on any machine; RULES_VERSION changes with every rule.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from proctor.inspection.classification.actions import read_call
@@ -31,8 +31,9 @@ from proctor.inspection.classification.programs import (
     WAITS,
     WRITES,
 )
+from proctor.inspection.classification.thoughts import find_thoughts
 from proctor.inspection.classification.words import NO_CUES, Cues, find_cues
-from proctor.trajectory.entry import Entry, Object
+from proctor.trajectory.entry import Entry
 
 RULES_VERSION: Final = "1"
 
@@ -108,7 +109,7 @@ class Classifier:
         if entry.content:
             self._texts.append(entry.content)
         if entry.metadata:
-            self._texts.extend(_find_thinking(entry.metadata))
+            self._texts.extend(find_thoughts(entry.metadata))
 
     def finish(self) -> tuple[Label, ...]:
         """All labels, by step."""
@@ -238,11 +239,3 @@ def _decide_words(text: str, facts: int, cues: Cues) -> _Decision:
     if len(text) >= _THOUGHT or cues.reasons >= 2 or facts & THINKS:
         return DELIBERATION, "reasons", max(cues.reasons - 2, 0)
     return EXECUTION, "nothing else applies", -1
-
-
-def _find_thinking(metadata: Object) -> Iterator[str]:
-    for key, name in (("conversation", "thinking"), ("atif", "reasoning_content")):
-        held = metadata.get(key)
-        thought = held.get(name) if isinstance(held, dict) else None
-        if isinstance(thought, str):
-            yield thought
