@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
 
 import click
@@ -21,7 +21,6 @@ from proctor.cli.options import PATH, STDOUT, check_apart
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.cli.printable import printable
 from proctor.cli.stdout import send
-from proctor.cli.trace_classify import classify
 from proctor.cli.trace_convert import convert
 from proctor.cli.trace_tail import LINE_LIMIT, Change, Line, Tail
 from proctor.cli.trace_text import LONGEST, render_entry, render_header
@@ -34,7 +33,24 @@ _WRITER = "trajectory_writer.py"
 _POLL_SECONDS = 0.2
 
 
-@click.group("trace")
+_ON_USE = {"classify": "trace_classify"}
+"""Commands that load much, and the modules that hold them: the others stay quick."""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names, by the alphabet."""
+        return sorted([*super().list_commands(ctx), *_ON_USE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, if there is one."""
+        if cmd_name not in _ON_USE:
+            return super().get_command(ctx, cmd_name)
+        found: click.Command = import_module(f"proctor.cli.{_ON_USE[cmd_name]}").command
+        return found
+
+
+@click.group("trace", cls=_Commands)
 def command() -> None:
     """What an agent did: follow, convert, and the writer a harness needs.
 
@@ -43,7 +59,6 @@ def command() -> None:
 
 
 command.add_command(convert)
-command.add_command(classify)
 
 
 @command.command("writer")

@@ -29,10 +29,10 @@ from proctor.traced.trial import TracedTrial
 _SOME_WITHOUT = 3
 
 
-def _with_judges(command: Callable[..., int]) -> Callable[..., int]:
+def _with_judges(decorated: Callable[..., int]) -> Callable[..., int]:
     for option in reversed(judge_options):
-        command = option(command)
-    return command
+        decorated = option(decorated)
+    return decorated
 
 
 @click.command("classify")
@@ -41,7 +41,7 @@ def _with_judges(command: Callable[..., int]) -> Callable[..., int]:
 @json_option
 @_with_judges
 @filter_options
-def classify(
+def command(
     things: tuple[str, ...],
     directory: str | None,
     as_json: bool,
