@@ -141,18 +141,21 @@ class Classifier:
     def _look(self, calls: Iterable[Entry]) -> int:
         """What calls do, seen with what came before them; it is remembered for later turns."""
         facts, written, ran = 0, self._written, self._ran
-        actions = [read_call(call.tool_name, call.command, call.arguments) for call in calls]
-        for does, last, names_read, _, runs in actions:
+        for call in calls:
+            does, last, names_read, names_written, runs = read_call(
+                call.tool_name, call.command, call.arguments
+            )
             facts = does | facts & ~_CHECKED_LAST
             if last & _SHOWING:
                 facts |= _CHECKED_LAST
             if names_read and not written.isdisjoint(names_read):
                 facts |= _BACK
-            if runs and not ran.isdisjoint(runs):
-                facts |= _AGAIN
-        for action in actions:
-            written.update(action.written)
-            ran.update(action.ran)
+            if names_written:
+                written |= names_written
+            if runs:
+                if not ran.isdisjoint(runs):
+                    facts |= _AGAIN
+                ran |= runs
         return facts
 
 
@@ -160,12 +163,24 @@ type _Decision = tuple[str, str, int]
 """A label, the cue, and how many cues there are beyond the one that was needed; -1: none at all."""
 
 
+_PLAINLY: Final = 2
+"""How many further cues an action that speaks for itself is worth."""
+_PLAIN: Final[dict[int, _Decision]] = {
+    _LAST: (EXECUTION, "closing words", _PLAINLY),
+    WAITS: (EXECUTION, "waits", _PLAINLY),
+    WAITS | LOOKS: (EXECUTION, "waits", _PLAINLY),
+    ENDS: (EXECUTION, "hands in", _PLAINLY),
+}
+
+
 def _decide(text: str, facts: int) -> _Decision:
+    # What was done goes before what was said, which takes longer to find out.
+    plain = _decide_by_action(facts)
+    if plain is not None:
+        return plain
     cues = find_cues(text) if text else NO_CUES
     if not facts & _DOES:
         return _decide_words(text, facts, cues)
-    if facts & WAITS and not facts & (_DOES & ~(WAITS | LOOKS)):
-        return EXECUTION, "waits", 0
     return (
         _find_verification(facts, cues)
         or _find_exploration(facts, cues)
@@ -174,26 +189,30 @@ def _decide(text: str, facts: int) -> _Decision:
     )
 
 
+def _decide_by_action(facts: int) -> _Decision | None:
+    """The label that what was done gives by itself, whatever was said."""
+    if facts & _CHANGED and facts & CHECKS and facts & _CHECKED_LAST:
+        return VERIFICATION, "checks its work", _PLAINLY
+    if facts & _ACTED and not facts & WRITES:
+        if facts & PROBES:
+            return VERIFICATION, "probes its service", _PLAINLY
+        if facts & _BACK and not facts & WAITS:
+            cue = "tries what it wrote" if facts & RUNS else "reads back what it wrote"
+            return VERIFICATION, cue, _PLAINLY
+        if facts & _CHANGED and facts & _AGAIN:
+            return VERIFICATION, "reruns after a change", _PLAINLY
+    return _PLAIN.get(facts & _DOES or facts & _LAST)
+
+
 def _find_verification(facts: int, cues: Cues) -> _Decision | None:
     if not facts & _ACTED:
         # Before anything is produced there is nothing to look back at.
         return None
-    if facts & CHECKS and facts & _CHECKED_LAST and facts & _CHANGED:
-        return VERIFICATION, "checks its work", cues.looks_back
     if facts & WRITES:
-        extra = cues.finds_fault - 2
-        return (VERIFICATION, "names its mistake", extra) if extra >= 0 else None
-    if facts & PROBES:
-        return VERIFICATION, "probes its service", cues.looks_back
-    if facts & _BACK:
-        cue = "tries what it wrote" if facts & RUNS else "reads back what it wrote"
-        return VERIFICATION, cue, cues.looks_back
-    extra = cues.looks_back
-    if facts & _AGAIN and facts & _CHANGED:
-        cue = "reruns after a change"
+        cue, extra = "names its mistake", cues.finds_fault - 2
     else:
-        cue = "judges its work"
-        extra += 2 * cues.finds_fault - (2 if facts & RUNS else 3)
+        needed = 2 if facts & RUNS else 3
+        cue, extra = "judges its work", cues.looks_back + 2 * cues.finds_fault - needed
     return (VERIFICATION, cue, extra) if extra >= 0 and not facts & ENDS else None
 
 
@@ -219,17 +238,11 @@ def _find_deliberation(text: str, cues: Cues) -> _Decision | None:
 
 
 def _find_execution(facts: int) -> _Decision:
-    if facts & ENDS:
-        return EXECUTION, "hands in", 1
-    if facts & WRITES:
-        return EXECUTION, "writes", 1
-    return EXECUTION, "runs", 0
+    return (EXECUTION, "writes", 1) if facts & WRITES else (EXECUTION, "runs", 0)
 
 
 def _decide_words(text: str, facts: int, cues: Cues) -> _Decision:
     """The label of a turn that only says or plans something."""
-    if facts & _LAST:
-        return EXECUTION, "closing words", 1
     judged = cues.looks_back + 2 * cues.finds_fault
     if facts & _ACTED and judged >= 3:
         return VERIFICATION, "judges its work", judged - 3

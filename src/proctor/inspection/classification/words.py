@@ -115,7 +115,7 @@ def find_cues(text: str) -> Cues:
     """The cues in a text."""
     if len(text) > HEAD + TAIL:
         text = f"{text[:HEAD]} {text[-TAIL:]}"
-    words = text.encode("utf-8", "replace").translate(_TABLE).split()
+    words = text.encode(errors="replace").translate(_TABLE).split()
     found = _LOOKED_FOR.intersection(words)
     # Of an expression such as (?=x), the mark asks nothing.
     asks = text.count("? ") + text.count("?\n") + text.endswith("?") if "?" in text else 0
