@@ -136,7 +136,7 @@ def test_a_judges_labels_are_shown_and_compared_with_the_rules(proctor: Proctor)
     assert all(len(line) <= 80 for line in ran.out.splitlines()[1:])
     assert len(server.asked) == 2
     [judge] = json.loads(again.out)["judges"]
-    assert (judge["known_from_before"], judge["requests"], judge["cost_usd_now"]) == (10, 0, None)
+    assert (judge["known_from_before"], judge["requests"], judge["cost_usd_now"]) == (10, 0, 0.0)
     assert judge["cost_usd"] > 0
     assert (judge["prompt_version"], judge["answered_by"]) == ("1", ["gpt-4o-2024-08-06"])
 

@@ -190,19 +190,24 @@ def _describe(seat: Seat, verdicts: Any) -> dict[str, Any]:
     asked = {each.id: each for trace in verdicts.traces for each in trace.asked}
     notes = dict.fromkeys(note for trace in verdicts.traces for note in trace.notes)
     account = verdicts.account
+    n_known = sum(trace.known for trace in verdicts.traces)
+    n_labels = sum(len(trace.labels) for trace in verdicts.traces)
+    n_without = sum(len(trace.unlabelled) for trace in verdicts.traces)
+    # Where nothing was asked, nothing was paid; where no answer came, nobody knows.
+    nothing = 0.0 if n_known == n_labels and not n_without else None
     return {
         "model": seat.model,
         "answered_by": sorted({each.model for each in asked.values() if each.model}),
         "prompt_version": PROMPT_VERSION,
-        "turns": sum(len(trace.labels) for trace in verdicts.traces),
-        "known_from_before": sum(trace.known for trace in verdicts.traces),
-        "unlabelled": sum(len(trace.unlabelled) for trace in verdicts.traces),
+        "turns": n_labels,
+        "known_from_before": n_known,
+        "unlabelled": n_without,
         "requests": len(account.charges),
         "retries": account.n_retries,
         "tokens_in": _total([each.tokens_in for each in asked.values()]),
         "tokens_out": _total([each.tokens_out for each in asked.values()]),
         "cost_usd": _total([each.amount_usd for each in asked.values()]),
-        "cost_usd_now": account.basis.amount_usd if account.charges else None,
+        "cost_usd_now": account.basis.amount_usd if account.charges else nothing,
         "why_cost_unknown": account.basis.why_unknown if account.charges else None,
         "refusal": verdicts.refusal and _in_our_words(verdicts.refusal, seat),
         "notes": list(notes),

@@ -45,6 +45,8 @@ _ARGUMENT: Final = 300
 """Characters of text beside an action that are taken for an argument, if causes are given."""
 _THOUGHT: Final = 120
 """Characters of text without an action that are taken for reasoning."""
+_MOST_REMEMBERED: Final = 100_000
+"""Files and commands of earlier turns; beyond that all are forgotten."""
 _WARMUP: Final = "warmup"
 
 
@@ -74,7 +76,7 @@ _DOES: Final = CHECKS | WRITES | LOOKS | RUNS | PROBES | ENDS | WAITS
 
 
 class Classifier:
-    """Labels as far as entries have come; memory does not grow with what they hold."""
+    """Labels as far as entries have come; memory grows with the turns, not with what they hold."""
 
     def __init__(self) -> None:
         self._labels: dict[int, Label] = {}
@@ -156,6 +158,9 @@ class Classifier:
                 if not ran.isdisjoint(runs):
                     facts |= _AGAIN
                 ran |= runs
+        if len(ran) > _MOST_REMEMBERED or len(written) > _MOST_REMEMBERED:
+            ran.clear()
+            written.clear()
         return facts
 
 
