@@ -80,8 +80,7 @@ def test_what_was_answered_once_is_not_asked_again(tmp_path: Path) -> None:
         first = ask(server, tmp_path, trace(6))
         again = ask(server, tmp_path, trace(6))
         other = ask(server, tmp_path, trace(7))
-    # One that came too late to be read is not counted there.
-    assert len(server.asked) <= 3
+    assert len(server.asked) == 3
     assert again.traces[0].labels == first.traces[0].labels
     assert (again.traces[0].known, again.account.charges) == (6, [])
     assert steps_asked([server.asked[2].body]) == [[7]]
@@ -192,7 +191,8 @@ def test_a_passing_failure_is_tried_again(tmp_path: Path, reply: Reply) -> None:
 def test_an_endpoint_that_hangs_is_given_up(tmp_path: Path) -> None:
     with serving(waits()) as server, pytest.raises(InputError, match="no whole answer after"):
         ask(server, tmp_path, trace(20), timeout_sec=0.05, retries=0)
-    assert len(server.asked) == 3
+    # One that came too late to be read is not counted there.
+    assert len(server.asked) <= 3
 
 
 def test_an_endless_answer_is_not_read_to_its_end(tmp_path: Path) -> None:
