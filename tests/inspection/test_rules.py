@@ -82,6 +82,12 @@ def test_nothing_has_no_labels() -> None:
         (["git commit -qm 'Check, verify, maybe'"], "execution"),
         (["sudo timeout 5 env A=1 python3 -m pytest"], "exploration"),
         (["head x 2>/dev/null"], "exploration"),
+        (["sed -i s/a/b/ x.py && pytest -q"], "verification"),
+        (["nginx -t && nginx"], "execution"),
+        (["touch a", "bash -lc 'cd /app && pytest -q'"], "verification"),
+        (["/bin/sh -c 'ls -l'"], "exploration"),
+        (["sqlite3 a.db 'select 1 from t'"], "exploration"),
+        (["sqlite3 a.db 'create table t (x)'"], "execution"),
         ([""], "execution"),
     ],
 )
@@ -194,4 +200,4 @@ def test_any_entries_are_labelled_the_same_whole_or_in_pieces(trace: list[Entry]
 def test_the_rules_are_as_good_as_the_documents_say() -> None:
     measured = measure(LABELLED / "development")
     assert len(measured.turns) == 142
-    assert measured.agreement.agreed == 129
+    assert measured.agreement.agreed == 128

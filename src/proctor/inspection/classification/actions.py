@@ -44,6 +44,7 @@ class Action(NamedTuple):
 
 
 _NONE: Final[frozenset[str]] = frozenset()
+_WRAPPED = re.compile(r"\s*(?:/usr)?(?:/bin/)?(?:ba|z|da)?sh -l?c (['\"]?)(.*)\1\s*\Z", re.DOTALL)
 _HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n.*?(?:\n\s*\2(?=\s|$)|\Z)", re.DOTALL)
 _REDIRECTED = re.compile(r">(?<![2-9<=>-]>)>?\s*(?!&|/dev/)['\"]?([^\s'\"|;&<>()]+)")
 _AROUND = "'\"()`,"
@@ -71,6 +72,9 @@ def read_command(command: str) -> Action:
 
 
 def _read_command(command: str) -> Action:
+    wrapped = _WRAPPED.match(command)
+    if wrapped is not None:
+        command = wrapped[2]
     taken, whole = _Taken(), command
     if "<<" in command:
         command = _HERE.sub(r"\3", command)
@@ -161,9 +165,18 @@ def _read_words(words: Sequence[str], part: str) -> int:
         return known
     if program in programs.ASKERS:
         return PROBES if programs.HERE.search(part) else RUNS
+    if program in programs.DATABASES:
+        return _read_query(part)
     if words[-1] in programs.HELP:
         return LOOKS
     return CHECKS if _is_checking(program, words) or "assert" in part else RUNS
+
+
+def _read_query(query: str) -> int:
+    """What a query of a database does; one that is not known runs something."""
+    if programs.QUERY_WRITES.search(query):
+        return WRITES
+    return LOOKS if programs.QUERY_LOOKS.search(query) else RUNS
 
 
 def _is_checking(program: str, words: Sequence[str]) -> bool:
@@ -226,7 +239,7 @@ def _find_command(arguments: Object) -> str:
 def _read_tool(name: str, given: str, arguments: Object) -> Action:
     paths = _name_all(_find_paths(arguments))
     if (query := _text(arguments, "query")) and "sql" in name:
-        does = LOOKS if programs.QUERY_LOOKS.match(query) else WRITES
+        does = _read_query(query[:MOST_COMMAND])
     elif code := _text(arguments, "code") or _text(arguments, "script"):
         return _read_code(code[:MOST_COMMAND])
     elif name in programs.PLANNING_TOOLS:

@@ -35,7 +35,8 @@ _LOOKERS = _words(
     " hexdump strings jq yq find fd tree pwd which whereis type whoami id uname hostname printenv"
     " ps top df du free lsof ss netstat ip ifconfig man help history readelf objdump nm ldd column"
     " sort uniq cut awk locate readlink realpath date lscpu nproc lsblk tr paste fuser sha256sum"
-    " md5sum sha1sum cksum crontab journalctl dmesg sed"
+    " md5sum sha1sum cksum crontab journalctl dmesg sed nvidia-smi identify exiftool pdftotext zcat"
+    " bzcat xzcat getent groups lsmod blkid mount dig host nslookup pstree pgrep"
 )
 _WRITERS = _words("tee cp mv touch ln patch truncate dd install")
 CHECKING_ORDERS: Final = _words("test tests check verify validate lint")
@@ -75,6 +76,13 @@ _CHECKING_WORDS = {
     "git": "diff verify-pack",
     "uv": "pytest mypy ruff",
     "poetry": "pytest mypy ruff",
+    "conda": "pytest",
+    "docker": "pytest",
+    "hatch": "test pytest",
+    "bazel": "test",
+    "mix": "test",
+    "rake": "test",
+    "bundle": "rspec",
     "black": "--check",
 }
 _LOOKING_WORDS = {
@@ -88,7 +96,6 @@ _LOOKING_WORDS = {
     "dpkg": "-l -s -L",
     "apt": "list show search",
     "tar": "-tf tf -tzf tzf -tvf",
-    "sqlite3": ".schema .tables",
     "conda": "list",
 }
 _WRITING_WORDS = {
@@ -114,7 +121,8 @@ OF_WORD: Final = {
     for program in {*_CHECKING_WORDS, *_LOOKING_WORDS, *_WRITING_WORDS}
 }
 """What a program does by one of the first words after it."""
-ASKERS: Final = _words("curl wget http nc ping redis-cli psql mysql")
+ASKERS: Final = _words("curl wget http nc ping redis-cli")
+DATABASES: Final = _words("sqlite3 psql mysql duckdb mariadb")
 HERE: Final = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]")
 
 # Tools that are no shells
@@ -134,4 +142,10 @@ CODE_WRITES: Final = re.compile(
 )
 """Code that writes a file, with the file's name where it stands there."""
 CODE_CHECKS: Final = re.compile(r"\bassert\b|assert_|allclose|isclose|unittest")
-QUERY_LOOKS: Final = re.compile(r"\s*(?:select|explain|pragma|show|describe|with)\b", re.IGNORECASE)
+QUERY_LOOKS: Final = re.compile(
+    r"(?:^|[\s\"'(;])(?:select|explain|pragma|show|describe|with|\.schema|\.tables|\\d)\b",
+    re.IGNORECASE,
+)
+QUERY_WRITES: Final = re.compile(
+    r"\b(?:insert|update|delete|create|drop|alter|replace|vacuum|truncate)\b", re.IGNORECASE
+)

@@ -70,6 +70,8 @@ _LAST: Final = 1 << 12
 """Nothing comes after it."""
 _CHECKED_LAST: Final = 1 << 13
 """The last thing it does is a check or a look."""
+_TESTED_LAST: Final = 1 << 14
+"""The last thing it does is a check."""
 _SHOWING: Final = CHECKS | LOOKS
 _DOES: Final = CHECKS | WRITES | LOOKS | RUNS | PROBES | ENDS | WAITS
 """Everything that touches something."""
@@ -147,9 +149,9 @@ class Classifier:
             does, last, names_read, names_written, runs = read_call(
                 call.tool_name, call.command, call.arguments
             )
-            facts = does | facts & ~_CHECKED_LAST
+            facts = does | facts & ~(_CHECKED_LAST | _TESTED_LAST)
             if last & _SHOWING:
-                facts |= _CHECKED_LAST
+                facts |= _CHECKED_LAST | _TESTED_LAST if last & CHECKS else _CHECKED_LAST
             if names_read and not written.isdisjoint(names_read):
                 facts |= _BACK
             if names_written:
@@ -196,7 +198,7 @@ def _decide(text: str, facts: int) -> _Decision:
 
 def _decide_by_action(facts: int) -> _Decision | None:
     """The label that what was done gives by itself, whatever was said."""
-    if facts & _CHANGED and facts & CHECKS and facts & _CHECKED_LAST:
+    if facts & CHECKS and _has_own_work(facts):
         return VERIFICATION, "checks its work", _PLAINLY
     if facts & _ACTED and not facts & WRITES:
         if facts & PROBES:
@@ -207,6 +209,12 @@ def _decide_by_action(facts: int) -> _Decision | None:
         if facts & _CHANGED and facts & _AGAIN:
             return VERIFICATION, "reruns after a change", _PLAINLY
     return _PLAIN.get(facts & _DOES or facts & _LAST)
+
+
+def _has_own_work(facts: int) -> bool:
+    """Whether what is checked was changed before, by an earlier turn or earlier in this one."""
+    is_in_turn = bool(facts & WRITES and facts & _TESTED_LAST)
+    return bool(facts & _CHECKED_LAST) if facts & _CHANGED else is_in_turn
 
 
 def _find_verification(facts: int, cues: Cues) -> _Decision | None:
@@ -225,7 +233,7 @@ def _find_exploration(facts: int, cues: Cues) -> _Decision | None:
     if facts & (WRITES | ENDS):
         return None
     undecided = cues.weighs + cues.guesses + cues.asks
-    if facts & CHECKS and not facts & _CHANGED:
+    if facts & CHECKS and facts & _CHECKED_LAST and not facts & _CHANGED:
         return EXPLORATION, "sees the failure first", undecided
     if undecided >= 2:
         return EXPLORATION, "weighs or guesses", undecided - 2
