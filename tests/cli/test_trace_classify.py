@@ -15,6 +15,7 @@ from tests.agents.chat.server import Connection, refuses, serving
 from tests.cli.programs import Proctor, command_line, environment
 from tests.judge.judges import judges, label_all, steps_asked
 from tests.ledger.ledgers import make_ledger
+from tests.record.samples import DATA
 from tests.task.trees import JOBS
 
 LABELLED = Path(__file__).parent.parent / "data" / "labelled-turns" / "development"
@@ -80,6 +81,15 @@ def test_sealed_trials_are_chosen_by_filters(proctor: Proctor, tmp_path: Path) -
     none = proctor("trace", "classify", *sealed, "nothing-like-it")
     assert (none.code, none.out) == (2, "")
     assert "no trial is meant" in none.err
+
+
+@pytest.mark.parametrize("name", ["anthropic", "canonical", "openai", "pydantic-ai-1.0.0"])
+def test_a_conversation_of_any_dialect_is_labelled(proctor: Proctor, name: str) -> None:
+    ran = proctor("trace", "classify", DATA.parent / "conversations" / f"{name}.jsonl", "--json")
+    assert ran.code == 0
+    [trial] = json.loads(ran.out)["trials"]
+    assert trial["sources"] == [f"conversation {name}.jsonl"]
+    assert trial["turns"] > 0
 
 
 def test_hostile_text_is_harmless(proctor: Proctor, tmp_path: Path) -> None:

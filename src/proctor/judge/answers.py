@@ -101,6 +101,8 @@ def _read_item(item: dict[str, Any], step: int) -> Label | str:
 
 
 def _find_confidence(given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+    if isinstance(given, bool) or not isinstance(given, int | float):
         return _UNSURE
-    return min(max(float(given), 0.0), 1.0)
+    # Compared first: a whole number can be too large for a float.
+    bounded = 0.0 if given < 0 else 1.0 if given > 1 else float(given)
+    return _UNSURE if math.isnan(bounded) else bounded

@@ -45,6 +45,8 @@ _MOST_FAILURES: Final = 3
 """Requests in a row that got no answer, each tried again and again, before nobody asks any more."""
 _FOR_ALL: Final = (ModelAuthError, ModelNotFoundError)
 """Refusals that every other request would meet as well."""
+_MOST_NAME: Final = 200
+"""Characters of a model's name, which is the endpoint's own word."""
 _LOGGER = logging.getLogger("proctor.judge")
 
 
@@ -142,7 +144,7 @@ class Judge:
         charge = self.account.add(answer, self._asker.pace.clock.now())
         asked = Asked(
             id=secrets.token_hex(8),
-            model=answer.model,
+            model=answer.model and answer.model[:_MOST_NAME],
             tokens_in=charge.spent.usage.input,
             tokens_out=charge.spent.usage.output,
             amount_usd=charge.basis.amount_usd,
