@@ -32,7 +32,18 @@ from proctor.inspection.classification.programs import (
     WRITES,
 )
 from proctor.inspection.classification.thoughts import find_thoughts
-from proctor.inspection.classification.words import NO_CUES, Cues, find_cues
+from proctor.inspection.classification.words import (
+    ASKS,
+    FINDS_FAULT,
+    GUESSES,
+    LOOKS_AROUND,
+    LOOKS_BACK,
+    NO_CUES,
+    REASONS,
+    WEIGHS,
+    Cues,
+    find_cues,
+)
 from proctor.trajectory.entry import Entry
 
 RULES_VERSION: Final = "1"
@@ -222,31 +233,31 @@ def _find_verification(facts: int, cues: Cues) -> _Decision | None:
         # Before anything is produced there is nothing to look back at.
         return None
     if facts & WRITES:
-        cue, extra = "names its mistake", cues.finds_fault - 2
+        cue, extra = "names its mistake", cues[FINDS_FAULT] - 2
     else:
         needed = 2 if facts & RUNS else 3
-        cue, extra = "judges its work", cues.looks_back + 2 * cues.finds_fault - needed
+        cue, extra = "judges its work", cues[LOOKS_BACK] + 2 * cues[FINDS_FAULT] - needed
     return (VERIFICATION, cue, extra) if extra >= 0 and not facts & ENDS else None
 
 
 def _find_exploration(facts: int, cues: Cues) -> _Decision | None:
     if facts & (WRITES | ENDS):
         return None
-    undecided = cues.weighs + cues.guesses + cues.asks
+    undecided = cues[WEIGHS] + cues[GUESSES] + cues[ASKS]
     if facts & CHECKS and facts & _CHECKED_LAST and not facts & _CHANGED:
         return EXPLORATION, "sees the failure first", undecided
     if undecided >= 2:
         return EXPLORATION, "weighs or guesses", undecided - 2
     if not facts & RUNS:
-        return EXPLORATION, "looks at what is there", cues.looks_around + undecided
-    if cues.looks_around and not facts & _ACTED:
-        return EXPLORATION, "looks around first", cues.looks_around - 1
+        return EXPLORATION, "looks at what is there", cues[LOOKS_AROUND] + undecided
+    if cues[LOOKS_AROUND] and not facts & _ACTED:
+        return EXPLORATION, "looks around first", cues[LOOKS_AROUND] - 1
     return None
 
 
 def _find_deliberation(text: str, cues: Cues) -> _Decision | None:
-    if len(text) >= _ARGUMENT and cues.reasons >= 2:
-        return DELIBERATION, "argues, then acts", cues.reasons - 2
+    if len(text) >= _ARGUMENT and cues[REASONS] >= 2:
+        return DELIBERATION, "argues, then acts", cues[REASONS] - 2
     return None
 
 
@@ -256,12 +267,12 @@ def _find_execution(facts: int) -> _Decision:
 
 def _decide_words(text: str, facts: int, cues: Cues) -> _Decision:
     """The label of a turn that only says or plans something."""
-    judged = cues.looks_back + 2 * cues.finds_fault
+    judged = cues[LOOKS_BACK] + 2 * cues[FINDS_FAULT]
     if facts & _ACTED and judged >= 3:
         return VERIFICATION, "judges its work", judged - 3
-    undecided = cues.weighs + cues.guesses + cues.asks
-    if cues.asks or (undecided >= 2 and undecided > cues.reasons):
+    undecided = cues[WEIGHS] + cues[GUESSES] + cues[ASKS]
+    if cues[ASKS] or (undecided >= 2 and undecided > cues[REASONS]):
         return EXPLORATION, "weighs or guesses", max(undecided - 2, 0)
-    if len(text) >= _THOUGHT or cues.reasons >= 2 or facts & THINKS:
-        return DELIBERATION, "reasons", max(cues.reasons - 2, 0)
+    if len(text) >= _THOUGHT or cues[REASONS] >= 2 or facts & THINKS:
+        return DELIBERATION, "reasons", max(cues[REASONS] - 2, 0)
     return EXECUTION, "nothing else applies", -1

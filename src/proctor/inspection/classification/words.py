@@ -1,36 +1,23 @@
 """What a text says: its cues, by single words and short phrases. English only.
 
 A text is lowered and split into words once; a word that is no cue costs one look-up, and a phrase
-is looked for only where its rarest word is. Of a long text the beginning and the end are looked at:
-that is where an agent says what it is about to do. Each word or phrase counts once.
+is looked for only where its rarest word is. Of a long text only the beginning is looked at, where
+an agent says what it is about to do, and whether it ends with a question. Each word or phrase
+counts once.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
-HEAD: Final = 200
+HEAD: Final = 240
 """Characters from the beginning of a text that are looked at."""
-TAIL: Final = 60
-"""Characters from its end."""
 
+type Cues = bytes
+"""How much of each cue there is in a text, at the places below; 255 at most."""
 
-class Cues(NamedTuple):
-    """How much of each cue there is in a text."""
-
-    looks_back: int
-    """Holds work against what it should be."""
-    finds_fault: int
-    """Names a mistake or a difference."""
-    weighs: int
-    """Holds alternatives against each other."""
-    guesses: int
-    """Says what might be."""
-    reasons: int
-    """Gives causes, orders steps."""
-    looks_around: int
-    """Wants to see what is there."""
-    asks: int
-    """Question marks."""
-
+LOOKS_BACK, FINDS_FAULT, WEIGHS, GUESSES, REASONS, LOOKS_AROUND, ASKS = range(7)
+"""Holds work against what it should be; names a mistake; holds alternatives against each other;
+says what might be; gives causes or orders steps; wants to see what is there; question marks."""
+NO_CUES: Final[Cues] = bytes(7)
 
 _WORDS: Final = (
     # looks_back
@@ -89,8 +76,8 @@ def _table() -> bytes:
     return bytes(byte if byte in kept or byte >= 128 else 32 for byte in lowered)
 
 
-def _places() -> dict[bytes, int]:
-    return {word.encode(): at for at, words in enumerate(_WORDS) for word in words.split()}
+def _word_counts() -> dict[bytes, int]:
+    return {word.encode(): 1 << 8 * at for at, words in enumerate(_WORDS) for word in words.split()}
 
 
 def _phrases() -> dict[bytes, list[tuple[bytes, int]]]:
@@ -99,40 +86,42 @@ def _phrases() -> dict[bytes, list[tuple[bytes, int]]]:
     for at, phrases in enumerate(_PHRASES):
         for phrase in phrases:
             rarest = max(phrase.split(), key=lambda word: (word not in _USUAL, len(word))).encode()
-            found.setdefault(rarest, []).append((f" {phrase} ".encode(), at))
+            found.setdefault(rarest, []).append((f" {phrase} ".encode(), 1 << 8 * at))
     return found
 
 
 _TABLE: Final = _table()
-_OF_WORD: Final = _places()
 _OF_PHRASE: Final = _phrases()
 _PHRASED: Final = frozenset(_OF_PHRASE)
-_LOOKED_FOR: Final = frozenset(_OF_WORD) | _PHRASED
-NO_CUES: Final = Cues(0, 0, 0, 0, 0, 0, 0)
+_OF_WORD: Final = {**dict.fromkeys(_PHRASED, 0), **_word_counts()}
+"""What a word adds to all counts, each of which is one byte of a number."""
+_LOOKED_FOR: Final = frozenset(_OF_WORD)
 
 
 def find_cues(text: str) -> Cues:
     """The cues in a text."""
-    if len(text) > HEAD + TAIL:
-        text = f"{text[:HEAD]} {text[-TAIL:]}"
-    words = text.encode(errors="replace").translate(_TABLE).split()
+    beginning = text[:HEAD]
+    words = beginning.encode("utf-8", "replace").translate(_TABLE).split()
     found = _LOOKED_FOR.intersection(words)
-    # Of an expression such as (?=x), the mark asks nothing.
-    asks = text.count("? ") + text.count("?\n") + text.endswith("?") if "?" in text else 0
+    asks = _count_questions(beginning, text) if "?" in beginning or text[-1:] == "?" else 0
     if not found:
-        return NO_CUES if not asks else Cues(0, 0, 0, 0, 0, 0, asks)
-    counts = [0, 0, 0, 0, 0, 0, asks]
-    for word in found:
-        at = _OF_WORD.get(word)
-        if at is not None:
-            counts[at] += 1
+        return bytes((0, 0, 0, 0, 0, 0, asks)) if asks else NO_CUES
+    counts = sum([_OF_WORD[word] for word in found])
     if not _PHRASED.isdisjoint(found):
-        _count_phrases(b" %b " % b" ".join(words), found, counts)
-    return Cues._make(counts)
+        counts += _count_phrases(b" %b " % b" ".join(words), found)
+    return (counts + (asks << 8 * ASKS)).to_bytes(7, "little")
 
 
-def _count_phrases(plain: bytes, found: frozenset[bytes], counts: list[int]) -> None:
+def _count_questions(beginning: str, text: str) -> int:
+    # Of an expression such as (?=x), the mark asks nothing.
+    inside = beginning.count("? ") + beginning.count("?\n")
+    return min(inside + text.endswith("?"), 255)
+
+
+def _count_phrases(plain: bytes, found: frozenset[bytes]) -> int:
+    counts = 0
     for word in found & _PHRASED:
-        for phrase, at in _OF_PHRASE[word]:
+        for phrase, count in _OF_PHRASE[word]:
             if phrase in plain:
-                counts[at] += 1
+                counts += count
+    return counts
