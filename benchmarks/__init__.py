@@ -16,9 +16,12 @@
     theirs_environments     environments in which harbor runs here without Docker
     docker_trials   trials in containers, beside the bare calls of docker; a subject too
     sandbox_start   the start of a sandbox, beside a bare bubblewrap
+    inspect_summary     summing traces up, beside reading them; a subject
     trace_data      trajectories to read, kept in build/bench-data
     inspect_classify   labelling every turn, beside the bare reading
     trace_reading   ways to read them: ours, the bare decoder, the peer's shape
+    inspect_search  the index over texts, made and asked; a subject too
+    searching       what that asks for, in a process of its own
 
 To add a benchmark, write a module with a function that takes a Bench and yields rows, and name it
 in `subjects.SUBJECTS`. Take both figures with `Bench.least`, so that a busy spell of the machine

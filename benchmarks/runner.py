@@ -105,12 +105,12 @@ def _sandbox_rows(bench: Bench, jobs: Path, sizes: Sizes) -> Iterator[Row]:
     fixed = bench.least(
         lambda: _our_seconds(jobs, _GREET, 1, _OUR_SANDBOX),
         lambda: _their_seconds(jobs, _GREET, 1, _THEIR_OVERLAY),
-        rounds=2,
+        rounds=min(2, bench.rounds),
     )
     many = bench.least(
         lambda: _our_seconds(jobs, _GREET, sizes.sandboxes, _OUR_SANDBOX),
         lambda: _their_seconds(jobs, _GREET, sizes.sandboxes, _THEIR_OVERLAY),
-        rounds=3,
+        rounds=min(3, bench.rounds),
     )
     count = sizes.sandboxes - 1
     each = _each(fixed[0], many[0], count), _each(fixed[1], many[1], count)

@@ -7,6 +7,7 @@ from benchmarks.audit import audit_rows
 from benchmarks.bench import Bench
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
+from benchmarks.inspect_search import search_rows
 from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row
@@ -25,4 +26,5 @@ SUBJECTS: dict[str, Subject] = {
     "run": runner_rows,
     "ledger": ledger_rows,
     "docker": docker_rows,
+    "search": search_rows,
 }

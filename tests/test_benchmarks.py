@@ -17,6 +17,7 @@ from benchmarks.bench import Bench, BenchmarkError, check_same
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
+from benchmarks.inspect_search import search_rows
 from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row, share_of, times_faster
@@ -39,6 +40,7 @@ TINY: dict[str, Subject] = {
     "run": partial(runner_rows, sizes=Sizes(tasks=2, many=4, long=6, sandboxes=2, starts=1)),
     "ledger": partial(ledger_rows, verified=20, listed=200),
     "docker": partial(docker_rows, fewer=1, more=2),
+    "search": partial(search_rows, megabytes=1),
 }
 
 

@@ -15,6 +15,7 @@ ProctorError
 │   ├── ScoreRecordError            a score record, or a score that does not fit one
 │   ├── AgentError                  an agent's settings, its files or its version command
 │   ├── ConfigError                 what a job is told to do
+│   ├── PrimeError                  Prime's interface, or what it gave of an evaluation
 │   ├── PluginError                 a class that was named by its import path
 │   ├── ImageError                  an image for the sandbox, or a Dockerfile
 │   ├── UnsupportedError            a task that asks for what is not there, such as GPUs
@@ -162,6 +163,10 @@ class AgentError(InputError):
 
 class ConfigError(InputError):
     """A job's configuration that cannot be used: names the file and the key."""
+
+
+class PrimeError(InputError):
+    """Prime's interface does not give what was asked for, or what it gave cannot be used."""
 
 
 class PluginError(InputError):

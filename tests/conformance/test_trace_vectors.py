@@ -1,7 +1,7 @@
 """Every trace in the vectors loads; what the peer's reader rightly refuses is refused here too.
 
-The summaries and labels that the vectors hold beside the traces belong to inspection, which is not
-built yet: only the inputs are replayed, and how many entries and messages they come to.
+Only the inputs are replayed here, and how many entries and messages they come to. The summaries
+that the vectors hold beside the traces are replayed by test_summary_vectors.py.
 """
 
 import json

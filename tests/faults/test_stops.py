@@ -59,10 +59,21 @@ def stop(site: Site, *numbers: signal.Signals) -> Ran:
         return interrupt(runner, numbers[-1])
 
 
+ONCE, ENDED, TWICE = (signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)
+
+
 @pytest.mark.parametrize(
-    "numbers",
-    [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)],
-    ids=["ctrl-c", "sigterm", "ctrl-c twice"],
+    ("place", "numbers"),
+    [
+        pytest.param("root", ONCE, id="root-ctrl-c"),
+        pytest.param("root", ENDED, id="root-sigterm"),
+        pytest.param("root", TWICE, id="root-ctrl-c twice"),
+        pytest.param("ordinary user", ONCE, id="ordinary user-ctrl-c"),
+        # What an ordinary user's stop does otherwise is done by the one above.
+        pytest.param("ordinary user", ENDED, id="ordinary user-sigterm", marks=pytest.mark.soak),
+        pytest.param("ordinary user", TWICE, id="ordinary user-twice", marks=pytest.mark.soak),
+    ],
+    indirect=["place"],
 )
 def test_a_stopped_job_of_a_hundred_trials_is_ended_by_resume(
     place: Site, numbers: tuple[signal.Signals, ...]

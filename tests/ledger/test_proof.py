@@ -80,7 +80,7 @@ def test_every_entry_is_proven_with_its_record(ledger: Ledger) -> None:
 
 def test_a_proof_of_the_hash_alone_says_nothing_of_the_entry(ledger: Ledger) -> None:
     proof = make_inclusion(ledger, 2, ledger.refresh(), leaf_only=True)
-    assert b"t1" not in render_document(proof)
+    assert b"trial_id" not in render_document(proof)
     assert proven_entry(proof, "proof")[1] is None
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from proctor.errors import InputError, LedgerError
 from proctor.importers.submission import Asked, find_submissions
+from proctor.importers.traced_files import find_in_files
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter
 from proctor.ledger.sealing import seal
-from proctor.traced.files import find_in_files
 from proctor.traced.sealed import find_named, find_sealed
 from proctor.traced.trial import TracedTrial, opened_traces
 from proctor.trajectory.trace import TraceKind

@@ -21,7 +21,7 @@ from proctor.trial.sitting import host_variables
 
 
 def _make_chat(order: AgentOrder) -> Agent:
-    # Its module needs the extra `chat`; without it this says so.
+    # Before httpx is loaded, which takes longer than to see that a setting is wrong.
     check_chat(order.config, host_variables())
     agent: Agent = import_module("proctor.agents.chat.agent").ChatAgent(order)
     return agent

@@ -6,15 +6,19 @@
     score, check, audit, outcome   commands about numbers, and about any thing by itself
     rerun_options, rerunning       trials run again, for `audit`
     export                         sealed trials taken out
+    import_prime_eval              `import prime` by another name
     show, trace, record, task      commands about traces, records and tasks
     show_file, show_sealed         a file, and what is in a ledger, for `show`
     trace_convert                  one kind of trace to another
     trace_classify                 what every turn was for
     trace_labels, trace_judges     the labels it shows, by the rules and by models
     trace_classify_text            labels as lines for people
+    trace_summary                  what happened in a trial, or in many
+    summary_text, summary_table    summaries as a page and as a table
     trace_tail                     the end of a file that is being written
     trace_text, record_text        traces and records as lines for people
     traced                         the trials that a command about traces is asked for
+    search, search_text            words in everything that is sealed
     commands                       groups whose commands are loaded when they are used
     options                        options that go only together
     redaction                      secrets named on the command line

@@ -14,6 +14,8 @@ class CommandTable(click.Group):
     package: str
     commands_by_name: Mapping[str, str]
     """Every command and the first line of its help, in the order that they are listed."""
+    unlisted: frozenset[str] = frozenset()
+    """Other names of commands, which no list shows."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""
@@ -21,7 +23,7 @@ class CommandTable(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, if there is one."""
-        if cmd_name not in self.commands_by_name:
+        if cmd_name not in self.commands_by_name and cmd_name not in self.unlisted:
             return None
         # What modules define stays: to look for garbage among it takes a tenth of the loading.
         gc.disable()

@@ -1,4 +1,4 @@
-"""`proctor export`: sealed trials taken out, as a bundle, as aec-bench's tree, or as Parquet."""
+"""`proctor export`: sealed trials taken out, in the forms that others read."""
 
 from importlib import import_module
 from pathlib import Path
@@ -8,16 +8,24 @@ import msgspec
 
 from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.errors import InputError
-from proctor.ledger.exchange.aec_tree import write_tree
-from proctor.ledger.exchange.bundle import write_bundle
-from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, TrialRow, find_trials
+from proctor.exporters.chosen import Chosen, Exported, Exporter
+from proctor.ledger.query import TrialFilter, find_trials
 from proctor.sentence import count_of
 
 _SOME_LEFT_OUT = 3
+_FORMS = {
+    "bundle": "proctor.exporters.bundle",
+    "aec-bench": "proctor.exporters.aec_bench",
+    "atif": "proctor.exporters.atif",
+    "otel": "proctor.exporters.otel.export",
+    "every-eval-ever": "proctor.exporters.eee.export",
+    "parquet": "proctor.exporters.parquet",
+}
+"""The module of each form, loaded on use; its `export_trials` is an Exporter."""
 
 
 @click.command("export")
@@ -25,10 +33,10 @@ _SOME_LEFT_OUT = 3
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["bundle", "aec-bench", "parquet"]),
+    type=click.Choice(list(_FORMS)),
     default="bundle",
     show_default=True,
-    help="One file that proves itself, a directory of records, or a table.",
+    help="Who is to read it.",
 )
 @ledger_option
 @json_option
@@ -36,20 +44,34 @@ _SOME_LEFT_OUT = 3
 def command(
     output: str, form: str, directory: str | None, as_json: bool, wanted: TrialFilter
 ) -> int:
-    """Take sealed trials out: a bundle, aec-bench's tree, Parquet.
+    """Take sealed trials out, in a form that others read.
 
-    A bundle (.tar.zst) holds the chosen trials with their evidence, and the leaf hash of every
-    other entry: whoever gets it can check the signed root, and how many trials it leaves out.
-    aec-bench's tree is EXPERIMENT/TRIAL.json; what aec-bench could not read back, such as a
-    reward that is null, is told and left out (exit 3). Parquet needs proctor[parquet].
+    bundle (.tar.zst) holds the chosen trials with their evidence, and the leaf hash of every other
+    entry: whoever gets it can check the signed root, and how many trials it leaves out.
+    aec-bench is a directory of EXPERIMENT/TRIAL.json. atif is a directory of trajectory.json files
+    that harbor's validator takes. otel is a file of OpenTelemetry spans, one line of OTLP JSON a
+    trial. every-eval-ever is a directory of aggregates and rows. parquet is a table, and needs
+    proctor[parquet].
+
+    Of the last four, every field that does not survive is named in losses.jsonl, in the directory
+    or beside the file. What cannot be held at all, such as a trial that was withheld, is told and
+    left out (exit 3).
 
     Example: proctor export --experiment nightly -o nightly.tar.zst
     """
+    export_trials = _load_exporter(form)
     with open_ledger(directory) as ledger:
         rows = find_trials(ledger, wanted)
         if not rows and form != "bundle":
             raise InputError(f"{ledger.directory}: no trial is meant by these options")
-        exported = _export(ledger, rows, Path(output), form, is_all=wanted == TrialFilter())
+        progress = make_progress()
+        chosen = Chosen(
+            ledger,
+            rows,
+            wanted == TrialFilter(),
+            watch=lambda done: progress("trials", done, len(rows)),
+        )
+        exported = export_trials(chosen, Path(output))
     if as_json:
         print_json(msgspec.to_builtins(exported))
     else:
@@ -57,39 +79,17 @@ def command(
     return _SOME_LEFT_OUT if exported.refused else 0
 
 
-class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What was taken out."""
-
-    output: str
-    trials: int
-    entries: int | None = None
-    """Of the whole ledger; only a bundle speaks of it."""
-    left_out: int | None = None
-    """Entries whose lines are not in the bundle."""
-    evidence: int | None = None
-    """Files of evidence in the bundle."""
-    refused: list[str] = []
-    """A sentence for each record that the form cannot hold."""
-
-
-def _export(
-    ledger: Ledger, rows: list[TrialRow], target: Path, form: str, *, is_all: bool
-) -> Exported:
-    output = str(target)
-    if form == "bundle":
-        made = write_bundle(ledger, target, None if is_all else {row.seq for row in rows})
-        return Exported(
-            output=output,
-            trials=made.trials,
-            entries=made.size,
-            left_out=made.left_out,
-            evidence=made.artifacts,
-        )
-    if form == "aec-bench":
-        tree = write_tree(ledger, [row.seq for row in rows], target)
-        return Exported(output=output, trials=tree.written, refused=tree.refused)
-    _write_parquet(rows, target)
-    return Exported(output=output, trials=len(rows))
+def _load_exporter(form: str) -> Exporter:
+    try:
+        exporter: Exporter = import_module(_FORMS[form]).export_trials
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("proctor"):
+            raise
+        raise InputError(
+            f"--format {form} needs {error.name}, which is not installed: "
+            f"pip install 'proctor[{form}]'"
+        ) from error
+    return exporter
 
 
 def _print(exported: Exported) -> None:
@@ -99,16 +99,8 @@ def _print(exported: Exported) -> None:
             f" of a ledger of {count_of(exported.entries, 'entry', 'entries')}, "
             f"{exported.left_out} left out, {count_of(exported.evidence or 0, 'file')} of evidence"
         )
+    if exported.losses is not None:
+        said += f"; {count_of(exported.losses, 'field')} lost: {exported.loss_report}"
     print_line(said)
     for sentence in exported.refused:
         print_line(f"left out: {sentence}")
-
-
-def _write_parquet(rows: list[TrialRow], target: Path) -> None:
-    try:
-        parquet = import_module("proctor.ledger.exchange.parquet")
-    except ModuleNotFoundError as error:
-        raise InputError(
-            "--format parquet needs pyarrow, which is not installed: pip install 'proctor[parquet]'"
-        ) from error
-    parquet.write_parquet(rows, target)

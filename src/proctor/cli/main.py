@@ -35,10 +35,11 @@ COMMANDS = {
     "audit": "See whether published numbers follow from the evidence.",
     "outcome": "The result line, what its reader makes of it, and reason codes.",
     "show": "Show a trace, a record or a sealed trial, readable.",
-    "trace": "What an agent did: follow, convert, and the writer a harness needs.",
+    "search": "Find words in every sealed trace, with the step they are in.",
+    "trace": "What an agent did: summary, classify, diff, follow, convert.",
     "ledger": "The sealed log: append-only, checkable by anyone.",
-    "import": "Bring runs into the ledger: aec-bench's records, bundles.",
-    "export": "Take sealed trials out: a bundle, aec-bench's tree, Parquet.",
+    "import": "Bring runs into the ledger: what other systems left, and bundles.",
+    "export": "Take sealed trials out, in a form that others read.",
     "record": "What is kept of one trial: make a record, and its schema.",
     "task": "Task directories: the digests that pin them.",
     "image": "Root file systems for the sandbox: import, list, remove.",
@@ -51,6 +52,7 @@ class Commands(CommandTable):
 
     package = "proctor.cli"
     commands_by_name = COMMANDS
+    unlisted = frozenset({"import-prime-eval"})
 
 
 @click.group(

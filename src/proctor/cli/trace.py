@@ -1,6 +1,7 @@
 """`proctor trace`: what an agent did, while it does it; and the writer that a harness needs."""
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -10,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from importlib import import_module, resources
+from importlib import resources
 from pathlib import Path
 
 import click
@@ -33,26 +34,27 @@ _WRITER = "trajectory_writer.py"
 _POLL_SECONDS = 0.2
 
 
-_ON_USE = {"classify": "trace_classify"}
-"""Commands that load much, and the modules that hold them: the others stay quick."""
+_LATER = ("classify", "summary")
+"""Commands that need much more than a trace; proctor.cli.trace_NAME holds each, loaded on use."""
 
 
 class _Commands(click.Group):
+    """The commands about traces."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names, by the alphabet."""
-        return sorted([*super().list_commands(ctx), *_ON_USE])
+        return sorted([*super().list_commands(ctx), *_LATER])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, if there is one."""
-        if cmd_name not in _ON_USE:
+        if cmd_name not in _LATER:
             return super().get_command(ctx, cmd_name)
-        found: click.Command = import_module(f"proctor.cli.{_ON_USE[cmd_name]}").command
+        module = importlib.import_module(f"proctor.cli.trace_{cmd_name}")
+        found: click.Command = getattr(module, cmd_name)
         return found
 
 
 @click.group("trace", cls=_Commands)
 def command() -> None:
-    """What an agent did: follow, convert, and the writer a harness needs.
+    """What an agent did: summary, classify, diff, follow, convert.
 
     Example: proctor trace follow trial/agent/trajectory.jsonl
     """

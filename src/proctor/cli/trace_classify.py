@@ -41,7 +41,7 @@ def _with_judges(decorated: Callable[..., int]) -> Callable[..., int]:
 @json_option
 @_with_judges
 @filter_options
-def command(
+def classify(
     things: tuple[str, ...],
     directory: str | None,
     as_json: bool,

@@ -15,9 +15,9 @@ from proctor.cli.trace_labels import LabelledTrial, Part
 from proctor.errors import AgentError, InputError
 from proctor.inspection.classification.agreement import compare_labels
 from proctor.inspection.classification.rules import RULES_VERSION
+from proctor.inspection.reading import TraceReading
 from proctor.judge.prompt import PROMPT_VERSION
 from proctor.judge.turns import ShownTurn, show_turns
-from proctor.traced.entries import read_entries
 from proctor.traced.trial import TracedTrial, opened_traces
 
 KEY_VARIABLE: Final = "OPENAI_API_KEY"
@@ -143,8 +143,9 @@ def _show_parts(trials: Sequence[LabelledTrial]) -> Iterator[list[ShownTurn]]:
 def _show_part(trial: TracedTrial, name: str) -> list[ShownTurn]:
     with opened_traces(trial) as traces:
         found = [trace for trace in traces if trace.part == name]
-        chunks = (entries for trace in found for entries in read_entries(trace))
-        return show_turns(itertools.chain.from_iterable(chunks))
+        readings = [TraceReading(trace.path, trace.kind) for trace in found]
+        batches = (entries for reading in readings for entries in reading.batches())
+        return show_turns(itertools.chain.from_iterable(batches))
 
 
 def _relabel(trial: LabelledTrial, judged: Sequence[tuple[Part, Any]], seat: Seat) -> LabelledTrial:

@@ -20,7 +20,7 @@ from proctor.inspection.classification.compat.summary import CompatTrial, summar
 from proctor.inspection.classification.labels import Label
 from proctor.inspection.classification.rules import Classifier
 from proctor.inspection.classification.structure import LabelledRun
-from proctor.traced.entries import read_entries
+from proctor.inspection.reading import TraceReading
 from proctor.traced.trial import FoundTrace, TracedTrial, opened_traces
 from proctor.trajectory.entry import Entry
 
@@ -116,7 +116,7 @@ _NO_TRACE: Final = (
 
 def _label_part(trace: FoundTrace) -> Part:
     classifier, actions = Classifier(), _Actions()
-    for entries in read_entries(trace):
+    for entries in TraceReading(trace.path, trace.kind).batches():
         classifier.add(entries)
         actions.add(entries)
     return Part(trace.part, classifier.finish(), actions.found)

@@ -6,6 +6,7 @@
     null       nothing at all, for measuring
     foreign    any class by import path; one written for harbor gets harbor's own models
     tools      whether the tools that tests rest on are still the image's own
+    shells     the shell of an image
     interior   what the sandbox and docker have in common of what happens inside
     dialect    the rest of harbor's interface, for agents that use it
 

@@ -10,8 +10,11 @@
     trial_redaction  secrets, taken out of all that is made
     intake           many trials sealed, the refused ones named, the counts adding up
     submission       what somebody names to be sealed
+    traced_files     trials with traces in files and directories, none of them sealed
     aec_bench        a tree of aec-bench's records
     harbor_trial     a harbor trial directory to a record
+
+prime/ holds the hosted samples of Prime's evaluations.
 
 An importer has no clock and draws nothing: the same bytes give the same record. What is read is
 never changed, and nothing of it is run.

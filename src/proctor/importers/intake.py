@@ -10,7 +10,14 @@ from itertools import batched
 
 from proctor.errors import ConflictError, InputError, NotSealedError, RecordError
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.sealing import Sealed, Secrets, Submission, check_submission, seal
+from proctor.ledger.sealing import (
+    Sealed,
+    Secrets,
+    Submission,
+    check_submission,
+    find_by_evidence,
+    seal,
+)
 
 _TOGETHER = 100
 """Trials that share a signature."""
@@ -47,6 +54,8 @@ class Reconciliation:
     known: list[Sealed] = field(default_factory=list)
     """Sealed before, with the same bytes."""
     refused: list[Refused] = field(default_factory=list)
+    reworded: int = 0
+    """How many of the known are sealed with the same evidence and another record."""
 
     @property
     def found(self) -> int:
@@ -63,14 +72,19 @@ def take_in(
     open_ledger: Callable[[], Ledger],
     secrets: Secrets | None = None,
     watch: Watch | None = None,
+    *,
+    by_evidence: bool = False,
 ) -> Reconciliation:
     """Seal what is offered; the ledger is opened once something can be sealed, and closed.
+
+    With `by_evidence`, a trial that is sealed with the same evidence is known, whatever its record
+    says: for runs whose evidence is all there is, and whose surroundings are renamed now and then.
 
     Raises:
         KeyFileError: the key cannot be used.
         LedgerError: the ledger cannot be opened or written; what was sealed so far stays.
     """
-    intake = _Intake(open_ledger, secrets or Secrets(), Reconciliation())
+    intake = _Intake(open_ledger, secrets or Secrets(), Reconciliation(), by_evidence)
     done = 0
     try:
         for batch in batched(offers, _TOGETHER):
@@ -89,6 +103,7 @@ class _Intake:
     open_ledger: Callable[[], Ledger]
     secrets: Secrets
     outcome: Reconciliation
+    by_evidence: bool
     ledger: Ledger | None = None
 
     def take(self, batch: tuple[Offer, ...]) -> None:
@@ -133,4 +148,10 @@ class _Intake:
                 self._seal(ledger, [each])
             return
         is_conflict = isinstance(error, ConflictError)
+        if is_conflict and self.by_evidence:
+            known = find_by_evidence(ledger, submissions[0])
+            if known is not None:
+                self.outcome.known.append(known)
+                self.outcome.reworded += 1
+                return
         self.outcome.refused.append(Refused(submissions[0].where, str(error), is_conflict))

@@ -12,6 +12,7 @@
     artifacts    evidence by content
     index        SQLite, derived
     upkeep       the index brought up to the log
+    derived      what else is made from a ledger, and must forget what is withheld
     ledger       a ledger that is open: reading, and appending as one writer
     place        which ledger
     sealing      a record and its evidence become an entry

@@ -4,6 +4,7 @@
     checkpoint               what it was when it was last signed
     artifacts/sha256/ab/…    evidence
     index.sqlite             derived
+    search.sqlite            derived: see proctor.search
     torn/                    what a crash left behind the checkpoint, put aside
 
 Appending: the lines, on the disk; then the checkpoint, in one step. Whatever lies behind the

@@ -11,7 +11,7 @@ Nothing is written for what is refused.
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -133,6 +133,20 @@ def seal(
         return append_trials(ledger, entries)
 
 
+def find_by_evidence(ledger: Ledger, submission: Submission) -> Sealed | None:
+    """The trial of that name that is sealed with this very evidence, whatever its record says.
+
+    Raises:
+        NotSealedError: the record or its evidence may not be sealed.
+    """
+    draft = _draft(submission, {})
+    name = (draft.head.experiment_id, draft.head.trial_id)
+    found = ledger.find_sealed(*name)
+    if found is None or found.evidence != evidence_digest(_measured(draft)):
+        return None
+    return Sealed(found.seq, *name, found.record, draft.head.status, is_new=False)
+
+
 def check_submission(submission: Submission, secrets: Secrets | None = None) -> None:
     """Refuse what no ledger would take, before there is one.
 
@@ -235,17 +249,26 @@ def _check_conflict(ledger: Ledger, draft: _Draft) -> None:
 
 
 def _keep_evidence(ledger: Ledger, draft: _Draft) -> TrialEntry:
-    submission = draft.submission
     found = ledger.find_sealed(draft.head.experiment_id, draft.head.trial_id)
-    files = tuple(
-        EvidenceFile(path=path, sha256=digest, size=size)
-        for path, digest, size in sorted(_put_files(ledger, submission, is_new=found is None))
-    )
+    # Of what is sealed already nothing is put: it may have been withheld since.
+    return _measured(draft, ledger.artifacts.put if found is None else _measure)
+
+
+def _measured(
+    draft: _Draft, measure: Callable[[BinaryIO], tuple[str, int]] | None = None
+) -> TrialEntry:
+    """The entry that a draft becomes; `measure` gives a file's digest and size."""
+    submission = draft.submission
+    files = []
+    for path, file in _evidence(submission):
+        with file:
+            digest, size = (measure or _measure)(file)
+        files.append(EvidenceFile(path=path, sha256=digest, size=size))
     return TrialEntry(
         at="",
         seq=0,
         record=msgspec.Raw(draft.record),
-        evidence=files,
+        evidence=tuple(sorted(files)),
         findings=submission.findings,
         score=submission.score,
         cost_basis=submission.cost_basis,
@@ -253,16 +276,6 @@ def _keep_evidence(ledger: Ledger, draft: _Draft) -> TrialEntry:
         slot=submission.slot,
         source=submission.source,
     )
-
-
-def _put_files(
-    ledger: Ledger, submission: Submission, *, is_new: bool
-) -> Iterator[tuple[str, str, int]]:
-    for path, file in _evidence(submission):
-        with file:
-            # Of what is sealed already nothing is put: it may have been withheld since.
-            digest, size = ledger.artifacts.put(file) if is_new else _measure(file)
-        yield path, digest, size
 
 
 def _measure(file: BinaryIO) -> tuple[str, int]:

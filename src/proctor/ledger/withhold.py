@@ -4,7 +4,8 @@
    evidence. It is signed and on the disk before anything is taken out.
 2. The line is written over by what is left of it, as long as it was, so that nothing else moves.
 3. Evidence goes that no other trial names; what another one names stays until that is withheld too.
-4. The index is made anew, so that nothing of it is left there either.
+4. The index is made anew, and the one over texts is removed, so that nothing of it is left there
+   either.
 
 A crash after (1) leaves the bytes; withholding again, for the same reason, goes on with (2).
 Bringing back takes any file or directory, and keeps what has the very hashes.
@@ -18,6 +19,7 @@ import msgspec
 
 from proctor.errors import LedgerError
 from proctor.files import open_plain, write_atomic
+from proctor.ledger.derived import remove_search_index
 from proctor.ledger.entry import (
     EvidenceFile,
     KeyEntry,
@@ -250,6 +252,7 @@ def _carry_out(ledger: Ledger, target: _Target, done: Withholding) -> None:
             ledger.artifacts.remove(digest)  # (3)
             done.removed.append(digest)
     ledger.index.erase()  # (4)
+    remove_search_index(ledger.directory)
     ledger.refresh()
 
 

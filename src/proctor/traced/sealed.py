@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proctor.errors import LedgerError
+from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.entry import TrialEntry
+from proctor.ledger.head import read_head_of
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter, TrialRow, find_one, find_trials
 from proctor.record.read import parse_record
@@ -43,28 +45,35 @@ def trace_row(ledger: Ledger, row: TrialRow) -> TracedTrial:
         return TracedTrial(
             name=name,
             files=(),
-            open_file=_Evidence(ledger, {}).open,
+            open_file=_Evidence(ledger.artifacts, {}).open,
             problem=f"{name}: withheld; `proctor show {row.seq}` says why",
             seq=row.seq,
         )
+    return trace_entry(ledger.artifacts, entry)
+
+
+def trace_entry(artifacts: Artifacts, entry: TrialEntry) -> TracedTrial:
+    """The sealed trial of an entry; evidence that is not there is none of its files."""
+    head = read_head_of(entry)
+    name = f"{head.experiment_id}/{head.trial_id}"
     digests = {file.path: file.sha256 for file in entry.evidence}
-    kept = {path: sha256 for path, sha256 in digests.items() if ledger.artifacts.holds(sha256)}
+    kept = {path: sha256 for path, sha256 in digests.items() if artifacts.holds(sha256)}
     return TracedTrial(
         name=name,
         files=tuple(kept),
-        open_file=_Evidence(ledger, kept).open,
+        open_file=_Evidence(artifacts, kept).open,
         record=parse_record(bytes(entry.record), name, salvage=True).record,
         reason_code=entry.reason_code,
         findings=entry.findings,
-        seq=row.seq,
+        seq=entry.seq,
     )
 
 
 class _Evidence:
     """The evidence of one sealed trial."""
 
-    def __init__(self, ledger: Ledger, digests: dict[str, str]) -> None:
-        self._ledger = ledger
+    def __init__(self, artifacts: Artifacts, digests: dict[str, str]) -> None:
+        self._artifacts = artifacts
         self._digests = digests
 
     def open(self, name: str) -> Opened:
@@ -77,5 +86,5 @@ class _Evidence:
             # The name comes from whoever sealed it: no path is made of more than its last part.
             path = Path(place, f"trace{Path(name).suffix[:20]}")
             with path.open("wb") as file:
-                self._ledger.artifacts.copy(self._digests[name], file)
+                self._artifacts.copy(self._digests[name], file)
             yield str(path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proctor.agents.chat.refusals import Failed, find_retry_after
+from proctor.agents.chat.refusals import find_retry_after
 from proctor.agents.chat.retries import find_wait
 from proctor.errors import (
     ModelAnswerError,
@@ -312,9 +312,8 @@ def test_the_time_may_be_a_date(text: str, seconds: float | None) -> None:
 
 
 def test_waits_double_up_to_a_minute_and_differ_by_chance() -> None:
-    failed = Failed(ModelServerError("x"), is_passing=True)
-    assert [find_wait(failed, n, 1.0) for n in (1, 2, 3, 7, 10_000)] == [1, 2, 4, 60, 60]
-    assert [find_wait(failed, n, 0.0) for n in (1, 2, 3)] == [0.5, 1, 2]
+    assert [find_wait(None, n, 1.0) for n in (1, 2, 3, 7, 10_000)] == [1, 2, 4, 60, 60]
+    assert [find_wait(None, n, 0.0) for n in (1, 2, 3)] == [0.5, 1, 2]
 
 
 def test_reason_codes_tell_what_may_pass_from_what_will_not() -> None:

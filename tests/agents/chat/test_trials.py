@@ -176,20 +176,6 @@ def test_chat_needs_a_model(proctor: Proctor) -> None:
     assert ran.err == "proctor: agent 'chat': no model is named; expected -m MODEL\n"
 
 
-def test_without_its_extra_chat_says_what_to_install(
-    proctor: Proctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A finder that has never heard of it, as where it is not installed.
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    jobs = tmp_path / "jobs"
-    ran = proctor("run", "-p", "examples/tasks", "-o", jobs, "-a", "chat", "-m", "m", *HERE)
-    assert ran.code == 2
-    assert ran.err == (
-        "proctor: agent 'chat' needs httpx, which is not installed: pip install 'proctor[chat]'\n"
-    )
-    assert not jobs.exists()
-
-
 def test_the_url_may_be_the_hosts_and_a_prompt_of_a_file_is_the_revision(
     proctor: Proctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
     proctor run -p TASKS -a chat -m MODEL --ak base_url=https://…/v1
 
     settings     its kwargs as values, and where the endpoint and its key come from
-    agent        the agent: loaded on use, because httpx comes with the extra `chat`
+    agent        the agent: loaded on use, because httpx takes its time to load
     loop         ask the model, run what it says, until it answers or a limit is reached
     wire         what is sent and what comes back, as values
     stream       an answer that comes in pieces (server-sent events)

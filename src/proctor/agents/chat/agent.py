@@ -1,4 +1,4 @@
-"""`chat` as an agent of a trial. Loaded on use: httpx comes with the extra `chat`."""
+"""`chat` as an agent of a trial. Loaded on use: httpx takes its time to load."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager

@@ -62,7 +62,7 @@ class Endpoint:
             return Failed(type(error)(said), is_passing=True)
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
             # Of what is no HTTP at all, the error shows what came.
-            return _judge_breakdown(error, self.redactor.redact_text(_find_reason(error)))
+            return _judge_breakdown(error, self.redactor.redact_text(find_reason(error)))
 
     async def _ask(self, body: bytes) -> Answer | Failed:
         headers = {"content-type": "application/json", "accept-encoding": "identity"}
@@ -171,7 +171,7 @@ def _judge_breakdown(error: Exception, said: str) -> Failed:
     return Failed(ModelUnreachableError(f"the connection broke off: {reason}"), is_passing=True)
 
 
-def _find_reason(error: BaseException) -> str:
+def find_reason(error: BaseException) -> str:
     """The system's own words, which stand at the end of a chain of errors that say less."""
     link: BaseException | None = error
     while link is not None:

@@ -59,7 +59,7 @@ class Asker:
                 return came
             if not came.is_passing or n_tries > self.retries:
                 raise self._final(came, n_tries)
-            wait = find_wait(came, n_tries, self.pace.chance())
+            wait = find_wait(came.retry_after, n_tries, self.pace.chance())
             self.logger.warning(
                 "%s: %s; trying again in %.1f s (%d of %d)",
                 self.endpoint.address.shown,
@@ -76,10 +76,10 @@ class Asker:
         return type(failed.error)(f"{self.endpoint.address.shown}: {failed.error}{often}")
 
 
-def find_wait(failed: Failed, n_tries: int, chance: float) -> float:
-    """Seconds to wait after so many tries."""
-    if failed.retry_after is not None:
-        return min(failed.retry_after, LONGEST_ASKED)
+def find_wait(retry_after: float | None, n_tries: int, chance: float) -> float:
+    """Seconds to wait after so many tries; `retry_after` is what the endpoint asks for."""
+    if retry_after is not None:
+        return min(retry_after, LONGEST_ASKED)
     # The exponent is bounded first: retries may be any number.
     longest = min(FIRST_WAIT * 2.0 ** min(n_tries - 1, 16), LONGEST_WAIT)
     return longest * (0.5 + chance / 2)

@@ -1,6 +1,5 @@
 """The kwargs of `chat` as values, and where its endpoint is. Nothing here asks the endpoint."""
 
-import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -113,12 +112,8 @@ def check_chat(config: AgentConfig, host: Mapping[str, str]) -> None:
     """Look, before anything is created, whether `chat` can be run as it is asked for.
 
     Raises:
-        AgentError: httpx, the model, the URL or a kwarg is missing or wrong.
+        AgentError: the model, the URL or a kwarg is missing or wrong.
     """
-    if importlib.util.find_spec("httpx") is None:
-        raise AgentError(
-            "agent 'chat' needs httpx, which is not installed: pip install 'proctor[chat]'"
-        )
     settings = parse_settings(ChatSettings, config)
     if not config.model_name:
         raise AgentError("agent 'chat': no model is named; expected -m MODEL")

@@ -45,6 +45,11 @@ def print_reconciliation(outcome: Reconciliation, *, noun: str, as_json: bool) -
             print_line(f"refused: {each.message}")
         if refused > _MOST_NAMED:
             print_line(f"refused: {refused - _MOST_NAMED:,} more; --json has all")
+    return find_exit_code(outcome)
+
+
+def find_exit_code(outcome: Reconciliation) -> int:
+    """0 where nothing was refused, 3 where some was, 2 where all was."""
     if not outcome.refused:
         return 0
     return _SOME_REFUSED if outcome.new or outcome.known else _NONE_TAKEN

@@ -40,8 +40,9 @@ from proctor.environments.sandbox.keeping import give_back, lookup_of
 from proctor.environments.sandbox.limits import limits_of
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.scratch import make_private, open_run, scratch_roots
+from proctor.environments.shells import find_shell
 from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
-from proctor.errors import DockerError, ImageError
+from proctor.errors import DockerError
 from proctor.task.network import NetworkMode
 from proctor.trial.environment import ChangedFile, Environment, Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
@@ -51,8 +52,6 @@ from proctor.trial.paths import INSIDE, TrialPaths
 
 _LOGS = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 _PHASE = "setup"
-_SHELLS = ("bash", "sh")
-_USUAL_PLACES = ("/bin", "/usr/bin", "/usr/local/bin")
 _SHELL_OF: dict[str, str] = {}
 """The shell of each image that was started, by its Id."""
 _HOST = "host"
@@ -135,7 +134,7 @@ class DockerEnvironment(Inside):
         self._running = Running(
             container=name,
             image=image,
-            shell=await _find_shell(image, files),
+            shell=await _shell_of(image, files),
             workdir=workdir,
             env=dict(order.persistent_env),
             files=files,
@@ -368,24 +367,13 @@ def _is_uploaded(environment_dir: Path, *, has_image: bool) -> bool:
     return any(environment_dir.iterdir())
 
 
-async def _find_shell(image: Image, files: Files) -> str:
+async def _shell_of(image: Image, files: Files) -> str:
     """The shell of an image, looked for once however many containers there are of it.
 
     Raises:
         ImageError: it has none.
     """
     if image.id not in _SHELL_OF:
-        _SHELL_OF[image.id] = await _look_for_shell(image, files)
+        path = image.env.get("PATH", "")
+        _SHELL_OF[image.id] = await find_shell(image.pin, path, files.kind_of)
     return _SHELL_OF[image.id]
-
-
-async def _look_for_shell(image: Image, files: Files) -> str:
-    places = dict.fromkeys((*_USUAL_PLACES, *image.env.get("PATH", "").split(":")))
-    for shell in _SHELLS:
-        for place in places:
-            if place.startswith("/") and await files.kind_of(f"{place}/{shell}") == "file":
-                return shell
-    raise ImageError(
-        f"{image.pin}: has no shell, neither bash nor sh, in {':'.join(places)}; a trial runs "
-        "every command by one"
-    )

@@ -31,8 +31,9 @@ from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Session
 from proctor.environments.sandbox.slots import Slot
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
+from proctor.environments.shells import find_shell
 from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
-from proctor.errors import ImageError, SandboxError
+from proctor.errors import SandboxError
 from proctor.trial.environment import ChangedFile, Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
@@ -40,9 +41,7 @@ from proctor.trial.paths import INSIDE, TrialPaths
 
 _DIRECTORIES = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 _PHASE = "setup"
-_SHELLS = ("bash", "sh")
-"""As harbor, which knows bash alone; and what small images have instead."""
-_USUAL_PLACES = ("/bin", "/usr/bin", "/usr/local/bin")
+_GET_A_SHELL = ": import an image that has it, or install one there and import it again"
 _SHELL_OF: dict[Parts, str] = {}
 """The shell of each root that was started."""
 _WITH_WORKDIR: set[tuple[Parts, str]] = set()
@@ -161,7 +160,7 @@ class SandboxEnvironment(Inside):
 
     async def _furnish(self, root: Root, box: Box) -> None:
         """Make the working directory and find the shell."""
-        shell = await _find_shell(root, box)
+        shell = await _shell_of(root, box)
         workdir = self._order.task_env_config.workdir or root.workdir or "/"
         if not await _is_there(root, workdir, box):
             await _make_workdir(box, workdir)
@@ -316,27 +315,16 @@ async def _make_workdir(box: Box, workdir: str) -> None:
         raise SandboxError(f"workdir {workdir} cannot be made in the sandbox: {said}")
 
 
-async def _find_shell(root: Root, box: Box) -> str:
+async def _shell_of(root: Root, box: Box) -> str:
     """The shell of a root, looked for once however many sandboxes have that root.
 
     Raises:
         ImageError: it has none.
     """
     if root.parts not in _SHELL_OF:
-        _SHELL_OF[root.parts] = await _look_for_shell(root, box)
+        path = root.env.get("PATH", "")
+        _SHELL_OF[root.parts] = await find_shell(root.pin, path, box.kind_of, _GET_A_SHELL)
     return _SHELL_OF[root.parts]
-
-
-async def _look_for_shell(root: Root, box: Box) -> str:
-    places = dict.fromkeys((*_USUAL_PLACES, *root.env.get("PATH", "").split(":")))
-    for shell in _SHELLS:
-        for place in places:
-            if place.startswith("/") and await box.kind_of(f"{place}/{shell}") == "file":
-                return shell
-    raise ImageError(
-        f"{root.pin}: has no shell, neither bash nor sh, in {':'.join(places)}; a trial runs every "
-        "command by one: import an image that has it, or install one there and import it again"
-    )
 
 
 def _finding(code: FindingCode, message: str, detail: dict[str, object]) -> Finding:

@@ -5,7 +5,6 @@
     checked      … as `proctor check` says it
     take_in      … and sealed here
     aec_tree     sealed trials as aec-bench keeps them
-    parquet      … and as a table
 
 Nothing here makes a record.
 """

@@ -34,7 +34,7 @@ class Workers:
             # Forked, because a fresh interpreter spends its first fifth of a second importing.
             forked = multiprocessing.get_context("fork")
             self._pool = ProcessPoolExecutor(
-                self._processes, forked, _end_with_parent, (os.getpid(),)
+                self._processes, forked, end_with_parent, (os.getpid(),)
             )
         return self
 
@@ -73,7 +73,7 @@ class Workers:
             ) from error
 
 
-def _end_with_parent(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Have the system end this process when its parent ends, however that comes about."""
     # An interrupt goes to the whole group; the parent is the one to act on it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -32,6 +32,17 @@ def find_in_files(path: str) -> Iterator[TracedTrial]:
         raise InputError(f"{path}: a {thing}; expected a trace, a trial, a record or a job")
 
 
+def list_places(path: str) -> list[str]:
+    """The places that a path stands for, each of which can be looked at alone: a job's trials.
+
+    Raises:
+        InputError: there is nothing at the path, or a job without a trial.
+    """
+    if find_thing(path) is not Thing.JOB:
+        return [path]
+    return [str(place) for place in _places_of(Path(path))]
+
+
 def _lone_trace(path: str, kind: TraceKind) -> TracedTrial:
     place = Path(path)
     return TracedTrial(
@@ -40,11 +51,15 @@ def _lone_trace(path: str, kind: TraceKind) -> TracedTrial:
 
 
 def _trials_of_job(job: Path) -> Iterator[TracedTrial]:
+    for place in _places_of(job):
+        yield from _trials_at(place)
+
+
+def _places_of(job: Path) -> list[Path]:
     places = sorted(each for each in job.iterdir() if each.is_dir() and _is_trial(each))
     if not places:
         raise InputError(f"{job}: a job without a trial; expected one directory a trial in it")
-    for place in places:
-        yield from _trials_at(place)
+    return places
 
 
 def _is_trial(place: Path) -> bool:

@@ -1,0 +1,223 @@
+"""`proctor import prime`: the hosted samples of a Prime evaluation."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import click
+
+from proctor.cli.import_.taking import describe_reconciliation, find_exit_code, print_reconciliation
+from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.progress import make_progress
+from proctor.cli.ledger.target import open_target
+from proctor.cli.options import PATH, check_apart
+from proctor.cli.output import print_json, print_line
+from proctor.cli.printable import printable
+from proctor.errors import PrimeError
+from proctor.importers.intake import Offer, Reconciliation, take_in
+from proctor.importers.prime.access import DEFAULT_URL, KEY_VARIABLE, find_access
+from proctor.importers.prime.client import Limits, open_client
+from proctor.importers.prime.evaluation import Evaluation
+from proctor.importers.prime.hosted import LARGEST_PAGE, PAGE_SIZE, ask_evaluation, list_samples
+from proctor.importers.prime.listing import Listing
+from proctor.importers.prime.naming import default_experiment
+from proctor.importers.prime.saved import load_saved
+from proctor.importers.prime.trial import submit_sample
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.sealing import Secrets
+from proctor.record.ids import check_id
+from proctor.sentence import count_of
+
+_NOUN = "sample"
+_SOME_MISSING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An evaluation whose samples can be read."""
+
+    evaluation: Evaluation
+    samples: Listing
+    secrets: Secrets
+    notes: tuple[str, ...] = ()
+
+
+@click.command("prime", epilog="Example: proctor import prime EVAL_ID --experiment nightly")
+@click.argument("eval_id", required=False)
+@click.option("-e", "--experiment", help="What to seal under.  [default: prime-eval-EVAL_ID]")
+@click.option(
+    "--evaluation-json", type=PATH, help="Read the evaluation from a file, and ask nobody."
+)
+@click.option(
+    "--samples-json", type=PATH, multiple=True, help="A file with samples; again for more pages."
+)
+@click.option(
+    "--base-url", help=f"Prime's interface.  [default: PRIME_API_BASE_URL, {DEFAULT_URL}]"
+)
+@click.option(
+    "--page-size",
+    type=click.IntRange(1, LARGEST_PAGE),
+    default=PAGE_SIZE,
+    show_default=True,
+    help="Samples to ask for at once.",
+)
+@click.option(
+    "--timeout",
+    type=click.IntRange(1, 86400),
+    default=60,
+    show_default=True,
+    help="Seconds for one answer.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    help="How often one question is asked again.",
+)
+@ledger_option
+@key_option
+@json_option
+def command(
+    eval_id: str | None,
+    experiment: str | None,
+    evaluation_json: str | None,
+    samples_json: tuple[str, ...],
+    base_url: str | None,
+    page_size: int,
+    timeout: int,
+    retries: int,
+    directory: str | None,
+    key_file: str | None,
+    as_json: bool,
+) -> int:
+    """Seal one partial record for each hosted sample of a Prime evaluation.
+
+    The key is that of PRIME_API_KEY, else of ~/.prime/config.json. Each trial keeps the raw sample,
+    its messages as conversation.jsonl, and what was handed in. Samples are sealed as their pages
+    arrive: the same command goes on after an interruption, and what is sealed is not sealed twice.
+    A sample that is refused is named with the reason and does not stop the others: exit 3 then.
+    aec-bench's name for it, `proctor import-prime-eval`, is the same command.
+    """
+    if bool(evaluation_json) != bool(samples_json):
+        raise click.UsageError("--evaluation-json and --samples-json go together; one is missing")
+    if evaluation_json is None and eval_id is None:
+        raise click.UsageError(
+            "no evaluation is named; expected EVAL_ID, or --evaluation-json and --samples-json"
+        )
+    if evaluation_json is not None:
+        for name in ("base_url", "page_size", "timeout", "retries"):
+            check_apart(name, "evaluation_json")
+        opened = _open_saved(evaluation_json, samples_json, eval_id)
+    else:
+        opened = _open_hosted(eval_id or "", base_url, page_size, Limits(timeout, retries))
+    with opened as found:
+        sealed_as = experiment or default_experiment(found.evaluation.id)
+        check_id(sealed_as, "--experiment")
+        outcome = _bring_in(found, sealed_as, partial(open_target, directory, key_file))
+    return _conclude(found, sealed_as, outcome, as_json=as_json)
+
+
+@contextlib.contextmanager
+def _open_saved(evaluation: str, samples: tuple[str, ...], asked: str | None) -> Iterator[_Found]:
+    saved = load_saved(Path(evaluation), [Path(each) for each in samples], asked)
+    yield _Found(saved.evaluation, saved.samples, Secrets(), saved.notes)
+
+
+@contextlib.contextmanager
+def _open_hosted(
+    eval_id: str, base_url: str | None, page_size: int, limits: Limits
+) -> Iterator[_Found]:
+    access = find_access(base_url, os.environ, Path.home())
+    with open_client(access, limits, _tell) as client:
+        evaluation = ask_evaluation(client, eval_id)
+        samples = list_samples(client, eval_id, evaluation, page_size)
+        yield _Found(evaluation, samples, Secrets({KEY_VARIABLE: access.key}))
+
+
+def _tell(sentence: str) -> None:
+    click.echo(f"proctor: {printable(sentence)}", err=True)
+
+
+def _bring_in(found: _Found, experiment: str, open_ledger: Callable[[], Ledger]) -> Reconciliation:
+    """Seal the samples as they arrive.
+
+    Raises:
+        PrimeError: there are none.
+        LedgerError: the ledger cannot be opened or written; what was sealed so far stays.
+    """
+    samples, evaluation = found.samples, found.evaluation
+    progress = make_progress()
+    offers = (
+        Offer(f"sample {each.name}", partial(submit_sample, evaluation, experiment, each))
+        for each in samples
+    )
+    outcome = take_in(
+        offers,
+        open_ledger,
+        found.secrets,
+        lambda done: progress(f"{_NOUN}s", done, samples.total or done + 1),
+        by_evidence=True,
+    )
+    progress(f"{_NOUN}s", outcome.found, outcome.found)
+    if not outcome.found:
+        status = f"; its status is {evaluation.status}" if evaluation.status else ""
+        raise PrimeError(f"evaluation {evaluation.id} has no samples{status}")
+    return outcome
+
+
+def _conclude(found: _Found, experiment: str, outcome: Reconciliation, *, as_json: bool) -> int:
+    """Say what became of the samples, and whether these are all of them."""
+    samples = found.samples
+    notes = [*found.notes, *_find_notes(samples, outcome)]
+    following = f"proctor trace summary {experiment}"
+    if as_json:
+        document = {
+            "evaluation_id": found.evaluation.id,
+            "experiment_id": experiment,
+            "said_to_be": samples.total,
+            **describe_reconciliation(outcome),
+            "notes": notes,
+            "failure": None if samples.failure is None else str(samples.failure),
+            "next_command": following,
+        }
+        print_json(document)
+        code = find_exit_code(outcome)
+    else:
+        code = print_reconciliation(outcome, noun=_NOUN, as_json=False)
+        for note in notes:
+            print_line(f"note: {note}")
+    if samples.failure is not None:
+        raise PrimeError(
+            f"{samples.failure}; not all samples were read: the same command goes on from here"
+        )
+    if not as_json and (outcome.new or outcome.known):
+        print_line(f"next: {following}")
+    return code or (0 if samples.is_settled else _SOME_MISSING)
+
+
+def _find_notes(samples: Listing, outcome: Reconciliation) -> Iterator[str]:
+    if outcome.reworded:
+        said = count_of(outcome.reworded, "sample")
+        yield f"{said} already there: what Prime says about the evaluation is another now"
+    if samples.failure is not None:
+        return
+    often = f"it was read {count_of(samples.n_readings, 'time')}"
+    if samples.missing:
+        said = count_of(samples.total or 0, _NOUN)
+        yield (
+            f"Prime says there are {said} and gave {len(samples.seen):,}; {often}; import again "
+            "once the evaluation is finished"
+        )
+    elif samples.last.is_cut:
+        yield f"the same samples came again and again, without an end; {often}"
+    elif not samples.is_settled:
+        yield f"the list of samples changed each time, and {often}; import again later"
+    elif samples.last.repeated:
+        repeated = count_of(samples.last.repeated, _NOUN)
+        yield f"{repeated} more came under an id that was there; the same content is skipped"
+    elif samples.n_readings > 1:
+        yield f"the list of samples changed while it was read, so {often}"

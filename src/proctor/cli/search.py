@@ -1,0 +1,166 @@
+"""`proctor search`: words in every sealed trace, with the step they are in."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import click
+
+from proctor.cli.ledger.filters import filter_options
+from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.progress import make_progress
+from proctor.cli.options import check_apart
+from proctor.cli.output import print_json, print_line
+from proctor.cli.printable import printable
+from proctor.cli.search_text import render_counts, render_heading, render_hit
+from proctor.cli.stdout import send, tell
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import TrialFilter
+from proctor.search.find import COUNTED, Found, Hit, Page, TrialCount, count_by_trial, find_hits
+from proctor.search.index import SearchIndex
+from proctor.search.query import Query, parse_query
+from proctor.search.snippet import Marker
+from proctor.search.upkeep import ask_index
+
+_LIMIT = 20
+_MEGABYTE = 1_000_000
+_SNIPPET = 200
+"""Characters of a snippet in JSON."""
+
+
+@click.command("search")
+@click.argument("words", metavar="QUERY…", nargs=-1, required=True)
+@ledger_option
+@filter_options
+@click.option(
+    "--page", "number", type=click.IntRange(min=1, max=1_000_000), default=1,
+    help="Which page of so many hits.  [default: 1]",
+)  # fmt: skip
+@click.option("--rank", is_flag=True, help="The most relevant first, not the newest.")
+@click.option("--exact", is_flag=True, help="Count, and rank, all matches, not the newest 10,000.")
+@click.option("--trials", "by_trial", is_flag=True, help="One line a trial, with its count.")
+@json_option
+def command(
+    words: tuple[str, ...],
+    directory: str | None,
+    number: int,
+    rank: bool,
+    exact: bool,
+    by_trial: bool,
+    as_json: bool,
+    wanted: TrialFilter,
+) -> int:
+    """Find words in every sealed trace, with the step they are in.
+
+    All words have to be in one entry: a message, a command, an output. "two words" in quotes are a
+    phrase, and so is apt-get; instal* is how a word begins; -word is left out; OR stands between
+    two. role:tool_call, tool:bash, exit:0 and exit:!0 choose entries; model:, task:, experiment:
+    and trial: choose trials. Case makes no difference. A call has the exit code of its result.
+
+    Found are traces, and the roles instruction, answer, exception, verifier, review and note.
+    The trial that was sealed last comes first, in it the last step. The index is brought up to the
+    ledger first; it is derived, and may be deleted.
+
+    Example: proctor search role:tool_call apt-get exit:!0
+    """
+    for other in ("rank", "number", "exact"):
+        check_apart("by_trial", other)
+    if not by_trial and (wanted.limit or 0) > COUNTED:
+        raise click.UsageError(f"--limit {wanted.limit}; expected no more than {COUNTED} a page")
+    query = parse_query(" ".join(words))
+    page = Page(wanted.limit or _LIMIT, number, by_relevance=rank, exact=exact)
+    chosen = replace(wanted, limit=None)
+    with open_ledger(directory) as ledger:
+        if by_trial:
+            counts = _ask(ledger, lambda index: count_by_trial(ledger, index, query, chosen))
+            _print_counts(counts, wanted.limit, as_json=as_json)
+        else:
+            found = _ask(ledger, lambda index: find_hits(ledger, index, query, chosen, page))
+            _print_hits(found, query, page, as_json=as_json)
+    return 0
+
+
+def _ask[T](ledger: Ledger, ask: Callable[[SearchIndex], T]) -> T:
+    """An answer of the index, and a word about what is not in it."""
+    show = make_progress()
+
+    def watch(done: int, total: int) -> None:
+        show("MB of evidence indexed", done // _MEGABYTE, max(1, total // _MEGABYTE))
+
+    def ask_and_tell(index: SearchIndex) -> T:
+        if problems := index.problems():
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            tell(f"proctor: not searched: {printable(problems[0])}{more}")
+        return ask(index)
+
+    return ask_index(ledger, ask_and_tell, watch)
+
+
+def _print_hits(found: Found, query: Query, page: Page, *, as_json: bool) -> None:
+    marker = Marker(query.words)
+    if as_json:
+        print_json(
+            {
+                "matches": found.matches,
+                "is_exact": found.is_exact,
+                "trials": found.trials,
+                "page": page.number,
+                "hits": [_describe(hit, marker) for hit in found.hits],
+            }
+        )
+        return
+    print_line(render_heading(found, page))
+    for hit in found.hits:
+        send("\n".join(["", *render_hit(hit, marker, is_coloured=sys.stdout.isatty())]))
+    if found.hits:
+        print_line()
+        if page.skipped + len(found.hits) < found.matches:
+            print_line(f"more: --page {page.number + 1}")
+        print_line(f"show the first: {shlex.join(_way_to(found.hits[0]))}")
+
+
+def _describe(hit: Hit, marker: Marker) -> dict[str, object]:
+    row, snippet = hit.row, marker.cut(hit.row, _SNIPPET)
+    return {
+        "experiment_id": hit.experiment_id,
+        "trial_id": hit.trial_id,
+        "entry": hit.seq,
+        "part": row.part or None,
+        "step": row.step,
+        "role": row.role,
+        "tool": row.tool,
+        "exit_code": row.exit_code,
+        "snippet": {"before": snippet.before, "match": snippet.match, "after": snippet.after},
+        "show": _way_to(hit),
+    }
+
+
+def _way_to(hit: Hit) -> list[str]:
+    if hit.trial_id is None:
+        return ["proctor", "show", str(hit.seq)]
+    step = [] if hit.row.step is None else ["--step", str(hit.row.step)]
+    return ["proctor", "show", f"{hit.experiment_id}/{hit.trial_id}", *step]
+
+
+def _print_counts(counts: list[TrialCount], limit: int | None, *, as_json: bool) -> None:
+    shown = counts[:limit]
+    total = sum(count.matches for count in counts)
+    if as_json:
+        document = {
+            "matches": total,
+            "trials": len(counts),
+            "by_trial": [
+                {
+                    "experiment_id": count.experiment_id,
+                    "trial_id": count.trial_id,
+                    "entry": count.seq,
+                    "matches": count.matches,
+                }
+                for count in shown
+            ],
+        }
+        print_json(document)
+        return
+    for line in render_counts(shown, total, len(counts)):
+        print_line(line)

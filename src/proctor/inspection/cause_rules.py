@@ -1,0 +1,278 @@
+"""The rules that find a cause, in their order: the first that has evidence decides.
+
+What voids a score goes before what explains one: a trial whose verifier could not download its
+tools has been judged by nobody, whatever limit its agent ran into.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from proctor.inspection.cause_text import (
+    ENDPOINT,
+    FAILED,
+    MACHINE,
+    NETWORK,
+    NO_TESTS,
+    find_line,
+    has_run,
+)
+from proctor.inspection.causes import (
+    Case,
+    Cause,
+    CauseKind,
+    Evidence,
+    LogText,
+    has_failed,
+    quoted,
+)
+from proctor.outcome.reasons import RETRYABLE, ReasonCode, normalize_reason
+
+CHEATS: Final = frozenset(
+    {
+        *("reward-planted", "tests-planted", "tests-changed", "system-changed"),
+        "commands-like-solution",
+    }
+)
+"""Findings that speak against the agent."""
+_ENDPOINTS: Final = frozenset(
+    {
+        *("ModelUnreachableError", "ModelTimeoutError", "ModelServerError", "ModelRateLimitError"),
+        *("ModelAuthError", "ModelNotFoundError", "APIConnectionError", "APITimeoutError"),
+        *("RateLimitError", "InternalServerError", "ServiceUnavailableError", "Timeout"),
+        *("AuthenticationError", "PermissionDeniedError", "BadGatewayError", "APIError"),
+    }
+)
+_MACHINES: Final = frozenset(
+    {
+        *("EnvironmentStartTimeoutError", "AgentSetupTimeoutError", "DockerError", "EngineError"),
+        *("SandboxError", "ImageError", "AddTestsDirError", "DownloadVerifierDirError"),
+        *("CancelledError", "MemoryLimitExceededError", "KeyboardInterrupt", "BrokerError"),
+    }
+)
+_TASKS: Final = frozenset({"HealthcheckError", "TaskError", "SandboxBuildFailedError"})
+_AGENTS: Final = frozenset({"NonZeroAgentExitCodeError", "AgentError", "ModelRequestError"})
+_BUILDS: Final = ("build failed", "failed to build", "dockerfile", "solution script not found")
+_NO_REWARD: Final = frozenset(
+    {
+        ReasonCode.HARBOR_REWARD_MISSING,
+        ReasonCode.HARBOR_REWARD_EMPTY,
+        ReasonCode.HARBOR_REWARD_PARSE_ERROR,
+        ReasonCode.HARBOR_VERIFIER_TIMEOUT_ERROR,
+    }
+)
+_REWARD_ERRORS: Final = frozenset(
+    {
+        *("VerifierTimeoutError", "RewardFileNotFoundError", "RewardFileEmptyError"),
+        "VerifierOutputParseError",
+    }
+)
+_FRAMES: Final = (
+    (CauseKind.VERIFIER, ("/verifier/", "trial/verif", "in verify")),
+    (CauseKind.AGENT, ("_run_agent", "/agents/", "agent_phase.py")),
+    (CauseKind.INFRASTRUCTURE, ("/environments/", "_setup_agent_environment", "_prepare")),
+)
+"""Frames of a traceback that say in which phase a trial ended, the latest phase first."""
+_KILLED: Final = "the trial was killed"
+"""How the sentence begins that stands in a record where a trial wrote no result."""
+_ERRORS: Final = "evaluation.validity.errors"
+
+type _Found = Evidence | list[Evidence] | None
+
+
+class Rule(NamedTuple):
+    """One way to a cause."""
+
+    name: str
+    kind: CauseKind
+    find: Callable[[Case], _Found]
+
+
+def find_cause(case: Case) -> Cause | None:
+    """Why a trial failed; None for one that did not. It changes nothing about the trial."""
+    if not has_failed(case.reward):
+        return None
+    for rule in RULES:
+        found = rule.find(case)
+        if found:
+            evidence = tuple(found) if isinstance(found, list) else (found,)
+            return Cause(kind=rule.kind, rule=rule.name, evidence=evidence)
+    return _find_phase(case) or _unexplained(case)
+
+
+def _findings(case: Case, codes: Iterable[str]) -> list[Evidence]:
+    return [
+        quoted(f"finding {code}", str(each.get("message", "")))
+        for each in case.findings
+        if (code := str(each.get("code"))) in codes
+    ]
+
+
+def _exception(case: Case, names: Iterable[str]) -> Evidence | None:
+    for name, text in case.exceptions:
+        if name in names:
+            return quoted(_ERRORS, text)
+    return None
+
+
+def _cheating(case: Case) -> _Found:
+    return _findings(case, CHEATS) or _exception(case, {"ToolsChangedError"})
+
+
+def _no_record(case: Case) -> _Found:
+    return quoted("trial", case.problem) if case.problem else None
+
+
+def _killed(case: Case) -> _Found:
+    for _, text in case.exceptions:
+        if text.startswith(_KILLED):
+            return quoted(_ERRORS, text)
+    return None
+
+
+def _endpoint(case: Case) -> _Found:
+    if found := _exception(case, _ENDPOINTS):
+        return found
+    said = LogText(name="outputs.agent_output.error_message", text=case.agent_error or "")
+    return find_line([said], ENDPOINT, local=False)
+
+
+def _machine(case: Case) -> _Found:
+    if found := _exception(case, _MACHINES):
+        return found
+    errors = [LogText(name=_ERRORS, text=text) for _, text in case.exceptions]
+    if found := find_line(errors, MACHINE) or find_line(errors, NETWORK, local=False):
+        return found
+    # A code alone says little where the trial has a reward all the same.
+    if case.reward is None and case.reason_code in RETRYABLE:
+        return quoted("reason_code", str(case.reason_code))
+    return None
+
+
+def _verifier_network(case: Case) -> _Found:
+    if has_run(case.verifier_logs):
+        return None
+    return find_line(case.verifier_logs, NETWORK, local=False)
+
+
+def _verifier_machine(case: Case) -> _Found:
+    return None if has_run(case.verifier_logs) else find_line(case.verifier_logs, MACHINE)
+
+
+def _task(case: Case) -> _Found:
+    if found := _exception(case, _TASKS):
+        return found
+    for _, text in case.exceptions:
+        if any(words in text[:2000].lower() for words in _BUILDS):
+            return quoted(_ERRORS, text)
+    return None
+
+
+def _verifier_silent(case: Case) -> _Found:
+    codes = [case.reason_code, *(normalize_reason(text) for _, text in case.exceptions)]
+    if case.reward is not None or not case.was_verified:
+        return None
+    if found := _exception(case, _REWARD_ERRORS):
+        return [found, *_last_lines(case)]
+    if code := next((code for code in codes if code in _NO_REWARD), None):
+        return [quoted("reason_code", str(code)), *_last_lines(case)]
+    return None
+
+
+def _last_lines(case: Case) -> list[Evidence]:
+    """How the verifier's output ends."""
+    ends = [(log.name, log.text.strip().splitlines()[-3:]) for log in case.verifier_logs]
+    return [quoted(name, "\n".join(lines)) for name, lines in ends if lines]
+
+
+def _verifier_number(case: Case) -> _Found:
+    if case.reward is not None or not case.verifier_completed:
+        return None
+    bad = {key: value for key, value in (case.breakdown or {}).items() if isinstance(value, str)}
+    return quoted("evaluation.breakdown", str(bad)) if bad else None
+
+
+def _no_single_reward(case: Case) -> _Found:
+    if case.reward is not None or not case.verifier_completed or not case.breakdown:
+        return None
+    return quoted("evaluation.breakdown", f"no reward among {', '.join(map(str, case.breakdown))}")
+
+
+def _no_tests(case: Case) -> _Found:
+    return None if has_run(case.verifier_logs) else find_line(case.verifier_logs, NO_TESTS)
+
+
+def _flaky(case: Case) -> _Found:
+    return _findings(case, {"verifier-flaky"})
+
+
+def _limit(case: Case) -> _Found:
+    return quoted(case.limit.where, case.limit.said) if case.limit else None
+
+
+def _not_verified(case: Case) -> _Found:
+    if case.reward is not None or case.was_verified or case.exceptions:
+        return None
+    return quoted("trial", "the agent ended in order, and nothing of a verifier is there")
+
+
+def _agent_error(case: Case) -> _Found:
+    if found := _exception(case, _AGENTS):
+        return found
+    if case.reason_code == ReasonCode.HARBOR_SUBMISSION_CODE_FAILED:
+        return quoted("reason_code", str(case.reason_code))
+    return None
+
+
+def _scored_low(case: Case) -> _Found:
+    if case.reward is None:
+        return None
+    found = [quoted("evaluation.reward", f"{case.reward:g}")]
+    if failed := find_line(case.verifier_logs, FAILED):
+        found.append(failed)
+    if error := case.last_error:
+        at = f"step {error.step}" + (f" of {error.part}" if error.part else "")
+        found.append(quoted(f"trace, {at}, {error.tool or 'tool'}", error.text or error.command))
+    return found
+
+
+RULES: Final = (
+    Rule("integrity-finding", CauseKind.CHEATING, _cheating),
+    Rule("no-record", CauseKind.INFRASTRUCTURE, _no_record),
+    Rule("killed", CauseKind.INFRASTRUCTURE, _killed),
+    Rule("model-endpoint", CauseKind.INFRASTRUCTURE, _endpoint),
+    Rule("environment", CauseKind.INFRASTRUCTURE, _machine),
+    Rule("verifier-network", CauseKind.INFRASTRUCTURE, _verifier_network),
+    Rule("verifier-machine", CauseKind.INFRASTRUCTURE, _verifier_machine),
+    Rule("task-broken", CauseKind.TASK, _task),
+    Rule("verifier-silent", CauseKind.VERIFIER, _verifier_silent),
+    Rule("verifier-not-a-number", CauseKind.VERIFIER, _verifier_number),
+    Rule("no-single-reward", CauseKind.TASK, _no_single_reward),
+    Rule("verifier-ran-no-tests", CauseKind.VERIFIER, _no_tests),
+    Rule("verifier-flaky", CauseKind.VERIFIER, _flaky),
+    Rule("limit", CauseKind.LIMIT, _limit),
+    Rule("not-verified", CauseKind.INFRASTRUCTURE, _not_verified),
+    Rule("agent-error", CauseKind.AGENT, _agent_error),
+    Rule("scored-low", CauseKind.AGENT, _scored_low),
+)
+"""All rules; what none of them explains is told by the traceback, or not at all."""
+
+
+def _find_phase(case: Case) -> Cause | None:
+    """The phase that a traceback ends in."""
+    for log in case.tracebacks:
+        for kind, frames in _FRAMES:
+            for frame in frames:
+                if (at := log.text.rfind(frame)) >= 0:
+                    start = log.text.rfind("\n", 0, at) + 1
+                    end = log.text.find("\n", at)
+                    line = log.text[start : end if end >= 0 else len(log.text)]
+                    said = [quoted(_ERRORS, text) for _, text in case.exceptions[:1]]
+                    evidence = (quoted(log.name, line), *said)
+                    return Cause(kind=kind, rule="traceback", evidence=evidence)
+    return None
+
+
+def _unexplained(case: Case) -> Cause:
+    said = next((text for _, text in case.exceptions), case.reason_code)
+    evidence = quoted(_ERRORS if case.exceptions else "trial", said or "nothing says why")
+    return Cause(kind=CauseKind.INFRASTRUCTURE, rule="unexplained", evidence=(evidence,))

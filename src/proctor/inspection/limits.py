@@ -1,0 +1,123 @@
+"""Which limit ended a trial: turns, tokens, money, time or context. Read from what is on record."""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from proctor.outcome.reasons import ReasonCode
+from proctor.record.fields import Object
+from proctor.record.model import TrialRecord
+
+KINDS: Final = ("turns", "tokens", "cost", "time", "context", "other")
+_NAMES: Final = {
+    "max_turns": "turns",
+    "max_tokens": "tokens",
+    "max_cost_usd": "cost",
+    "max_seconds": "time",
+}
+"""Limits of our own chat agent."""
+_EXCEPTIONS: Final = {
+    "AgentTimeoutError": "time",
+    "ModelContextError": "context",
+    "ContextLengthExceededError": "context",
+    "ContextWindowExceededError": "context",
+    "OutputLengthExceededError": "tokens",
+}
+_STOPS: Final = ("stop_condition", "stop_reason", "completion_status", "finish_reason")
+_WORDS: Final = (
+    ("turns", re.compile(r"max.?(?:turn|step|iteration)s?|(?:turn|step|iteration).?limit")),
+    ("context", re.compile(r"context.?(?:length|window|limit|overflow)|prompt.?too.?long")),
+    ("tokens", re.compile(r"max.?tokens|token.?(?:limit|budget)|^length$")),
+    ("cost", re.compile(r"(?:cost|budget).?(?:limit|exceeded)|max.?cost")),
+    ("time", re.compile(r"time.?(?:out|limit)|timed.?out|deadline|max.?(?:time|seconds)")),
+)
+_TYPE = re.compile(r"[A-Za-z_]\w{0,80}(?=:|$)")
+_SHOWN: Final = 200
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit that was reached."""
+
+    kind: str
+    """One of KINDS."""
+    where: str
+    """Which field says so."""
+    said: str
+    """What it says, the beginning of it."""
+
+
+def find_limit(record: TrialRecord, reason_code: str | None) -> Limit | None:
+    """The limit that ended a trial, as far as its record says; None for none."""
+    told = record.outputs.agent_result or {}
+    return (
+        _find_told(told)
+        or _find_turns(told)
+        or _find_exception(record)
+        or (
+            Limit(kind="time", where="reason_code", said=str(reason_code))
+            if reason_code == ReasonCode.HARBOR_AGENT_TIMEOUT_ERROR
+            else None
+        )
+    )
+
+
+def exception_types(record: TrialRecord) -> list[tuple[str, str]]:
+    """The class of each error on record, with the whole sentence; "" where it names none."""
+    found = []
+    for text in record.evaluation.validity.errors:
+        match = _TYPE.match(text)
+        found.append((match[0] if match else "", text))
+    return found
+
+
+def find_in(told: Object, key: str) -> Any:
+    """What an agent's result says under a key, itself or in its metadata."""
+    beside = told.get("metadata")
+    return told.get(key, beside.get(key) if isinstance(beside, dict) else None)
+
+
+def _find_told(told: Object) -> Limit | None:
+    limit = find_in(told, "limit")
+    if isinstance(limit, dict) and find_in(told, "ended") == "limit":
+        ours = _NAMES.get(str(limit.get("name")), "other")
+        said = f"{limit.get('name')} {limit.get('reached')} of {limit.get('limit')}"
+        return Limit(kind=ours, where="outputs.agent_result limit", said=said[:_SHOWN])
+    for key in _STOPS:
+        value = find_in(told, key)
+        kind = _kind_of(value) if isinstance(value, str) else None
+        if kind is not None:
+            return Limit(kind=kind, where=f"outputs.agent_result {key}", said=str(value)[:_SHOWN])
+    if find_in(told, "is_truncated") is True:
+        return Limit(kind="other", where="outputs.agent_result is_truncated", said="true")
+    return None
+
+
+def _kind_of(text: str) -> str | None:
+    lowered = text[:_SHOWN].lower()
+    return next((kind for kind, words in _WORDS if words.search(lowered)), None)
+
+
+def _find_turns(told: Object) -> Limit | None:
+    used, most = whole(find_in(told, "turns_used")), whole(find_in(told, "max_turns"))
+    if used is None or most is None or not 0 < most <= used:
+        return None
+    where = "outputs.agent_result turns_used, max_turns"
+    return Limit(kind="turns", where=where, said=f"{used} of {most}")
+
+
+def _find_exception(record: TrialRecord) -> Limit | None:
+    for name, text in exception_types(record):
+        if name in _EXCEPTIONS:
+            where = "evaluation.validity.errors"
+            return Limit(kind=_EXCEPTIONS[name], where=where, said=text[:_SHOWN])
+    return None
+
+
+def whole(value: Any) -> int | None:
+    """A count that somebody wrote down, if it is one."""
+    try:
+        found = int(value)
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return found if 0 <= found < 1 << 53 else None

@@ -1,0 +1,201 @@
+"""A query answered: a page of hits, counted, or trials with their counts.
+
+Newest first: what was sealed last, and of one trial the last step. Matches are counted up to a
+bound, so that a common word takes no longer than a rare one; `exact` counts all of them. By
+relevance, the newest up to the same bound are ranked.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import TrialFilter, looking
+from proctor.search.chosen import Span, choose_spans
+from proctor.search.index import ROW_BITS, SearchIndex
+from proctor.search.query import Query
+from proctor.search.row import Row
+
+COUNTED: Final = 10_000
+"""Matches that are counted, and ranked, unless all are asked for."""
+_FEW_SPANS = 50
+_LAST = (1 << ROW_BITS) - 1
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry that fits."""
+
+    seq: int
+    """Place in the log of what it belongs to."""
+    experiment_id: str | None
+    """Null, and the next too, for what is no trial: a review or a note."""
+    trial_id: str | None
+    row: Row
+
+
+class TrialCount(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial, and how many of its entries fit."""
+
+    seq: int
+    experiment_id: str | None
+    trial_id: str | None
+    matches: int
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of what was found."""
+
+    matches: int
+    """Entries that fit; at least so many where `is_exact` is false."""
+    trials: int
+    """Trials that those are of."""
+    is_exact: bool
+    hits: list[Hit]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which of the matches are wanted."""
+
+    limit: int = 20
+    number: int = 1
+    """From 1."""
+    by_relevance: bool = False
+    exact: bool = False
+
+    @property
+    def skipped(self) -> int:
+        """How many go before it."""
+        return (self.number - 1) * self.limit
+
+    @property
+    def bound(self) -> int | None:
+        """How many matches are counted; None: all."""
+        return None if self.exact else max(COUNTED, self.skipped + self.limit)
+
+
+def find_hits(
+    ledger: Ledger, index: SearchIndex, query: Query, wanted: TrialFilter, page: Page
+) -> Found:
+    """The hits of one page, and how many there are in all.
+
+    Raises:
+        InputError: a time of the filter is none.
+        sqlite3.DatabaseError: the index is damaged.
+    """
+    with looking(ledger):
+        spans = choose_spans(ledger, query.conditions, wanted)
+        bound = page.bound
+        found = _list_numbers(index, query, spans, None if bound is None else bound + 1)
+        is_exact = bound is None or len(found) <= bound
+        found = found if bound is None else found[:bound]
+        n_trials = len({number >> ROW_BITS for number in found})
+        chosen = _rank(index, query, found) if page.by_relevance else found
+        chosen = chosen[page.skipped : page.skipped + page.limit]
+        names = _Names(ledger)
+        hits = [_load_hit(index, names, number) for number in chosen]
+    return Found(matches=len(found), trials=n_trials, is_exact=is_exact, hits=hits)
+
+
+def count_by_trial(
+    ledger: Ledger, index: SearchIndex, query: Query, wanted: TrialFilter
+) -> list[TrialCount]:
+    """Every trial with a match and how many it has, the one sealed last first.
+
+    Raises:
+        InputError: a time of the filter is none.
+        sqlite3.DatabaseError: the index is damaged.
+    """
+    with looking(ledger):
+        spans = choose_spans(ledger, query.conditions, wanted)
+        counts: dict[int, int] = {}
+        for number in _list_numbers(index, query, spans, None):
+            seq = number >> ROW_BITS
+            counts[seq] = counts.get(seq, 0) + 1
+        names = _Names(ledger)
+        return [
+            TrialCount(seq=seq, experiment_id=experiment, trial_id=trial, matches=matches)
+            for seq, matches in counts.items()
+            for experiment, trial in [names.of(seq)]
+        ]
+
+
+class _Names:
+    """The names of sealed trials."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._known: dict[int, tuple[str | None, str | None]] = {}
+
+    def of(self, seq: int) -> tuple[str | None, str | None]:
+        if seq not in self._known:
+            query = "SELECT experiment_id, trial_id FROM trials WHERE seq = ?"
+            rows = self._ledger.index.select(query, (seq,))
+            self._known[seq] = (rows[0][0], rows[0][1]) if rows else (None, None)
+        return self._known[seq]
+
+
+def _load_hit(index: SearchIndex, names: _Names, number: int) -> Hit:
+    seq = number >> ROW_BITS
+    experiment, trial = names.of(seq)
+    row = index.load_row(number)
+    return Hit(seq=seq, experiment_id=experiment, trial_id=trial, row=row)
+
+
+def _list_numbers(
+    index: SearchIndex, query: Query, spans: Sequence[Span] | None, bound: int | None
+) -> list[int]:
+    """Numbers of the rows that fit, the newest first, up to a bound."""
+    select = "SELECT rowid FROM rows WHERE rows MATCH ?"
+    ask = _asker(index)
+    if spans is None:
+        numbers = ask(f"{select} ORDER BY rowid DESC", query.expression)
+    elif len(spans) <= _FEW_SPANS:
+        ranged = f"{select} AND rowid BETWEEN ? AND ? ORDER BY rowid DESC"
+        numbers = (
+            number
+            for first, last in reversed(spans)
+            for number in ask(
+                ranged, query.expression, first << ROW_BITS, (last << ROW_BITS) | _LAST
+            )
+        )
+    else:
+        _set_chosen(index, spans)
+        among = "rowid >> ? IN (SELECT seq FROM chosen)"
+        numbers = ask(f"{select} AND {among} ORDER BY rowid DESC", query.expression, ROW_BITS)
+    return list(numbers if bound is None else islice(numbers, bound))
+
+
+def _asker(index: SearchIndex) -> Callable[..., Iterator[int]]:
+    def ask(statement: str, *values: object) -> Iterator[int]:
+        for (number,) in index.connection.execute(statement, values):
+            yield number
+
+    return ask
+
+
+def _set_chosen(index: SearchIndex, spans: Sequence[Span]) -> None:
+    execute = index.connection.execute
+    execute("CREATE TEMP TABLE IF NOT EXISTS chosen (seq INTEGER PRIMARY KEY)")
+    execute("DELETE FROM chosen")
+    index.connection.executemany(
+        "INSERT INTO chosen VALUES (?)",
+        ((seq,) for first, last in spans for seq in range(first, last + 1)),
+    )
+
+
+def _rank(index: SearchIndex, query: Query, found: Sequence[int]) -> list[int]:
+    """Those that fit, the most relevant first; of equals, the newest."""
+    if not found:
+        return []
+    known = set(found)
+    statement = (
+        "SELECT rowid, bm25(rows) FROM rows WHERE rows MATCH ? AND rowid BETWEEN ? AND ? "
+        "ORDER BY rowid DESC"
+    )
+    rows = index.connection.execute(statement, (query.expression, found[-1], found[0]))
+    ranked = sorted((score, -number) for number, score in rows if number in known)
+    return [-number for _, number in ranked]

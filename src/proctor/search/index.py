@@ -1,0 +1,244 @@
+"""search.sqlite: FTS5 over rows, and their texts, packed, for snippets. It is derived.
+
+    position   how far the log was read, and the frontier of its tree there
+    rows       FTS5 without content: the words of a row, by its number
+    blocks     some rows in their order, packed, by the number of the first
+    absent     evidence that was not there when its trial was read
+    problems   what could not be read, as sentences
+
+A row's number is the place of its entry in the log, and how many rows of the entry go before it:
+the newest rows have the highest numbers, and a trial's rows are together. There is no write-ahead
+log: its file would be made again by name, beside an index that was removed because of a secret.
+"""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from proctor.errors import LedgerError
+from proctor.ledger.derived import remove_index
+from proctor.ledger.tree import HASH_SIZE, Frontier
+from proctor.search.pieces import Piece, unpack_rows
+from proctor.search.row import Row
+
+VERSION = 1
+"""Of the tables and of what is put into them; an index of another version is made anew."""
+ROW_BITS = 32
+"""Bits of a row's number below those of its entry."""
+
+_TABLES = """
+CREATE TABLE position (version INTEGER NOT NULL, size INTEGER NOT NULL, peaks BLOB NOT NULL);
+CREATE TABLE blocks (first INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE absent (sha256 TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE problems (seq INTEGER NOT NULL, sentence TEXT NOT NULL);
+CREATE VIRTUAL TABLE rows USING fts5(body, content='', tokenize='unicode61 remove_diacritics 2');
+INSERT INTO rows (rows, rank) VALUES ('pgsz', 8000);
+INSERT INTO rows (rows, rank) VALUES ('hashsize', 16777216);
+INSERT INTO rows (rows, rank) VALUES ('automerge', 0);
+INSERT INTO rows (rows, rank) VALUES ('crisismerge', 16)
+"""
+# Postings are gathered in 16 MiB of memory before they are written, and merged only when there are
+# many: twice as fast as the usual settings, and not slower to ask.
+
+_SETTINGS = (
+    "trusted_schema = OFF",
+    "page_size = 8192",
+    "cache_size = -32768",
+    "synchronous = NORMAL",
+)
+_WAIT_SECONDS = 1.0
+_TRIES = 10
+
+
+class MovedError(Exception):
+    """The index is no longer what this process took it for: look again."""
+
+
+class SearchIndex:
+    """An open index. Whoever opens it closes it."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None, inode: int) -> None:
+        self.connection = connection
+        self.path = path
+        self._inode = inode
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """The index in a file, made if it is missing, damaged or of another version.
+
+        Raises:
+            LedgerError: the file cannot be opened or written.
+        """
+        for _ in range(_TRIES):
+            try:
+                found = cls._open_once(path)
+            except (sqlite3.OperationalError, OSError) as error:
+                raise LedgerError(f"{path}: the index cannot be used: {error}") from error
+            except sqlite3.DatabaseError:
+                found = None
+            if found is not None:
+                return found
+            remove_index(path)
+        raise LedgerError(f"{path}: the index cannot be made; delete it, and search again")
+
+    @classmethod
+    def _open_once(cls, path: Path) -> Self | None:
+        """The index as it is; None where it has to be made anew."""
+        if path.is_symlink():
+            return None
+        if path.exists() and not path.is_file():
+            raise OSError("it is no plain file")
+        with contextlib.suppress(FileExistsError):
+            # Only a new file: to close one that is open here would let go of its locks.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        inode = path.stat().st_ino
+        connection = sqlite3.connect(path, isolation_level=None, timeout=_WAIT_SECONDS)
+        found = cls(connection, path, inode)
+        try:
+            version = found._prepare()
+            is_same = path.stat().st_ino == inode
+        except BaseException:
+            connection.close()
+            raise
+        if version == VERSION and is_same:
+            return found
+        connection.close()
+        return None
+
+    @classmethod
+    def in_memory(cls) -> Self:
+        """An index for one command, where none can be written."""
+        found = cls(sqlite3.connect(":memory:", isolation_level=None), None, 0)
+        found._prepare()
+        return found
+
+    def _prepare(self) -> object:
+        execute = self.connection.execute
+        for setting in _SETTINGS:
+            waiting(partial(execute, f"PRAGMA {setting}"))
+        if not waiting(self._list_tables):
+            waiting(lambda: execute("BEGIN IMMEDIATE"))
+            # Another process may have made it while this one waited.
+            if not self._list_tables():
+                for statement in _TABLES.strip().split(";\n"):
+                    execute(statement)
+                execute("INSERT INTO position VALUES (?, 0, x'')", (VERSION,))
+            waiting(lambda: execute("COMMIT"))
+        if not {"position", "rows", "blocks"} <= waiting(self._list_tables):
+            return None
+        found = waiting(lambda: execute("SELECT version FROM position").fetchone())
+        return found[0] if found else None
+
+    def _list_tables(self) -> set[str]:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        return {name for (name,) in self.connection.execute(query)}
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.connection.close()
+
+    def position(self) -> Frontier:
+        """How far it has read: the frontier of the log's tree there."""
+        size, peaks = self.connection.execute("SELECT size, peaks FROM position").fetchone()
+        hashes = [peaks[at : at + HASH_SIZE] for at in range(0, len(peaks), HASH_SIZE)]
+        return Frontier(size, hashes)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """See one moment of it; who writes meanwhile keeps that in memory, and waits."""
+        self.connection.execute("BEGIN")
+        waiting(self.position)
+        try:
+            yield
+        finally:
+            self.connection.execute("ROLLBACK")
+
+    def begin(self, after: int) -> None:
+        """Become the only writer of an index that has read so many entries.
+
+        Raises:
+            MovedError: it was removed, or another process has written to it.
+        """
+        waiting(lambda: self.connection.execute("BEGIN IMMEDIATE"))
+        if not self._is_there() or self.position().size != after:
+            self.connection.execute("ROLLBACK")
+            raise MovedError
+
+    def _is_there(self) -> bool:
+        if self.path is None:
+            return True
+        try:
+            return self.path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
+
+    def add(self, piece: Piece, at: int) -> int:
+        """Take in a piece of an entry, between `begin` and `commit`; `at` rows go before it.
+
+        How many rows of the entry are there then.
+        """
+        first = (piece.seq << ROW_BITS) + at
+        if piece.documents:
+            self.connection.executemany(
+                "INSERT INTO rows (rowid, body) VALUES (?, ?)", enumerate(piece.documents, first)
+            )
+            self.connection.execute("INSERT INTO blocks VALUES (?, ?)", (first, piece.packed))
+        for sha256 in piece.absent:
+            self.note_absent(sha256)
+        for sentence in piece.problems:
+            self.connection.execute("INSERT INTO problems VALUES (?, ?)", (piece.seq, sentence))
+        return at + len(piece.documents)
+
+    def note_absent(self, what: str) -> None:
+        """Remember what was not there to be read."""
+        self.connection.execute("INSERT OR IGNORE INTO absent VALUES (?)", (what,))
+
+    def commit(self, frontier: Frontier) -> None:
+        """Keep what was added, and how far the log was read for it."""
+        peaks = b"".join(frontier.peaks)
+        self.connection.execute("UPDATE position SET size = ?, peaks = ?", (frontier.size, peaks))
+        waiting(lambda: self.connection.execute("COMMIT"))
+
+    def roll_back(self) -> None:
+        """Let go of what was added."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def absent(self) -> list[str]:
+        """Digests of the evidence that was not there."""
+        return [sha256 for (sha256,) in self.connection.execute("SELECT sha256 FROM absent")]
+
+    def problems(self) -> list[str]:
+        """What could not be read."""
+        rows = self.connection.execute("SELECT sentence FROM problems ORDER BY seq")
+        return [sentence for (sentence,) in rows]
+
+    def load_row(self, number: int) -> Row:
+        """The row of that number.
+
+        Raises:
+            sqlite3.DatabaseError: the index is damaged.
+        """
+        query = "SELECT first, data FROM blocks WHERE first <= ? ORDER BY first DESC LIMIT 1"
+        try:
+            first, data = self.connection.execute(query, (number,)).fetchone()
+            return unpack_rows(data)[number - int(first)]
+        except (ValueError, TypeError, IndexError) as error:
+            raise sqlite3.DatabaseError(f"row {number} cannot be read") from error
+
+
+def waiting[T](act: Callable[[], T]) -> T:
+    """Do something to an index once nobody else writes to it.
+
+    There is no limit: the lock of a process that died is gone with it.
+    """
+    while True:
+        try:
+            return act()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise

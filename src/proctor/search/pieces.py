@@ -1,0 +1,166 @@
+"""What the index takes in, made from entries of the log: some rows at a time, ready to be stored.
+
+Reading evidence and making pieces of it takes about as long as storing them. Where there is much
+of it and a second processor, another process reads, and this one stores.
+"""
+
+import multiprocessing
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import msgspec
+from backports import zstd
+
+from proctor.errors import DamageError, InputError, LedgerError
+from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.entry import decode_line
+from proctor.ledger.segments import Place, read_line
+from proctor.ledger.verification.workers import end_with_parent
+from proctor.search.row import Row
+from proctor.search.tags import document_of
+from proctor.search.texts import Passed, rows_of
+
+_BLOCK_CHARACTERS = 1 << 16
+_BLOCK_ROWS = 200
+_LEVEL = 1
+_WORTH_IT = 1 << 25
+"""Bytes of evidence below which another process costs more than it saves."""
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Some rows of one entry, one after the other."""
+
+    seq: int
+    """The entry's place in the log."""
+    documents: list[str] = []
+    """The rows as the index takes them; none in the last piece of an entry."""
+    packed: bytes = b""
+    """The rows themselves."""
+    is_last: bool = False
+    absent: list[str] = []
+    """Of the last piece: digests of evidence that is not there."""
+    problems: list[str] = []
+    """Of the last piece: what could not be read."""
+    failure: str = ""
+    """Why nothing more comes; "" as a rule."""
+
+
+_ENCODE = msgspec.msgpack.Encoder().encode
+_DECODE_ROWS = msgspec.msgpack.Decoder(list[Row]).decode
+_DECODE_PIECE = msgspec.msgpack.Decoder(Piece).decode
+
+
+def unpack_rows(packed: bytes) -> list[Row]:
+    """The rows of a piece.
+
+    Raises:
+        ValueError: that is none.
+    """
+    try:
+        return _DECODE_ROWS(zstd.decompress(packed))
+    except (zstd.ZstdError, msgspec.MsgspecError) as error:
+        raise ValueError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPlace:
+    """Where an entry's line is."""
+
+    seq: int
+    place: Place
+    length: int
+    """Bytes, without the newline."""
+
+
+@contextmanager
+def reading(directory: Path, entries: Sequence[EntryPlace], size: int) -> Iterator[Iterable[Piece]]:
+    """The pieces of a ledger's entries, in order; `size` is how much evidence they have, in bytes.
+
+    Raises:
+        LedgerError: something beyond the evidence is in the way, such as a full disk.
+    """
+    if size < _WORTH_IT or len(os.sched_getaffinity(0)) == 1:
+        yield make_pieces(directory, entries)
+        return
+    # Forked, because a fresh interpreter spends its first fifth of a second importing.
+    forked = multiprocessing.get_context("fork")
+    ours, theirs = forked.Pipe(duplex=False)
+    arguments = (directory, entries, theirs, os.getpid())
+    helper = forked.Process(target=_help, args=arguments, daemon=True)
+    helper.start()
+    theirs.close()
+    try:
+        yield _receive(ours)
+    finally:
+        ours.close()
+        helper.kill()
+        helper.join()
+
+
+def make_pieces(directory: Path, entries: Iterable[EntryPlace]) -> Iterator[Piece]:
+    """The same, made in this process. No SQLite: its connections do not survive a fork.
+
+    Raises:
+        LedgerError: evidence cannot be unpacked here.
+    """
+    artifacts = Artifacts(directory)
+    for found in entries:
+        passed = Passed()
+        try:
+            line = read_line(directory / "entries", found.place, found.length)
+            entry = decode_line(line, f"{directory}: entry {found.seq}")
+            for block in _in_blocks(rows_of(artifacts, entry, passed)):
+                packed = zstd.compress(_ENCODE(block), level=_LEVEL)
+                yield Piece(found.seq, [document_of(row) for row in block], packed)
+        except (DamageError, InputError) as error:
+            passed.problems.append(f"entry {found.seq}: {error}")
+        except OSError as error:
+            raise LedgerError(
+                f"entry {found.seq}: its evidence cannot be unpacked: {error}; TMPDIR names "
+                "another place for it"
+            ) from error
+        yield Piece(found.seq, is_last=True, absent=passed.absent, problems=passed.problems)
+
+
+def _in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    block: list[Row] = []
+    held = 0
+    for row in rows:
+        block.append(row)
+        held += len(row.text)
+        if held >= _BLOCK_CHARACTERS or len(block) >= _BLOCK_ROWS:
+            yield block
+            block, held = [], 0
+    if block:
+        yield block
+
+
+def _help(directory: Path, entries: Sequence[EntryPlace], target: Connection, parent: int) -> None:
+    """What the other process does."""
+    end_with_parent(parent)
+    try:
+        for piece in make_pieces(directory, entries):
+            target.send_bytes(_ENCODE(piece))
+        target.send_bytes(_ENCODE(Piece(-1, is_last=True)))
+    except Exception as error:  # noqa: BLE001 - the parent says it
+        target.send_bytes(_ENCODE(Piece(-1, failure=str(error) or type(error).__name__)))
+
+
+def _receive(source: Connection) -> Iterator[Piece]:
+    while True:
+        try:
+            piece = _DECODE_PIECE(source.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise LedgerError(
+                "a process that helped was ended from outside, perhaps for want of memory; "
+                "search again to go on"
+            ) from error
+        if piece.failure:
+            raise LedgerError(piece.failure)
+        if piece.seq < 0:
+            return
+        yield piece

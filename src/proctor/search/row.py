@@ -1,0 +1,49 @@
+"""What is found: one entry of a trace, or another text of a trial or of the log.
+
+Nothing here reads a file.
+"""
+
+import re
+
+import msgspec
+
+LONGEST = 1 << 20
+"""Characters of one row that are indexed and kept; what is beyond is not found."""
+LARGEST_NUMBER = (1 << 53) - 1
+"""Steps and exit codes beyond it, which only a liar writes, are taken for it."""
+
+_UNFIT = re.compile("[\x00\ud800-\udfff\ue000-\ue00f]")
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One thing that can be found."""
+
+    role: str
+    """As the trace has it; else instruction, answer, exception, verifier, review or note."""
+    text: str
+    """What the words of a query are looked for in."""
+    step: int | None = None
+    """The turn of the trace; null for what is no part of a trace."""
+    tool: str | None = None
+    exit_code: int | None = None
+    """Of a result; of a call, that of its result."""
+    part: str = ""
+    """The step of a trial of several; "" for the trial itself."""
+
+
+def clean_text(text: str) -> str:
+    """Text as the index takes it: cut, and without characters that it has a meaning of its own for.
+
+    Half a character cannot be stored at all; the private ones mark what is no text.
+    """
+    text = text[:LONGEST]
+    if text.isascii() and "\0" not in text:
+        return text
+    return _UNFIT.sub("�", text)
+
+
+def clamp(number: int | None) -> int | None:
+    """A number that the index can hold."""
+    if number is None:
+        return None
+    return max(-LARGEST_NUMBER, min(number, LARGEST_NUMBER))

@@ -1,0 +1,257 @@
+"""All that a sealed trial is found by: its instruction, its traces, its answer, what went wrong.
+
+    instruction  what the agent was told
+    (the trace)  every entry of the trace that `proctor show` shows, by its own role
+    answer       the answer that was handed in, where it is text
+    exception    what broke the trial, and what its record says went wrong
+    verifier     what the verifier printed
+
+Evidence that is gone or altered is passed over and named. A trace is read in constant memory.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, cast
+
+from proctor.errors import DamageError, TraceError
+from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.entry import AnyEntry, NoteEntry, ReviewEntry, TrialEntry, Withheld
+from proctor.record.model import TrialRecord
+from proctor.search.row import LONGEST, Row, clamp, clean_text
+from proctor.traced.sealed import trace_entry
+from proctor.traced.trial import FoundTrace, TracedTrial, opened_traces
+from proctor.trajectory.atif.in_metadata import ATIF_KEY, pair_results
+from proctor.trajectory.conversation import read_turns
+from proctor.trajectory.entry import Entry, Object
+from proctor.trajectory.read import read_chunks
+from proctor.trajectory.spoken import turns_to_entries
+from proctor.trajectory.trace import TraceKind, load_trace_file
+from proctor.trajectory.turn import Turn
+
+_MOST_TOGETHER = 1000
+"""Entries of one step that are held to see which result belongs to which call."""
+_MOST_CHARACTERS = 4 << 20
+_CALL, _RESULT = "tool_call", "tool_result"
+_PRINTED = (".txt", ".log", "")
+_REWARDS = ("reward.txt",)
+
+
+@dataclass(slots=True)
+class Passed:
+    """What could not be read, filled in while rows are."""
+
+    absent: list[str] = field(default_factory=list)
+    """Digests of evidence that is not there; where they come back, the index is made anew."""
+    problems: list[str] = field(default_factory=list)
+    """Sentences about evidence that is there and cannot be read."""
+
+
+def rows_of(artifacts: Artifacts, entry: AnyEntry | Withheld, passed: Passed) -> Iterator[Row]:
+    """Everything that an entry of the log is found by."""
+    match entry:
+        case TrialEntry():
+            yield from _rows_of_trial(artifacts, entry, passed)
+        case ReviewEntry():
+            words = f"{entry.verdict} {entry.reviewer}\n{entry.note}"
+            yield Row("review", clean_text(words))
+        case NoteEntry():
+            yield Row("note", clean_text(f"{entry.author}\n{entry.text}"))
+        case _:
+            return
+
+
+def _rows_of_trial(artifacts: Artifacts, entry: TrialEntry, passed: Passed) -> Iterator[Row]:
+    trial = trace_entry(artifacts, entry)
+    there = set(trial.files)
+    passed.absent += [file.sha256 for file in entry.evidence if file.path not in there]
+    if trial.record is not None:
+        yield from _rows_of_record(trial.record)
+    try:
+        with opened_traces(trial) as traces:
+            for trace in traces:
+                yield from _rows_of_trace(trace)
+    except (DamageError, TraceError) as error:
+        passed.problems.append(f"{trial.name}: {error}")
+    yield from _rows_of_files(artifacts, entry, trial, passed)
+
+
+def _rows_of_record(record: TrialRecord) -> Iterator[Row]:
+    yield Row("instruction", clean_text(record.inputs.instruction))
+    answer = record.outputs.agent_output
+    wrong = [*record.evaluation.validity.errors]
+    if answer is not None and answer.error_message:
+        wrong.append(answer.error_message)
+    for text in dict.fromkeys(wrong):
+        yield Row("exception", clean_text(text))
+
+
+# Traces
+
+
+def _rows_of_trace(trace: FoundTrace) -> Iterator[Row]:
+    group: list[Entry] = []
+    held = 0
+    for entry in _entries_of(trace):
+        is_other = group and group[0].step != entry.step
+        if is_other or len(group) >= _MOST_TOGETHER or held > _MOST_CHARACTERS:
+            yield from _rows_of_step(group, trace.part)
+            group, held = [], 0
+        group.append(entry)
+        held += len(entry.content or "") + len(entry.stdout or "")
+    yield from _rows_of_step(group, trace.part)
+
+
+def _entries_of(trace: FoundTrace) -> Iterable[Entry]:
+    match trace.kind:
+        case TraceKind.TRAJECTORY:
+            chunks = read_chunks(trace.path, salvage=True)
+            return chain.from_iterable(chunk.entries for chunk in chunks)
+        case TraceKind.CONVERSATION:
+            items = read_turns(trace.path, salvage=True)
+            return turns_to_entries(item for item in items if isinstance(item, Turn))
+        case TraceKind.ATIF:
+            return load_trace_file(trace.path, trace.kind).entries
+
+
+def _rows_of_step(group: list[Entry], part: str) -> Iterator[Row]:
+    """The entries of one step; a call has the exit code of its result."""
+    answers = _find_answers(group) if len(group) > 1 else {}
+    for at, entry in enumerate(group):
+        other = answers.get(at)
+        tool, code = entry.tool_name, entry.exit_code
+        if other is not None:
+            tool = tool or other.tool_name
+            code = other.exit_code if code is None and entry.role == _CALL else code
+        text = clean_text("\n".join(_texts_of(entry)))
+        yield Row(
+            clean_text(entry.role), text, clamp(entry.step),
+            None if tool is None else clean_text(tool), clamp(code), part,
+        )  # fmt: skip
+
+
+def _find_answers(group: list[Entry]) -> dict[int, Entry]:
+    """For the place of each call its result, and for that of each result its call."""
+    places = [at for at, entry in enumerate(group) if entry.role in (_CALL, _RESULT)]
+    if not places:
+        return {}
+    calls = [at for at in places if group[at].role == _CALL]
+    results = [at for at in places if group[at].role == _RESULT]
+    pairs = pair_results((group[at].role == _CALL, group[at].tool_name or None) for at in places)
+    found: dict[int, Entry] = {}
+    for result, call in zip(results, pairs, strict=True):
+        if call is not None:
+            found[calls[call]] = group[result]
+            found[result] = group[calls[call]]
+    return found
+
+
+def _texts_of(entry: Entry) -> Iterator[str]:
+    if entry.metadata:
+        yield from _thoughts_in(entry.metadata)
+    if entry.content:
+        yield entry.content
+    if entry.command:
+        yield entry.command
+    if entry.arguments:
+        yield from _words_in(entry.arguments, entry.command)
+    if entry.stdout:
+        yield entry.stdout
+    elif entry.output_summary:
+        yield entry.output_summary
+    if entry.stderr:
+        yield entry.stderr
+
+
+def _thoughts_in(metadata: Object) -> Iterator[str]:
+    """Reasoning, which an entry has no field for."""
+    for key, name in (("conversation", "thinking"), (ATIF_KEY, "reasoning_content")):
+        held = metadata.get(key)
+        if isinstance(held, dict) and isinstance(thought := held.get(name), str) and thought:
+            yield thought
+
+
+def _words_in(arguments: Object, command: str | None) -> Iterator[str]:
+    """The texts and numbers of a call's arguments; a command is not said twice."""
+    left: list[Any] = [arguments]
+    while left:
+        value = left.pop()
+        match value:
+            case dict():
+                left += reversed(value.values())
+            case list():
+                left += reversed(value)
+            case str() if value and value != command:
+                yield value
+            case int() | float() if not isinstance(value, bool):
+                yield format(value)[:40] if abs(value) < 1e300 else ""
+
+
+# Other files of the evidence
+
+
+def _rows_of_files(
+    artifacts: Artifacts, entry: TrialEntry, trial: TracedTrial, passed: Passed
+) -> Iterator[Row]:
+    digests = {file.path: file.sha256 for file in entry.evidence}
+    answer = _find_answer(trial)
+    for path in trial.files:
+        role = "answer" if path == answer else _role_of(path)
+        if role is None:
+            continue
+        try:
+            text = _read_text(artifacts, digests[path])
+        except DamageError as error:
+            passed.problems.append(f"{trial.name}: {error}")
+            continue
+        if text:
+            steps = path.split("/")
+            part = steps[1] if steps[0] == "steps" and len(steps) > 2 else ""
+            yield Row(role, clean_text(text), part=clean_text(part))
+
+
+def _role_of(path: str) -> str | None:
+    name = PurePosixPath(path)
+    if name.name == "exception.txt":
+        return "exception"
+    is_printed = name.suffix in _PRINTED and name.name not in _REWARDS
+    return "verifier" if name.parent.name == "verifier" and is_printed else None
+
+
+def _find_answer(trial: TracedTrial) -> str | None:
+    if trial.record is None or trial.record.outputs.agent_output is None:
+        return None
+    path = trial.record.outputs.agent_output.output_path
+    is_trace = path.endswith((".jsonl", "trajectory.json"))
+    return None if is_trace else path
+
+
+class _FullError(Exception):
+    """Enough was read."""
+
+
+class _Beginning:
+    """Takes the beginning of what is written to it, and stops the writer there."""
+
+    def __init__(self, size: int) -> None:
+        self.data = bytearray()
+        self._size = size
+
+    def write(self, data: bytes) -> int:
+        self.data += data[: self._size - len(self.data)]
+        if len(self.data) >= self._size:
+            raise _FullError
+        return len(data)
+
+
+def _read_text(artifacts: Artifacts, sha256: str) -> str:
+    """The beginning of a file; "" where it is no text."""
+    beginning = _Beginning(LONGEST)
+    with contextlib.suppress(_FullError):
+        artifacts.copy(sha256, cast(BinaryIO, beginning))
+    if b"\0" in beginning.data:
+        return ""
+    return beginning.data.decode("utf-8", "replace").replace(os.linesep, "\n")

@@ -1,0 +1,232 @@
+"""The index brought up to the log, from where it is, or from the start where it does not fit.
+
+It begins anew where it was made from another log, or from this one before it was rewritten; where
+something was withheld since, so that nothing of that stays in it; and where evidence that was
+absent has come back. Entries are taken in by batches: a process that is killed loses one batch.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor.errors import LedgerError
+from proctor.ledger.derived import remove_index
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import looking
+from proctor.ledger.segments import Place
+from proctor.ledger.tree import Frontier
+from proctor.search.index import MovedError, SearchIndex, waiting
+from proctor.search.pieces import EntryPlace, Piece, reading
+from proctor.search.place import find_place
+
+_BATCH_BYTES = 64 << 20
+_BATCH_ENTRIES = 2000
+_TRIES = 100
+_PAUSE_SECONDS = 0.12
+"""Between batches: who waits for the lock, to withhold something, looks every 0.1 s."""
+_TOLD = ("trial", "review", "note")
+"""Kinds of entries that hold texts."""
+_LINE = "entry "
+"""What stands before the place of a line that was withheld, among what is absent."""
+
+type Watch = Callable[[int, int], None]
+"""Told how many bytes of evidence were read, and of how many."""
+
+
+def watch_nothing(_done: int, _total: int) -> None:
+    """Nobody looks."""
+
+
+def ask_index[T](
+    ledger: Ledger, ask: Callable[[SearchIndex], T], watch: Watch = watch_nothing
+) -> T:
+    """What the index over a ledger's texts answers, once it is as far as the log is.
+
+    An index that turns out to be damaged is made again.
+
+    Raises:
+        LedgerError: the index cannot be written.
+        DamageError: the log does not give what its checkpoint says.
+    """
+    place = find_place(ledger.directory, os.environ)
+    try:
+        return _ask_once(ledger, place, ask, watch)
+    except sqlite3.OperationalError as error:
+        raise LedgerError(_render_failure(place, error)) from error
+    except sqlite3.DatabaseError:
+        if place is not None:
+            _remove(place)
+    try:
+        return _ask_once(ledger, place, ask, watch)
+    except sqlite3.Error as error:
+        raise LedgerError(_render_failure(place, error)) from error
+
+
+def _ask_once[T](
+    ledger: Ledger, place: Path | None, ask: Callable[[SearchIndex], T], watch: Watch
+) -> T:
+    index = _catch_up(ledger, _open(place), watch)
+    try:
+        with index.reading():
+            return ask(index)
+    finally:
+        index.close()
+
+
+def _open(place: Path | None) -> SearchIndex:
+    return SearchIndex.in_memory() if place is None else SearchIndex.open(place)
+
+
+def _remove(place: Path) -> None:
+    try:
+        remove_index(place)
+    except OSError as error:
+        raise LedgerError(f"{place}: cannot be removed: {error}") from error
+
+
+def _render_failure(path: Path | None, error: sqlite3.Error) -> str:
+    if "full" in str(error) or "disk I/O" in str(error):
+        where = path.parent if path is not None else "memory"
+        return f"{where}: no room for the index of the search ({error}); free some and search again"
+    return f"{path}: the index cannot be used: {error}; delete it, and it is made again"
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """What the index has still to read."""
+
+    frontier: Frontier
+    """Where it is."""
+    leaves: list[bytes]
+    """Of the entries to come."""
+    kinds: list[str]
+    sizes: list[int]
+    """Bytes of their evidence."""
+    places: list[EntryPlace]
+    """Of those that hold texts."""
+
+
+def _catch_up(ledger: Ledger, index: SearchIndex, watch: Watch) -> SearchIndex:
+    for _ in range(_TRIES):
+        try:
+            ahead = _look_ahead(ledger, index)
+            if ahead is not None:
+                _read_on(ledger, index, ahead, watch)
+                return index
+        except MovedError:
+            # Another process wrote to it, or removed it because of a secret.
+            index.close()
+            index = _open(index.path)
+            continue
+        except BaseException:
+            index.close()
+            raise
+        index = _begin_anew(index)
+    raise LedgerError(f"{ledger.directory}: others write to it without a pause; try again")
+
+
+def _begin_anew(index: SearchIndex) -> SearchIndex:
+    path = index.path
+    index.close()
+    if path is not None:
+        _remove(path)
+    return _open(path)
+
+
+def _look_ahead(ledger: Ledger, index: SearchIndex) -> _Ahead | None:
+    """What is still to be read; None where the index does not fit and has to begin anew."""
+    frontier = waiting(index.position)
+    with looking(ledger) as size:
+        root = ledger.checkpoint().tree
+        rows = ledger.index.select(
+            "SELECT leaf, kind, coalesce(evidence_bytes, 0), seq, segment, offset, length "
+            "FROM entries LEFT JOIN trials USING (seq) WHERE seq >= ? AND seq < ? ORDER BY seq",
+            (frontier.size, size),
+        )
+    ahead = _Ahead(
+        frontier=frontier,
+        leaves=[row[0] for row in rows],
+        kinds=[row[1] for row in rows],
+        sizes=[row[2] for row in rows],
+        places=[
+            EntryPlace(seq, Place(segment, offset), length)
+            for _, kind, _, seq, segment, offset, length in rows
+            if kind in _TOLD
+        ],
+    )
+    if frontier.size == 0:
+        return ahead
+    reached = frontier.copy()
+    reached.extend(ahead.leaves)
+    fits = root.size != reached.size or reached.root() == root.root
+    if frontier.size > size or not fits or "withhold" in ahead.kinds:
+        return None
+    came_back = any(_is_back(ledger, what) for what in waiting(index.absent))
+    return None if came_back else ahead
+
+
+def _is_back(ledger: Ledger, what: str) -> bool:
+    """Whether evidence, or a line, that was absent is there now."""
+    if not what.startswith(_LINE):
+        return ledger.artifacts.holds(what)
+    seq = int(what.removeprefix(_LINE))
+    kinds = ledger.index.select("SELECT kind FROM entries WHERE seq = ?", (seq,))
+    return bool(kinds and kinds[0][0])
+
+
+def _read_on(ledger: Ledger, index: SearchIndex, ahead: _Ahead, watch: Watch) -> None:
+    if not ahead.leaves:
+        return
+    # Held while others are waited for, evidence may be withheld: nothing is read before the lock.
+    index.begin(after=ahead.frontier.size)
+    try:
+        with reading(ledger.directory, ahead.places, sum(ahead.sizes)) as pieces:
+            _Storing(index, ahead, watch).store(pieces)
+    except BaseException:
+        index.roll_back()
+        raise
+
+
+class _Storing:
+    """How far the index has come while it takes in what is ahead."""
+
+    def __init__(self, index: SearchIndex, ahead: _Ahead, watch: Watch) -> None:
+        self._index = index
+        self._ahead = ahead
+        self._watch = watch
+        self._frontier = ahead.frontier.copy()
+        self._done = self._kept = 0
+        self._total = sum(ahead.sizes)
+
+    def store(self, pieces: Iterable[Piece]) -> None:
+        at = 0
+        for piece in pieces:
+            at = self._index.add(piece, at)
+            if piece.is_last:
+                at = 0
+                self._finish(piece.seq)
+        self._keep(len(self._ahead.leaves))
+        self._watch(self._total, self._total)
+
+    def _finish(self, seq: int) -> None:
+        """All of an entry is in; now and then, what is in is kept for good."""
+        place = seq - self._ahead.frontier.size
+        self._done += self._ahead.sizes[place]
+        self._watch(min(self._done, self._total - 1), self._total)
+        taken = self._ahead.frontier.size + place + 1 - self._frontier.size
+        if self._done - self._kept >= _BATCH_BYTES or taken >= _BATCH_ENTRIES:
+            self._keep(place + 1)
+            time.sleep(_PAUSE_SECONDS)
+            self._index.begin(after=self._frontier.size)
+
+    def _keep(self, until: int) -> None:
+        begin = self._frontier.size - self._ahead.frontier.size
+        for place in range(begin, until):
+            if not self._ahead.kinds[place]:
+                self._index.note_absent(f"{_LINE}{self._ahead.frontier.size + place}")
+        self._frontier.extend(self._ahead.leaves[begin:until])
+        self._index.commit(self._frontier)
+        self._kept = self._done

@@ -1,0 +1,124 @@
+"""`proctor export` to other systems: nothing replaced, half-written or left unsaid."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.programs import Proctor
+from tests.exporters.sealed import ATIF, EXPERIMENT, TRAJECTORY, atif, small_ledger, trajectory
+from tests.ledger.trials import open_ledger, seal_files
+
+FORMS = ["atif", "otel", "every-eval-ever", "parquet"]
+WHY = {"reason": "a key leaked", "author": "ana"}
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """A ledger with two trials, each with a trace."""
+    return small_ledger(tmp_path, {"a": {TRAJECTORY: trajectory()}, "b": {ATIF: atif()}})
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_counts_its_losses_and_names_the_file(
+    proctor: Proctor, ledger: Path, tmp_path: Path, form: str
+) -> None:
+    ran = proctor("export", "--ledger", ledger, "--format", form, "-o", tmp_path / "o", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    facts = json.loads(ran.out)
+    assert (facts["trials"], facts["refused"]) == (2, [])
+    assert len(Path(facts["loss_report"]).read_bytes().splitlines()) == facts["losses"] > 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_there_stays_and_nothing_half_written_is_left(
+    proctor: Proctor, ledger: Path, tmp_path: Path, form: str
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "taken").mkdir()
+    for target, found in (
+        (place / "taken", "an export replaces nothing"),
+        (place / "no" / "where", "cannot be written"),
+    ):
+        ran = proctor("export", "--ledger", ledger, "--format", form, "-o", target)
+        assert ran.code == 2
+        assert found in ran.err
+    assert [path.name for path in place.iterdir()] == ["taken"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_loss_report_of_somebody_else_stays(
+    proctor: Proctor, ledger: Path, tmp_path: Path, form: str
+) -> None:
+    beside = tmp_path / "o.losses.jsonl"
+    beside.write_text("mine")
+    ran = proctor("export", "--ledger", ledger, "--format", form, "-o", tmp_path / "o")
+    is_file = form in ("otel", "parquet")
+    assert ran.code == (2 if is_file else 0)
+    assert beside.read_text() == "mine"
+    assert (tmp_path / "o").exists() is not is_file
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_options_that_mean_nothing_are_said(
+    proctor: Proctor, ledger: Path, tmp_path: Path, form: str
+) -> None:
+    target = tmp_path / "o"
+    ran = proctor("export", "--ledger", ledger, "--format", form, "-o", target, "--trial", "z")
+    assert ran.code == 2
+    assert "no trial is meant by these options" in ran.err
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_withheld_trial_is_left_out_and_said(proctor: Proctor, tmp_path: Path, form: str) -> None:
+    with open_ledger(tmp_path) as ledger:
+        for name in ("a", "b"):
+            seal_files(ledger, name, {TRAJECTORY: trajectory() + b" " * len(name)})
+        ledger.withhold(ledger.find("a"), **WHY)
+    target = tmp_path / "o"
+    ran = proctor("export", "--ledger", ledger.directory, "--format", form, "-o", target)
+    assert ran.code == 3
+    assert f"left out: {EXPERIMENT}/a: withheld" in ran.out
+    alone = proctor(
+        *("export", "--ledger", ledger.directory, "--format", form),
+        *("-o", tmp_path / "alone", "--trial", "a"),
+    )
+    assert alone.code == 2
+    assert not (tmp_path / "alone").exists()
+
+
+def test_withheld_evidence_is_named_and_the_rest_is_told(proctor: Proctor, tmp_path: Path) -> None:
+    with open_ledger(tmp_path) as ledger:
+        seal_files(ledger, "a", {TRAJECTORY: trajectory(), "log.txt": b"x"})
+        ledger.withhold(ledger.find("a"), evidence=[TRAJECTORY], **WHY)
+    ran = proctor(
+        *("export", "--ledger", ledger.directory, "--format", "otel", "-o", tmp_path / "o")
+    )
+    assert ran.code == 3
+    assert f"left out: {EXPERIMENT}/a: evidence '{TRAJECTORY}' is withheld" in ran.out
+    (line,) = (tmp_path / "o").read_text().splitlines()
+    assert len(json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]) == 1
+
+
+def test_evidence_that_is_gone_without_a_word_is_damage(
+    proctor: Proctor, ledger: Path, tmp_path: Path
+) -> None:
+    for path in (ledger / "artifacts").rglob("*.zst"):
+        path.unlink()
+    ran = proctor("export", "--ledger", ledger, "--format", "atif", "-o", tmp_path / "o")
+    assert ran.code == 1
+    assert "is not there" in ran.err
+    assert not (tmp_path / "o").exists()
+
+
+def test_control_sequences_of_a_trial_do_not_reach_the_terminal(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    evil = trajectory({"role": "assistant", "step": 1, "content": "\x1b[2J", "\x1b]0;x\x07": 1})
+    ledger = small_ledger(tmp_path, {"a": {TRAJECTORY: evil}})
+    ran = proctor("export", "--ledger", ledger, "--format", "otel", "-o", tmp_path / "o")
+    assert ran.code == 0
+    assert "\x1b" not in ran.out
+    assert b"\x1b" not in (tmp_path / "o").read_bytes()

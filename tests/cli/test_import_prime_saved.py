@@ -1,0 +1,109 @@
+"""`proctor import prime` from files that were saved before."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.programs import Proctor
+from tests.importers.prime.samples import EVALUATION, make_a, make_b, small
+from tests.importers.prime.server import KEY, serving
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[..., list[str]]:
+    """The options for an evaluation's file and files of samples."""
+
+    def make(evaluation: Any, *samples: Any) -> list[str]:
+        options = []
+        for index, (option, value) in enumerate(
+            [("--evaluation-json", evaluation), *(("--samples-json", each) for each in samples)]
+        ):
+            path = tmp_path / f"{index}.json"
+            path.write_text(value if isinstance(value, str) else json.dumps(value))
+            options += [option, str(path)]
+        return options
+
+    return make
+
+
+def test_saved_files_give_what_the_interface_gives(
+    proctor: Proctor, monkeypatch: pytest.MonkeyPatch, saved: Callable[..., list[str]]
+) -> None:
+    with serving([make_a("a"), make_b("b")], **EVALUATION) as server:
+        monkeypatch.setenv("PRIME_API_KEY", KEY)
+        proctor("import", "prime", "ev1", "-e", "nightly", "--base-url", server.url)
+    pages = [{"samples": [make_a("a")], "total": 2}, {"samples": [make_b("b")], "total": 2}]
+    ran = proctor("import", "prime", "-e", "nightly", *saved(EVALUATION, *pages))
+    assert (ran.code, ran.err) == (0, "")
+    assert "2 samples found: 0 imported, 2 already there, 0 refused" in ran.out
+
+
+def test_a_bare_list_of_samples_is_taken(proctor: Proctor, saved: Callable[..., list[str]]) -> None:
+    ran = proctor("import", "prime", *saved(EVALUATION, [small(1), small(2)]))
+    assert ran.code == 0
+    assert "2 imported" in ran.out
+    assert "1.json: a bare list; taken as all samples there are" in ran.out
+
+
+def test_a_sample_that_stands_in_a_file_twice_comes_in_once(
+    proctor: Proctor, saved: Callable[..., list[str]]
+) -> None:
+    ran = proctor("import", "prime", *saved(EVALUATION, [small(1), small(2), small(1)]))
+    assert ran.code == 0
+    assert "2 samples found: 2 imported, 0 already there, 0 refused" in ran.out
+    assert "note: 1 sample more came under an id that was there" in ran.out
+
+
+def test_one_page_of_many_is_said_to_be_one(
+    proctor: Proctor, saved: Callable[..., list[str]]
+) -> None:
+    ran = proctor("import", "prime", *saved(EVALUATION, {"samples": [small(1)], "total": 3000}))
+    assert ran.code == 3
+    assert "note: Prime says there are 3,000 samples and gave 1" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "samples", "said"),
+    [
+        ([], [small(1)], "0.json: []; expected the object of an evaluation"),
+        ({}, [small(1)], "0.json: has no evaluation_id"),
+        ({"samples": []}, [small(1)], "it has samples: is it for --samples-json?"),
+        ("{", [small(1)], "0.json: no JSON"),
+        (EVALUATION, {"x": 1}, "1.json: has no list `samples`"),
+        (EVALUATION, 3, "1.json: has no list `samples`"),
+        (EVALUATION, [], "evaluation ev1 has no samples"),
+        ({**EVALUATION, "eval_config": float("nan")}, [small(1)], "which no record can hold"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named(
+    proctor: Proctor,
+    saved: Callable[..., list[str]],
+    evaluation: Any,
+    samples: Any,
+    said: str,
+) -> None:
+    ran = proctor("import", "prime", *saved(evaluation, samples))
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert not Path(os.environ["PROCTOR_LEDGER"]).exists()
+
+
+def test_options_that_do_not_go_together_are_refused(
+    proctor: Proctor, saved: Callable[..., list[str]]
+) -> None:
+    options = saved(EVALUATION, [small(1)])
+    for given, said in (
+        ([], "no evaluation is named"),
+        (options[:2], "--evaluation-json and --samples-json go together"),
+        (["ev1", *options[2:]], "--evaluation-json and --samples-json go together"),
+        ([*options, "--retries", "3"], "--retries does not go with --evaluation-json"),
+        (["other", *options], "evaluation 'ev1'; EVAL_ID is 'other'"),
+        (["ev1", "--evaluation-json", "x", "--samples-json", "x"], "x: cannot be read: No such"),
+    ):
+        ran = proctor("import", "prime", *given)
+        assert (ran.code, ran.out) == (2, "")
+        assert said in ran.err
