@@ -20,6 +20,7 @@
     inspect_summary     summing traces up, beside reading them; a subject
     trace_data      trajectories to read, kept in build/bench-data
     inspect_show    one step of a large trace, by the whole command; a subject too
+    inspect_classify   labelling every turn, beside the bare reading
     trace_reading   ways to read them: ours, the bare decoder, the peer's shape
     inspect_search  the index over texts, made and asked; a subject too
     searching       what that asks for, in a process of its own

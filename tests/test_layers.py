@@ -19,7 +19,7 @@ LAYERS = (
     ("__main__",),
     ("cli",),
     ("web",),
-    ("rerun",),
+    ("rerun", "judge"),
     ("exporters", "job", "importers", "report", "search"),
     ("agents", "environments", "traced"),
     ("ledger",),
@@ -37,6 +37,10 @@ HEIGHT = {unit: -line for line, units in enumerate(LAYERS) for unit in units}
 LOADED_ON_USE = frozenset(
     {
         "proctor.agents.chat.agent",
+        "proctor.agents.chat.settings",
+        "proctor.environments.sandbox.scratch",
+        "proctor.judge.judging",
+        "proctor.judge.kept",
         "proctor.record.prices",
         "proctor.reward.coerce",
         "proctor.reward.script",

@@ -25,7 +25,8 @@ ProctorError
 │   ├── KeyFileError                a key that cannot be read, or may not be used
 │   ├── NoteError                   a checkpoint or another signed note that cannot be read
 │   ├── ProofFileError              a proof or a claim that cannot be read
-│   └── NotReplayableError          a recorded trial that cannot be run again
+│   ├── NotReplayableError          a recorded trial that cannot be run again
+│   └── JudgeAnswerError            what a judge says that is no classification
 ├── DamageError                     a check failed: what is there is not what was sealed
 │   ├── MissingArtifactError        evidence that is not there
 │   ├── AlteredArtifactError        evidence that is not what was sealed
@@ -206,6 +207,10 @@ class ProofFileError(InputError):
 
 class NotReplayableError(InputError):
     """A recorded trial that cannot be run again; that may be nobody's fault."""
+
+
+class JudgeAnswerError(InputError):
+    """What a judge answered cannot be read as labels."""
 
 
 class DamageError(ProctorError):

@@ -15,6 +15,9 @@
     pager                          long texts where somebody sits before a screen
     trace_diff, side_by_side       two traces, and two texts beside one another
     trace_convert                  one kind of trace to another
+    trace_classify                 what every turn was for
+    trace_labels, trace_judges     the labels it shows, by the rules and by models
+    trace_classify_text            labels as lines for people
     trace_summary                  what happened in a trial, or in many
     summary_text, summary_table    summaries as a page and as a table
     trace_tail                     the end of a file that is being written

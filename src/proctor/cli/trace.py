@@ -35,7 +35,7 @@ _WRITER = "trajectory_writer.py"
 _POLL_SECONDS = 0.2
 
 
-_LATER = ("summary",)
+_LATER = ("classify", "summary")
 """Commands that need much more than a trace; proctor.cli.trace_NAME holds each, loaded on use."""
 
 

@@ -27,6 +27,7 @@
     actions         what an agent did and what it was answered, made comparable
     volatile        parts of an answer that differ from run to run and mean nothing
     alignment       two long sequences laid side by side, in bounded time
+    classification/ what every turn of an agent was for
 
 Nothing here scores, and nothing that scores looks here.
 """

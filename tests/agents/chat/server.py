@@ -31,7 +31,8 @@ class Connection(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer as the script says."""
         body = self.rfile.read(int(self.headers["content-length"]))
-        reply = self.server.take(self.path, dict(self.headers.items()), json.loads(body))
+        self.body: dict[str, Any] = json.loads(body)
+        reply = self.server.take(self.path, dict(self.headers.items()), self.body)
         self.close_connection = True
         # Who asked may have gone away.
         with suppress(BrokenPipeError, ConnectionResetError):

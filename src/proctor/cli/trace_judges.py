@@ -1,0 +1,250 @@
+"""`--judge`: models that label turns beside the rules, and how far all of them agree."""
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from proctor.cli.options import check_companions
+from proctor.cli.output import reading_progress
+from proctor.cli.trace_labels import LabelledTrial, Part
+from proctor.errors import AgentError, InputError
+from proctor.inspection.classification.agreement import compare_labels
+from proctor.inspection.classification.rules import RULES_VERSION
+from proctor.inspection.reading import TraceReading
+from proctor.judge.prompt import PROMPT_VERSION
+from proctor.judge.turns import ShownTurn, show_turns
+from proctor.traced.trial import TracedTrial, opened_traces
+
+KEY_VARIABLE: Final = "OPENAI_API_KEY"
+RULES: Final = f"rules {RULES_VERSION}"
+_WORDS: Final = (("base_url", "--judge-url"), ("-m names it", "--judge names it"))
+"""What the chat agent calls its settings, and what they are called here."""
+
+judge_options: Final = (
+    click.option("--judge", "judges", multiple=True, metavar="MODEL", help="Ask a model as well."),
+    click.option(
+        "--judge-url",
+        "urls",
+        multiple=True,
+        metavar="URL",
+        help="Its OpenAI-compatible endpoint, such as https://…/v1; one for all judges, or each.",
+    ),
+    click.option(
+        "--judge-key-env",
+        "keys",
+        multiple=True,
+        metavar="NAME",
+        help=f"Variable that holds its key.  [default: {KEY_VARIABLE}]",
+    ),
+    click.option(
+        "-n",
+        "parallel",
+        type=click.IntRange(1, 64),
+        default=4,
+        show_default=True,
+        help="Requests to a judge at once.",
+    ),
+    click.option("--agree", is_flag=True, help="Say how far the rules and the judges agree."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A judge as it was asked for."""
+
+    model: str
+    url: str
+    key_variable: str
+    parallel: int
+
+
+def find_seats(
+    judges: Sequence[str], urls: Sequence[str], keys: Sequence[str], parallel: int
+) -> list[Seat]:
+    """The judges that options name.
+
+    Raises:
+        UsageError: a judge has no endpoint, or options are given that mean nothing.
+    """
+    check_companions(dict.fromkeys(("urls", "keys", "parallel", "agree"), "judges"))
+    if judges and not urls:
+        raise click.UsageError("--judge goes with --judge-url: it is not said where the model is")
+    for option, given in (("--judge-url", urls), ("--judge-key-env", keys)):
+        if len(given) > 1 and len(given) != len(judges):
+            raise click.UsageError(
+                f"{option} is given {len(given)} times for {len(judges)} judges; "
+                "expected one for all, or one for each"
+            )
+    if len(set(zip(judges, itertools.cycle(urls or [""]), strict=False))) < len(judges):
+        raise click.UsageError("--judge names the same model at the same endpoint twice")
+    return [
+        Seat(model, _pick(urls, at), _pick(keys or [KEY_VARIABLE], at), parallel)
+        for at, model in enumerate(judges)
+    ]
+
+
+def _pick(given: Sequence[str], at: int) -> str:
+    return given[at] if len(given) > 1 else given[0]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeReport:
+    """What a judge said of all trials, and what it took."""
+
+    name: str
+    trials: list[LabelledTrial]
+    facts: dict[str, Any]
+
+    @property
+    def n_unlabelled(self) -> int:
+        """Turns that it gave no label."""
+        return sum(len(trial.unlabelled) for trial in self.trials)
+
+
+def ask_judge(seat: Seat, trials: Sequence[LabelledTrial]) -> JudgeReport:
+    """Have a model label every turn of some trials.
+
+    Raises:
+        InputError: the endpoint cannot be asked, or gave no label at all.
+    """
+    judging = import_module("proctor.judge.judging")
+    keep = import_module("proctor.judge.kept").Keep(_find_cache())
+    order = judging.JudgeOrder(
+        model=seat.model, address=_find_address(seat), parallel=seat.parallel
+    )
+    parts = [(trial, part) for trial in trials for part in trial.parts]
+    progress = reading_progress(f"judge {seat.model}")
+    try:
+        verdicts = judging.run_judge(
+            order, keep, _show_parts(trials), lambda done: progress(done, len(parts))
+        )
+    except InputError as error:
+        raise InputError(_in_our_words(str(error), seat)) from error
+    judged = zip(parts, verdicts.traces, strict=True)
+    by_trial: dict[str, list[tuple[Part, Any]]] = {}
+    for (trial, part), verdict in judged:
+        by_trial.setdefault(trial.trial.name, []).append((part, verdict))
+    labelled = [_relabel(trial, by_trial.get(trial.trial.name, []), seat) for trial in trials]
+    return JudgeReport(f"judge {seat.model}", labelled, _describe(seat, verdicts))
+
+
+def _show_parts(trials: Sequence[LabelledTrial]) -> Iterator[list[ShownTurn]]:
+    """The turns of each trace as a judge is shown them; one trace is read at a time."""
+    for trial in trials:
+        for part in trial.parts:
+            yield _show_part(trial.trial, part.name)
+
+
+def _show_part(trial: TracedTrial, name: str) -> list[ShownTurn]:
+    with opened_traces(trial) as traces:
+        found = [trace for trace in traces if trace.part == name]
+        readings = [TraceReading(trace.path, trace.kind) for trace in found]
+        batches = (entries for reading in readings for entries in reading.batches())
+        return show_turns(itertools.chain.from_iterable(batches))
+
+
+def _relabel(trial: LabelledTrial, judged: Sequence[tuple[Part, Any]], seat: Seat) -> LabelledTrial:
+    return replace(
+        trial,
+        parts=tuple(replace(part, labels=verdict.labels) for part, verdict in judged),
+        unlabelled={
+            (part.name, step): _in_our_words(why, seat)
+            for part, verdict in judged
+            for step, why in verdict.unlabelled.items()
+        },
+    )
+
+
+def _find_cache() -> Any:
+    return import_module("proctor.environments.sandbox.scratch").cache_directory(os.environ)
+
+
+def _find_address(seat: Seat) -> Any:
+    settings = import_module("proctor.agents.chat.settings")
+    key = os.environ.get(seat.key_variable, "")
+    if seat.key_variable != KEY_VARIABLE and not key:
+        raise InputError(
+            f"{seat.key_variable} is not set; --judge-key-env names the key's variable"
+        )
+    try:
+        wanted = settings.ChatSettings(base_url=seat.url)
+        return settings.find_address(wanted, {settings.KEY_VARIABLE: key}, {})
+    except (AgentError, ValueError) as error:
+        raise InputError(_in_our_words(str(error), seat)) from error
+
+
+def _in_our_words(sentence: str, seat: Seat) -> str:
+    for theirs, ours in (*_WORDS, (KEY_VARIABLE, seat.key_variable)):
+        sentence = sentence.replace(theirs, ours)
+    return sentence
+
+
+# What it took
+
+
+def _describe(seat: Seat, verdicts: Any) -> dict[str, Any]:
+    asked = {each.id: each for trace in verdicts.traces for each in trace.asked}
+    notes = dict.fromkeys(note for trace in verdicts.traces for note in trace.notes)
+    account = verdicts.account
+    n_known = sum(trace.known for trace in verdicts.traces)
+    n_labels = sum(len(trace.labels) for trace in verdicts.traces)
+    n_without = sum(len(trace.unlabelled) for trace in verdicts.traces)
+    # Where nothing was asked, nothing was paid; where no answer came, nobody knows.
+    nothing = 0.0 if n_known == n_labels and not n_without else None
+    return {
+        "model": seat.model,
+        "answered_by": sorted({each.model for each in asked.values() if each.model}),
+        "prompt_version": PROMPT_VERSION,
+        "turns": n_labels,
+        "known_from_before": n_known,
+        "unlabelled": n_without,
+        "requests": len(account.charges),
+        "retries": account.n_retries,
+        "tokens_in": _total([each.tokens_in for each in asked.values()]),
+        "tokens_out": _total([each.tokens_out for each in asked.values()]),
+        "cost_usd": _total([each.amount_usd for each in asked.values()]),
+        "cost_usd_now": account.basis.amount_usd if account.charges else nothing,
+        "why_cost_unknown": account.basis.why_unknown if account.charges else None,
+        "refusal": verdicts.refusal and _in_our_words(verdicts.refusal, seat),
+        "notes": list(notes),
+    }
+
+
+def _total(amounts: Sequence[float | None]) -> float | None:
+    """A sum; None where a part of it is not known, or there is nothing."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known and len(known) == len(amounts) else None
+
+
+def find_agreements(
+    by_rules: Sequence[LabelledTrial], reports: Sequence[JudgeReport]
+) -> list[dict[str, Any]]:
+    """How far each two of rules and judges agree, over the turns that both have labelled."""
+    voices = [(RULES, _labels_of(by_rules))]
+    voices += [(report.name, _labels_of(report.trials)) for report in reports]
+    return [
+        {"first": one, "second": other, "agreement": _compare(mine, theirs)}
+        for (one, mine), (other, theirs) in itertools.combinations(voices, 2)
+    ]
+
+
+type _Labels = Mapping[tuple[str, str, int], str]
+
+
+def _labels_of(trials: Sequence[LabelledTrial]) -> _Labels:
+    return {
+        (trial.trial.name, part.name, label.step): label.label
+        for trial in trials
+        for part in trial.parts
+        for label in part.labels
+    }
+
+
+def _compare(mine: _Labels, theirs: _Labels) -> Any:
+    both = [key for key in mine if key in theirs]
+    return compare_labels([mine[key] for key in both], [theirs[key] for key in both])

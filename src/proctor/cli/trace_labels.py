@@ -1,0 +1,187 @@
+"""The labels of the trials that `proctor trace classify` is asked for, and what they come to.
+
+Nothing is printed here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from proctor.errors import TraceError
+from proctor.inspection.classification.behaviour import (
+    Behaviour,
+    TrialBehaviour,
+    describe_all,
+    describe_trials,
+)
+from proctor.inspection.classification.compat.summary import CompatTrial, summarise
+from proctor.inspection.classification.labels import Label
+from proctor.inspection.classification.rules import Classifier
+from proctor.inspection.classification.structure import LabelledRun
+from proctor.inspection.reading import TraceReading
+from proctor.traced.trial import FoundTrace, TracedTrial, opened_traces
+from proctor.trajectory.entry import Entry
+
+MOST_ACTION: Final = 200
+"""Characters of what a turn did that are kept."""
+
+
+class LabelledTurn(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn with its label."""
+
+    part: str
+    """The step of a trial of several; "" for the trial itself."""
+    step: int
+    label: str | None
+    """Null: a judge gave none."""
+    confidence: float | None
+    cue: str
+    """What decided; of a turn without a label, why it has none."""
+    action: str
+    """The beginning of what it did: its first command, else what it said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One trace of a trial, labelled by the rules."""
+
+    name: str
+    labels: tuple[Label, ...]
+    actions: Mapping[int, str]
+    """What each turn did, by step."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledTrial:
+    """A trial with the labels of its turns."""
+
+    trial: TracedTrial
+    parts: tuple[Part, ...]
+    sources: tuple[str, ...]
+    """The files that were read, with what they are."""
+    passed_over: tuple[str, ...] = ()
+    problem: str | None = None
+    """Why there are no labels."""
+    unlabelled: Mapping[tuple[str, int], str] = field(default_factory=dict)
+
+    @property
+    def turns(self) -> list[LabelledTurn]:
+        """The turns in their order; those a judge gave no label among them."""
+        return [turn for part in self.parts for turn in _turns_of(part, self.unlabelled)]
+
+    @property
+    def labels(self) -> list[Label]:
+        """All labels in their order."""
+        return [label for part in self.parts for label in part.labels]
+
+
+def _turns_of(part: Part, unlabelled: Mapping[tuple[str, int], str]) -> Iterator[LabelledTurn]:
+    given = {label.step: label for label in part.labels}
+    for step in sorted({*given, *(step for name, step in unlabelled if name == part.name)}):
+        label = given.get(step)
+        yield LabelledTurn(
+            part=part.name,
+            step=step,
+            label=label.label if label else None,
+            confidence=label.confidence if label else None,
+            cue=label.cue if label else unlabelled[part.name, step],
+            action=part.actions.get(step, ""),
+        )
+
+
+def label_trial(trial: TracedTrial) -> LabelledTrial:
+    """A trial, labelled by the rules; one without a usable trace says so.
+
+    Raises:
+        DamageError: sealed evidence is missing or altered.
+    """
+    with opened_traces(trial) as traces:
+        if not traces:
+            return LabelledTrial(trial, (), (), problem=trial.problem or _NO_TRACE)
+        try:
+            parts = tuple(_label_part(trace) for trace in traces)
+        except TraceError as error:
+            return LabelledTrial(trial, (), (), problem=str(error))
+        passed_over = tuple(why for trace in traces for why in trace.passed_over)
+        sources = tuple(f"{trace.kind} {trace.name}" for trace in traces)
+        return LabelledTrial(trial, parts, sources, passed_over)
+
+
+_NO_TRACE: Final = (
+    "it left no trace: no trajectory, no conversation, no ATIF file with a turn in it"
+)
+
+
+def _label_part(trace: FoundTrace) -> Part:
+    classifier, actions = Classifier(), _Actions()
+    for entries in TraceReading(trace.path, trace.kind).batches():
+        classifier.add(entries)
+        actions.add(entries)
+    return Part(trace.part, classifier.finish(), actions.found)
+
+
+class _Actions:
+    """What each turn did, in a line: its first command or call, else its first words."""
+
+    def __init__(self) -> None:
+        self.found: dict[int, str] = {}
+        self._called: set[int] = set()
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if entry.role == "tool_call" and entry.step not in self._called:
+                self._called.add(entry.step)
+                did = entry.command or _brief(entry.arguments or {})
+                self.found[entry.step] = f"{entry.tool_name or 'tool'}: {did[:MOST_ACTION]}"
+            elif entry.role == "assistant" and entry.content:
+                self.found.setdefault(entry.step, entry.content[:MOST_ACTION].lstrip())
+
+
+def _brief(arguments: Mapping[str, Any]) -> str:
+    shown = (f"{key}={str(value)[:MOST_ACTION]}" for key, value in list(arguments.items())[:5])
+    return " ".join(shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Trials held together."""
+
+    trials: list[TrialBehaviour]
+    whole: Behaviour
+    compat: dict[str, Any]
+    """The same in aec-bench's words and with its rules."""
+
+
+def hold_together(trials: Sequence[LabelledTrial]) -> Held:
+    """What the labels of trials come to."""
+    described = describe_trials([_run_of(trial) for trial in trials])
+    return Held(described, describe_all(described), summarise([_compat_of(t) for t in trials]))
+
+
+def _run_of(labelled: LabelledTrial) -> LabelledRun:
+    record = labelled.trial.record
+    return LabelledRun(
+        trial=labelled.trial.name,
+        task=record.task.task_id if record else None,
+        reward=find_reward(labelled.trial),
+        labels=tuple(label.label for label in labelled.labels),
+    )
+
+
+def find_reward(trial: TracedTrial) -> float | None:
+    """The reward on record; None where there is none, which is not 0."""
+    return trial.record.evaluation.reward if trial.record else None
+
+
+def _compat_of(labelled: LabelledTrial) -> CompatTrial:
+    run = _run_of(labelled)
+    return CompatTrial(
+        trial_id=run.trial,
+        task_id=run.task or "",
+        reward=run.reward,
+        labels=tuple((label.label, label.confidence) for label in labelled.labels)
+        if labelled.parts
+        else None,
+    )

@@ -1,0 +1,278 @@
+"""The rule set: every turn of an agent gets one label, by what it says and does. No model is asked.
+
+A turn is a step above 0 that has a text or a tool call of the assistant; warm-up calls are none.
+The first rule that fires decides (docs/behaviour.md has them as a table, in this order), and names
+the cue. Rules see the text and the thinking of the turn, what its tool calls do, and of earlier
+turns which files they wrote, what they ran, what failed, and whether they have produced anything.
+
+    labels = classify(entries)
+
+The same entries give the same labels, on any machine; RULES_VERSION changes with every rule.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from proctor.inspection.classification.actions import read_call
+from proctor.inspection.classification.labels import (
+    DELIBERATION,
+    EXECUTION,
+    EXPLORATION,
+    VERIFICATION,
+    Label,
+)
+from proctor.inspection.classification.programs import (
+    CHECKS,
+    ENDS,
+    LOOKS,
+    PROBES,
+    RUNS,
+    THINKS,
+    WAITS,
+    WRITES,
+)
+from proctor.inspection.classification.thoughts import find_thoughts
+from proctor.inspection.classification.words import (
+    ASKS,
+    FINDS_FAULT,
+    GUESSES,
+    LOOKS_AROUND,
+    LOOKS_BACK,
+    NO_CUES,
+    REASONS,
+    WEIGHS,
+    Cues,
+    find_cues,
+)
+from proctor.trajectory.entry import Entry
+
+RULES_VERSION: Final = "1"
+
+_SURENESS: Final = (0.55, 0.65, 0.75, 0.85, 0.5)
+"""How sure a label is, by the cues beyond the one that was needed; the last, at -1: none at all."""
+_MOST_EXTRA: Final = 4
+_SUREST: Final = 0.95
+_ARGUMENT: Final = 300
+"""Characters of text beside an action that are taken for an argument, if causes are given."""
+_THOUGHT: Final = 120
+"""Characters of text without an action that are taken for reasoning."""
+_MOST_REMEMBERED: Final = 100_000
+"""Files and commands of earlier turns; beyond that all are forgotten."""
+_WARMUP: Final = "warmup"
+
+
+def classify(entries: Iterable[Entry]) -> tuple[Label, ...]:
+    """The label of every turn, by step."""
+    classifier = Classifier()
+    classifier.add(entries)
+    return classifier.finish()
+
+
+# What is known of a turn beside what its calls do, as further bits of the same number.
+_AGAIN: Final = 1 << 8
+"""Runs what an earlier turn ran, word for word."""
+_BACK: Final = 1 << 9
+"""Shows or tries a file that an earlier turn wrote."""
+_CHANGED: Final = 1 << 10
+"""An earlier turn has written a file."""
+_ACTED: Final = 1 << 11
+"""An earlier turn has produced something."""
+_LAST: Final = 1 << 12
+"""Nothing comes after it."""
+_CHECKED_LAST: Final = 1 << 13
+"""The last thing it does is a check or a look."""
+_TESTED_LAST: Final = 1 << 14
+"""The last thing it does is a check."""
+_SHOWING: Final = CHECKS | LOOKS
+_DOES: Final = CHECKS | WRITES | LOOKS | RUNS | PROBES | ENDS | WAITS
+"""Everything that touches something."""
+
+
+class Classifier:
+    """Labels as far as entries have come; memory grows with the turns, not with what they hold."""
+
+    def __init__(self) -> None:
+        self._labels: dict[int, Label] = {}
+        self._step = 0
+        self._texts: list[str] = []
+        self._calls: list[Entry] = []
+        self._has_spoken = False
+        self._before = 0
+        """_CHANGED and _ACTED, as soon as they are so."""
+        self._written: set[str] = set()
+        self._ran: set[str] = set()
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Take the next entries of the trace."""
+        step = self._step
+        for entry in entries:
+            if entry.step != step:
+                if self._has_spoken:
+                    self._close(is_last=False)
+                self._step = step = entry.step
+            role = entry.role
+            if role == "assistant":
+                self._listen(entry)
+            elif role == "tool_call" and step and entry.call_type != _WARMUP:
+                self._has_spoken = True
+                self._calls.append(entry)
+
+    def _listen(self, entry: Entry) -> None:
+        if not entry.step or entry.call_type == _WARMUP:
+            return
+        self._has_spoken = True
+        if entry.content:
+            self._texts.append(entry.content)
+        if entry.metadata:
+            self._texts.extend(find_thoughts(entry.metadata))
+
+    def finish(self) -> tuple[Label, ...]:
+        """All labels, by step."""
+        if self._has_spoken:
+            self._close(is_last=True)
+        labels = self._labels
+        return tuple(labels[step] for step in sorted(labels))
+
+    def _close(self, *, is_last: bool) -> None:
+        """Give the turn that has ended its label, and remember what it did."""
+        texts, calls, step = self._texts, self._calls, self._step
+        text = "" if not texts else texts[0] if len(texts) == 1 else "\n".join(texts)
+        facts = self._before | _LAST if is_last else self._before
+        if calls:
+            facts |= self._look(calls)
+            self._calls = []
+        label, cue, extra = _decide(text, facts)
+        if step not in self._labels:
+            sure = _SURENESS[extra] if extra < _MOST_EXTRA else _SUREST
+            self._labels[step] = Label(step, label, cue, sure)
+        if facts & WRITES:
+            self._before = _CHANGED | _ACTED
+        elif facts & _DOES and label is EXECUTION:
+            self._before |= _ACTED
+        if texts:
+            self._texts = []
+        self._has_spoken = False
+
+    def _look(self, calls: Iterable[Entry]) -> int:
+        """What calls do, seen with what came before them; it is remembered for later turns."""
+        facts, written, ran = 0, self._written, self._ran
+        for call in calls:
+            does, last, names_read, names_written, runs = read_call(
+                call.tool_name, call.command, call.arguments
+            )
+            facts = does | facts & ~(_CHECKED_LAST | _TESTED_LAST)
+            if last & _SHOWING:
+                facts |= _CHECKED_LAST | _TESTED_LAST if last & CHECKS else _CHECKED_LAST
+            if names_read and not written.isdisjoint(names_read):
+                facts |= _BACK
+            if names_written:
+                written |= names_written
+            if runs:
+                if not ran.isdisjoint(runs):
+                    facts |= _AGAIN
+                ran |= runs
+        if len(ran) > _MOST_REMEMBERED or len(written) > _MOST_REMEMBERED:
+            ran.clear()
+            written.clear()
+        return facts
+
+
+type _Decision = tuple[str, str, int]
+"""A label, the cue, and how many cues there are beyond the one that was needed; -1: none at all."""
+
+
+_PLAINLY: Final = 2
+"""How many further cues an action that speaks for itself is worth."""
+_PLAIN: Final[dict[int, _Decision]] = {
+    _LAST: (EXECUTION, "closing words", _PLAINLY),
+    WAITS: (EXECUTION, "waits", _PLAINLY),
+    WAITS | LOOKS: (EXECUTION, "waits", _PLAINLY),
+    ENDS: (EXECUTION, "hands in", _PLAINLY),
+}
+
+
+def _decide(text: str, facts: int) -> _Decision:
+    # What was done goes before what was said, which takes longer to find out.
+    plain = _decide_by_action(facts)
+    if plain is not None:
+        return plain
+    cues = find_cues(text) if text else NO_CUES
+    if not facts & _DOES:
+        return _decide_words(text, facts, cues)
+    return (
+        _find_verification(facts, cues)
+        or _find_exploration(facts, cues)
+        or _find_deliberation(text, cues)
+        or _find_execution(facts)
+    )
+
+
+def _decide_by_action(facts: int) -> _Decision | None:
+    """The label that what was done gives by itself, whatever was said."""
+    if facts & CHECKS and _has_own_work(facts):
+        return VERIFICATION, "checks its work", _PLAINLY
+    if facts & _ACTED and not facts & WRITES:
+        if facts & PROBES:
+            return VERIFICATION, "probes its service", _PLAINLY
+        if facts & _BACK and not facts & WAITS:
+            cue = "tries what it wrote" if facts & RUNS else "reads back what it wrote"
+            return VERIFICATION, cue, _PLAINLY
+        if facts & _CHANGED and facts & _AGAIN:
+            return VERIFICATION, "reruns after a change", _PLAINLY
+    return _PLAIN.get(facts & _DOES or facts & _LAST)
+
+
+def _has_own_work(facts: int) -> bool:
+    """Whether what is checked was changed before, by an earlier turn or earlier in this one."""
+    is_in_turn = bool(facts & WRITES and facts & _TESTED_LAST)
+    return bool(facts & _CHECKED_LAST) if facts & _CHANGED else is_in_turn
+
+
+def _find_verification(facts: int, cues: Cues) -> _Decision | None:
+    if not facts & _ACTED:
+        # Before anything is produced there is nothing to look back at.
+        return None
+    if facts & WRITES:
+        cue, extra = "names its mistake", cues[FINDS_FAULT] - 2
+    else:
+        needed = 2 if facts & RUNS else 3
+        cue, extra = "judges its work", cues[LOOKS_BACK] + 2 * cues[FINDS_FAULT] - needed
+    return (VERIFICATION, cue, extra) if extra >= 0 and not facts & ENDS else None
+
+
+def _find_exploration(facts: int, cues: Cues) -> _Decision | None:
+    if facts & (WRITES | ENDS):
+        return None
+    undecided = cues[WEIGHS] + cues[GUESSES] + cues[ASKS]
+    if facts & CHECKS and facts & _CHECKED_LAST and not facts & _CHANGED:
+        return EXPLORATION, "sees the failure first", undecided
+    if undecided >= 2:
+        return EXPLORATION, "weighs or guesses", undecided - 2
+    if not facts & RUNS:
+        return EXPLORATION, "looks at what is there", cues[LOOKS_AROUND] + undecided
+    if cues[LOOKS_AROUND] and not facts & _ACTED:
+        return EXPLORATION, "looks around first", cues[LOOKS_AROUND] - 1
+    return None
+
+
+def _find_deliberation(text: str, cues: Cues) -> _Decision | None:
+    if len(text) >= _ARGUMENT and cues[REASONS] >= 2:
+        return DELIBERATION, "argues, then acts", cues[REASONS] - 2
+    return None
+
+
+def _find_execution(facts: int) -> _Decision:
+    return (EXECUTION, "writes", 1) if facts & WRITES else (EXECUTION, "runs", 0)
+
+
+def _decide_words(text: str, facts: int, cues: Cues) -> _Decision:
+    """The label of a turn that only says or plans something."""
+    judged = cues[LOOKS_BACK] + 2 * cues[FINDS_FAULT]
+    if facts & _ACTED and judged >= 3:
+        return VERIFICATION, "judges its work", judged - 3
+    undecided = cues[WEIGHS] + cues[GUESSES] + cues[ASKS]
+    if cues[ASKS] or (undecided >= 2 and undecided > cues[REASONS]):
+        return EXPLORATION, "weighs or guesses", max(undecided - 2, 0)
+    if len(text) >= _THOUGHT or cues[REASONS] >= 2 or facts & THINKS:
+        return DELIBERATION, "reasons", max(cues[REASONS] - 2, 0)
+    return EXECUTION, "nothing else applies", -1
