@@ -116,6 +116,16 @@ def test_a_trial_that_is_a_link_is_refused(job: Path, tmp_path: Path) -> None:
     assert "a link, which is not followed" in outcome.refused[0].message
 
 
+def test_a_kept_attempt_that_is_a_link_is_refused(job: Path, tmp_path: Path) -> None:
+    trial = find_trial(job, "pass-two")
+    shutil.copytree(trial, tmp_path / "elsewhere")
+    (trial / "attempts").mkdir()
+    (trial / "attempts" / "1").symlink_to(tmp_path / "elsewhere")
+    outcome = bring_in(job, tmp_path)
+    assert len(outcome.new) == 3
+    assert "attempts/1: a link, which is not followed" in outcome.refused[0].message
+
+
 def check_sparse(job: Path, tmp_path: Path, size: int) -> None:
     trial = find_trial(job, "pass-two")
     with (trial / "agent" / "sparse.bin").open("wb") as file:

@@ -189,8 +189,13 @@ class _Reader:
         """A trial, the attempts that are kept in it before it."""
         if trial.is_symlink():
             return [Offer(str(trial), partial(_refuse_link, trial))]
-        kept = [Offer(str(each), partial(self.submit, each, seq)) for each in find_attempts(trial)]
+        kept = [self._offer_attempt(each, seq) for each in find_attempts(trial)]
         return [*kept, Offer(str(trial), partial(self.submit, trial, seq, scored))]
+
+    def _offer_attempt(self, attempt: Path, seq: int) -> Offer:
+        if attempt.is_symlink():
+            return Offer(str(attempt), partial(_refuse_link, attempt))
+        return Offer(str(attempt), partial(self.submit, attempt, seq))
 
     def submit(self, trial: Path, seq: int, scored: FoundTrial | None = None) -> Submission:
         """One trial, read."""

@@ -20,9 +20,12 @@ from proctor.ledger.entry import EvidenceFile, TrialEntry, evidence_digest
 from proctor.ledger.head import read_head_of
 from proctor.ledger.keeping import AROUND, check_evidence_path
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.withhold import find_withheld
 from proctor.sentence import count_of
 
 _OF_A_TRIAL = ("result.json", "config.json")
+_FOREIGN = ("prime", "traces")
+"""Where trials come from that are never harbor's, whatever their files are called."""
 _KEPT = re.compile(r"(.+)\.attempt-([0-9]{1,9})")
 _DEPTHS = (2, 4)
 """Parts of a trial's place: JOB/TRIAL, JOB/TRIAL/attempts/N."""
@@ -75,8 +78,10 @@ class _Writer:
         head = read_head_of(entry)
         name = f"{head.experiment_id}/{head.trial_id}"
         own = [file for file in entry.evidence if not file.path.startswith(AROUND)]
-        if not any(file.path in _OF_A_TRIAL for file in own):
-            self.jobs.refused.append(f"{name}: no trial of harbor's; it has no result.json")
+        # An agent may call its answer result.json: where it came from tells what it is.
+        is_foreign = entry.source is not None and entry.source.kind in _FOREIGN
+        if is_foreign or not any(file.path in _OF_A_TRIAL for file in own):
+            self.jobs.refused.append(f"{name}: no trial of harbor's")
             return
         place = find_place(entry)
         digest = evidence_digest(entry)
@@ -103,7 +108,7 @@ class _Writer:
             self._write_files(files, job, AROUND)
 
     def _write_files(self, files: list[EvidenceFile], place: str, prefix: str) -> None:
-        gone = [file.path for file in files if not self._ledger.artifacts.holds(file.sha256)]
+        gone = [file.path for file in find_withheld(self._ledger, files)]
         if gone:
             self.jobs.refused.append(
                 f"{place}: {count_of(len(gone), 'file')} withheld, such as {gone[0]}"
