@@ -23,10 +23,9 @@ from backports import zstd
 
 from proctor.errors import LedgerError
 from proctor.files import sync_directory, sync_file
-from proctor.ledger.entry import EvidenceFile, TrialEntry, Withheld, decode_line
+from proctor.ledger.entry import TrialEntry, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
-from proctor.ledger.withhold import find_withheld
 
 FORMAT = "proctor-bundle-1"
 _LEVEL = 3
@@ -94,7 +93,7 @@ def _write(
     tar: tarfile.TarFile, ledger: Ledger, checkpoint: Checkpoint, trials: Collection[int] | None
 ) -> Bundled:
     size = checkpoint.tree.size
-    named: dict[str, EvidenceFile] = {}
+    artifacts: set[str] = set()
     n_trials = n_left_out = 0
     with _spool() as lines:
         for seq, line, leaf in _lines(ledger, size):
@@ -107,13 +106,13 @@ def _write(
                 n_left_out += 1
             elif isinstance(entry, TrialEntry):
                 n_trials += 1
-                named |= {file.sha256: file for file in entry.evidence}
+                artifacts.update(file.sha256 for file in entry.evidence)
             lines.write(kept + b"\n")
         head = BundleHead(format=FORMAT, origin=checkpoint.origin, size=size, left_out=n_left_out)
         _add(tar, "bundle.json", io.BytesIO(msgspec.json.encode(head) + b"\n"))
         _add(tar, "checkpoint", io.BytesIO(checkpoint.render()))
         _add(tar, "entries.jsonl", lines)
-    held = sorted(named.keys() - {file.sha256 for file in find_withheld(ledger, named.values())})
+    held = sorted(digest for digest in artifacts if ledger.artifacts.holds(digest))
     for digest in held:
         with _spool() as plain:
             ledger.artifacts.copy(digest, plain)
