@@ -332,6 +332,19 @@ def test_evidence_that_is_gone_without_a_word_is_not_taken_for_withheld(
     assert (ran.code, "is not there" in ran.err) == (1, True)
 
 
+def test_two_jobs_of_one_name_are_not_mixed(proctor: Proctor, ledger: Path, tmp_path: Path) -> None:
+    for name, experiment in (("01-binary-oracle-k1", "one"), ("02-binary-nop-k1", "two")):
+        job = copy_job(name, tmp_path / experiment).rename(tmp_path / experiment / "job")
+        into = ("--experiment", experiment, "--ledger", ledger)
+        assert proctor("import", "harbor", job, *into).code == 0
+    out = ("export", "--format", "harbor", "--ledger", ledger, "-o")
+    ran = proctor(*out, tmp_path / "out")
+    assert (ran.code, ran.out.count("of another job that is called job too")) == (3, 3)
+    assert files_below(tmp_path / "out" / "job") == files_below(tmp_path / "two" / "job")
+    assert proctor(*out, tmp_path / "out-1", "--experiment", "one").code == 0
+    assert files_below(tmp_path / "out-1" / "job") == files_below(tmp_path / "one" / "job")
+
+
 def test_many_refusals_are_told_by_their_reasons(
     proctor: Proctor, ledger: Path, tmp_path: Path
 ) -> None:
