@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,17 @@ def test_a_file_that_is_one_large_hole_is_stored_small(job: Path, tmp_path: Path
 @pytest.mark.soak
 def test_a_hole_of_a_gigabyte_is_stored_small(job: Path, tmp_path: Path) -> None:
     check_sparse(job, tmp_path, 1 << 30)
+
+
+def test_a_file_that_the_job_takes_away_meanwhile_keeps_no_trial_out(
+    job: Path, tmp_path: Path
+) -> None:
+    make_ledger(tmp_path).close()
+    (job / "result.json.tmp").write_text("half of it")
+    found = find_trials(job, JobAsked())
+    (job / "result.json.tmp").unlink()
+    opened = partial(Ledger.open, tmp_path / "ledger", key=find_key(tmp_path))
+    assert len(take_in(found.offers, opened).new) == 3
 
 
 def test_a_trial_cannot_pass_off_a_file_as_the_jobs(job: Path, tmp_path: Path) -> None:
