@@ -307,17 +307,42 @@ def test_a_job_that_proctor_resumed_brings_what_was_run_again_beside_the_former(
     assert proctor("ledger", "verify", "--ledger", ledger).code == 0
 
 
+@pytest.mark.parametrize("form", ["harbor", "aec-bench"])
 def test_what_was_withheld_is_told_and_the_rest_is_given_back(
-    proctor: Proctor, ledger: Path, tmp_path: Path
+    proctor: Proctor, ledger: Path, tmp_path: Path, form: str
 ) -> None:
     job = COPIED / "01-binary-oracle-k1"
     proctor("import", "harbor", job, "--ledger", ledger)
     trial = find_trial(job, "pass-two").name
     said = ("--reason", "a key", "--author", "ana", "--ledger", ledger)
     assert proctor("ledger", "withhold", trial, "--evidence", "config.json", *said).code == 0
-    ran = proctor("export", "--format", "harbor", "-o", tmp_path / "out", "--ledger", ledger)
-    assert (ran.code, "withheld, such as config.json" in ran.out) == (3, True)
-    assert (tmp_path / "out" / job.name / trial / "result.json").exists()
+    ran = proctor("export", "--format", form, "-o", tmp_path / "out", "--ledger", ledger)
+    assert (ran.code, "withheld" in ran.out, "config.json" in ran.out) == (3, True, True)
+    (back,) = (tmp_path / "out").glob(f"**/{trial}/result.json")
+    assert back.read_bytes() == (job / trial / "result.json").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["harbor", "aec-bench", "bundle"])
+def test_evidence_that_is_gone_without_a_word_is_not_taken_for_withheld(
+    proctor: Proctor, ledger: Path, tmp_path: Path, form: str
+) -> None:
+    proctor("import", "harbor", COPIED / "01-binary-oracle-k1", "--ledger", ledger)
+    next((ledger / "artifacts").rglob("*.zst")).unlink()
+    ran = proctor("export", "--format", form, "-o", tmp_path / "out", "--ledger", ledger)
+    assert (ran.code, "is not there" in ran.err) == (1, True)
+
+
+def test_two_jobs_of_one_name_are_not_mixed(proctor: Proctor, ledger: Path, tmp_path: Path) -> None:
+    for name, experiment in (("01-binary-oracle-k1", "one"), ("02-binary-nop-k1", "two")):
+        job = copy_job(name, tmp_path / experiment).rename(tmp_path / experiment / "job")
+        into = ("--experiment", experiment, "--ledger", ledger)
+        assert proctor("import", "harbor", job, *into).code == 0
+    out = ("export", "--format", "harbor", "--ledger", ledger, "-o")
+    ran = proctor(*out, tmp_path / "out")
+    assert (ran.code, ran.out.count("of another job that is called job too")) == (3, 3)
+    assert files_below(tmp_path / "out" / "job") == files_below(tmp_path / "two" / "job")
+    assert proctor(*out, tmp_path / "out-1", "--experiment", "one").code == 0
+    assert files_below(tmp_path / "out-1" / "job") == files_below(tmp_path / "one" / "job")
 
 
 def test_many_refusals_are_told_by_their_reasons(

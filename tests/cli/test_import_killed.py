@@ -1,9 +1,10 @@
-"""An import that is killed in the middle: what was sealed stays, and the rest comes in later."""
+"""An import that is killed in the middle, or may not read everything: the rest comes in."""
 
 import json
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from proctor.ledger.verification.verify import verify_ledger
 from tests.audit.directories import COPIED, read_json, write_json
 from tests.cli.programs import command_line, environment, run_child
+from tests.ordinary_user import give, ordinary_home, run_as_ordinary_user
 
 REAL = COPIED / "04-binary-scripted-k5"
 
@@ -69,3 +71,26 @@ def test_a_killed_import_goes_on_where_it_was(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_an_import_that_is_killed_again_and_again_is_whole_in_the_end(tmp_path: Path) -> None:
     kill_and_go_on(tmp_path, 1500, [1, 101, 301, 401, 701, 901])
+
+
+def test_what_nobody_may_read_is_refused_and_the_rest_comes_in() -> None:
+    with ordinary_home() as home:
+        job = Path(shutil.copytree(REAL, home / "job"))
+        closed, torn, shut, *_ = sorted(path for path in job.iterdir() if path.is_dir())
+        give(*job.rglob("*"), job)
+        for path in (closed, torn / "result.json", shut / "agent"):
+            path.chmod(0)
+        into = ("--ledger", home / "ledger", "--json")
+        words = (sys.executable, "-m", "proctor", "import")
+        ran = run_as_ordinary_user(*words, "harbor", job, *into, home=home)
+        assert (ran.code, ran.err.count("Traceback")) == (3, 0), ran.err
+        assert [len(json.loads(ran.out)[key]) for key in ("imported", "refused")] == [12, 3]
+        ran = run_as_ordinary_user(*words, "traces", job, *into, home=home)
+        assert (ran.code, ran.err.count("Traceback")) == (3, 0), ran.err
+        refused = json.loads(ran.out)["refused"]
+        assert [each["message"].partition(": ")[0] for each in refused] == [
+            str(torn / "result.json"),
+            str(closed),
+            str(shut / "agent"),
+        ]
+        assert all("cannot be read" in each["message"] for each in refused)

@@ -58,6 +58,17 @@ def test_a_sample_that_stands_in_a_file_twice_comes_in_once(
     assert "note: 1 sample more came under an id that was there" in ran.out
 
 
+def test_an_answer_that_is_called_result_json_makes_no_trial_of_harbors(
+    proctor: Proctor, saved: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    called = {"name": "submit_answer", "arguments": {"path": "result.json", "content": "{}"}}
+    said = [{"role": "assistant", "content": "", "tool_calls": [{"function": called}]}]
+    assert proctor("import", "prime", *saved(EVALUATION, [small(1, completion=said)])).code == 0
+    ran = proctor("export", "--format", "harbor", "-o", tmp_path / "out")
+    assert (ran.code, "no trial of harbor's" in ran.err) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
 def test_one_page_of_many_is_said_to_be_one(
     proctor: Proctor, saved: Callable[..., list[str]]
 ) -> None:
@@ -73,6 +84,7 @@ def test_one_page_of_many_is_said_to_be_one(
         ({}, [small(1)], "0.json: has no evaluation_id"),
         ({"samples": []}, [small(1)], "it has samples: is it for --samples-json?"),
         ("{", [small(1)], "0.json: no JSON"),
+        (EVALUATION, "", "1.json: is empty, or a pipe"),
         (EVALUATION, {"x": 1}, "1.json: has no list `samples`"),
         (EVALUATION, 3, "1.json: has no list `samples`"),
         (EVALUATION, [], "evaluation ev1 has no samples"),

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,16 @@ def test_a_trial_that_is_a_link_is_refused(job: Path, tmp_path: Path) -> None:
     assert "a link, which is not followed" in outcome.refused[0].message
 
 
+def test_a_kept_attempt_that_is_a_link_is_refused(job: Path, tmp_path: Path) -> None:
+    trial = find_trial(job, "pass-two")
+    shutil.copytree(trial, tmp_path / "elsewhere")
+    (trial / "attempts").mkdir()
+    (trial / "attempts" / "1").symlink_to(tmp_path / "elsewhere")
+    outcome = bring_in(job, tmp_path)
+    assert len(outcome.new) == 3
+    assert "attempts/1: a link, which is not followed" in outcome.refused[0].message
+
+
 def check_sparse(job: Path, tmp_path: Path, size: int) -> None:
     trial = find_trial(job, "pass-two")
     with (trial / "agent" / "sparse.bin").open("wb") as file:
@@ -138,6 +149,17 @@ def test_a_file_that_is_one_large_hole_is_stored_small(job: Path, tmp_path: Path
 @pytest.mark.soak
 def test_a_hole_of_a_gigabyte_is_stored_small(job: Path, tmp_path: Path) -> None:
     check_sparse(job, tmp_path, 1 << 30)
+
+
+def test_a_file_that_the_job_takes_away_meanwhile_keeps_no_trial_out(
+    job: Path, tmp_path: Path
+) -> None:
+    make_ledger(tmp_path).close()
+    (job / "result.json.tmp").write_text("half of it")
+    found = find_trials(job, JobAsked())
+    (job / "result.json.tmp").unlink()
+    opened = partial(Ledger.open, tmp_path / "ledger", key=find_key(tmp_path))
+    assert len(take_in(found.offers, opened).new) == 3
 
 
 def test_a_trial_cannot_pass_off_a_file_as_the_jobs(job: Path, tmp_path: Path) -> None:

@@ -150,4 +150,10 @@ def test_links_in_a_tree_are_not_followed(tree: Path, tmp_path: Path) -> None:
     artifacts = tree / "experiment-001" / "_artifacts"
     shutil.rmtree(artifacts)
     artifacts.symlink_to(other / "experiment-001" / "_artifacts")
-    assert all(submit_record(path).evidence == () for path in find_records(tree))
+    submissions = [submit_record(path) for path in find_records(tree)]
+    assert all(each.evidence == () for each in submissions)
+    assert all("not evidence: links" in each.findings[-1]["message"] for each in submissions)
+    moved = records[0].rename(tmp_path / "moved.json")
+    records[0].symlink_to(moved)
+    with pytest.raises(RecordError, match="a link, which is not followed"):
+        submit_record(records[0])

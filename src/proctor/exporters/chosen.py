@@ -1,11 +1,12 @@
 """What is to be taken out of a ledger, and what was."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialRow
 
@@ -42,6 +43,16 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     """Fields that the form could not keep; null where that is not looked for."""
     loss_report: str | None = None
     """The file that names them all."""
+
+
+def check_some(written: int, left_out: Sequence[str]) -> None:
+    """Refuse an export in which nothing is left.
+
+    Raises:
+        InputError: every trial was left out.
+    """
+    if not written:
+        raise InputError(f"none of these trials can be exported so: {left_out[0]}")
 
 
 type Exporter = Callable[[Chosen, Path], Exported]

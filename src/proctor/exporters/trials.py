@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from proctor.errors import InputError, MissingArtifactError
-from proctor.exporters.chosen import Chosen
+from proctor.errors import MissingArtifactError
+from proctor.exporters.chosen import Chosen, check_some
 from proctor.exporters.report import Report
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import Ledger
@@ -90,8 +90,7 @@ def read_trials(chosen: Chosen, report: Report) -> Iterator[SealedTrial]:
         record = parse_record(bytes(entry.record), name, salvage=True).record
         yield SealedTrial(row, entry, record, trace_row(chosen.ledger, row))
     chosen.watch(len(chosen.rows))
-    if not report.trials:
-        raise InputError(f"none of these trials can be exported so: {report.left_out[0]}")
+    check_some(report.trials, report.left_out)
 
 
 def withheld_of(ledger: Ledger) -> frozenset[str]:

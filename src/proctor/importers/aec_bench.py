@@ -48,6 +48,8 @@ def submit_record(path: Path) -> Submission:
     Raises:
         RecordError: it breaks the format, or is not where its ids say.
     """
+    if path.is_symlink():
+        raise RecordError(f"{path}: a link, which is not followed; expected a record")
     loaded = load_record(path)
     record = loaded.record
     check_id(record.trial_id, f"{path}: trial_id")
@@ -85,6 +87,9 @@ def _find_originals(path: Path, loaded: LoadedRecord) -> dict[str, bytes]:
 
 def _list_artifacts(directory: Path) -> tuple[list[str], list[str]]:
     """The plain files of a record, and what lies there and is none; a link leads elsewhere."""
-    if directory.is_symlink() or directory.parent.is_symlink() or not directory.is_dir():
+    for place in (directory.parent, directory):
+        if place.is_symlink():
+            return [], [f"{place.name}/"]
+    if not directory.is_dir():
         return [], []
     return list_files(str(directory), left_out=())

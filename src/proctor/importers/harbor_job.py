@@ -9,6 +9,7 @@ is left for later unless somebody says that the job is over. Nothing of a job is
 followed, and nothing is sealed here.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -159,7 +160,7 @@ def _find_notes(job: Job, refused: list[str]) -> list[str]:
     if there < job.n_planned:
         notes.append(f"{job.directory}: {job.n_planned:,} trials were planned, {there:,} are in it")
     retries = job.published.count("n_retries") if job.published else 0
-    kept = sum(len(find_attempts(Path(each.directory))) for each in job.trials) if retries else 0
+    kept = sum(map(_count_kept, job.trials)) if retries else 0
     if retries > kept:
         notes.append(
             f"{job.directory}: harbor tried {count_of(retries, 'time')} again and kept "
@@ -172,6 +173,12 @@ def _find_notes(job: Job, refused: list[str]) -> list[str]:
             f"evidence (links, devices, names that are no plain text): {shown}"
         )
     return notes
+
+
+def _count_kept(trial: FoundTrial) -> int:
+    with contextlib.suppress(NotSealedError):  # it is refused when its turn comes
+        return len(find_attempts(Path(trial.directory)))
+    return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +196,16 @@ class _Reader:
         """A trial, the attempts that are kept in it before it."""
         if trial.is_symlink():
             return [Offer(str(trial), partial(_refuse_link, trial))]
-        kept = [Offer(str(each), partial(self.submit, each, seq)) for each in find_attempts(trial)]
+        try:
+            kept = [self._offer_attempt(each, seq) for each in find_attempts(trial)]
+        except NotSealedError as error:
+            return [Offer(str(trial), partial(_refuse, error))]
         return [*kept, Offer(str(trial), partial(self.submit, trial, seq, scored))]
+
+    def _offer_attempt(self, attempt: Path, seq: int) -> Offer:
+        if attempt.is_symlink():
+            return Offer(str(attempt), partial(_refuse_link, attempt))
+        return Offer(str(attempt), partial(self.submit, attempt, seq))
 
     def submit(self, trial: Path, seq: int, scored: FoundTrial | None = None) -> Submission:
         """One trial, read."""
@@ -206,6 +221,10 @@ class _Reader:
         wish = Wish(trial=str(trial), experiment=self.experiment, dataset_id=self.asked.dataset_id)
         record, basis = make_bare_record(wish, ReadBefore(self.lock, scored))
         return submit_record(render_record(record), trial, replace(beside, cost_basis=basis.kind))
+
+
+def _refuse(error: NotSealedError) -> Submission:
+    raise error
 
 
 def _refuse_link(trial: Path) -> Submission:

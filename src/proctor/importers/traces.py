@@ -98,25 +98,29 @@ def find_traces(root: Path, asked: TracesAsked) -> FoundTraces:
         raise InputError(f"{root}: {what}; expected a directory of traces")
     experiment = asked.experiment or make_id(shown_name(root.resolve().name))
     found: list[_Found] = []
+    closed: list[OSError] = []
     n_others = 0
-    for folder, names in _walk(root):
+    for folder, names in _walk(root, closed):
         traces, others = _sniff(folder, names)
         found += _group(folder, traces)
         n_others += others
-    if not found:
+    if not found and not closed:
         raise InputError(f"{root}: no trace in it; expected trajectories, conversations or ATIF")
     offers = [
         Offer(shown_name(str(each.path)), partial(submit_trace, root, each, experiment, asked))
         for each in found
     ]
+    offers += [Offer(shown_name(str(each.filename)), partial(_refuse, each)) for each in closed]
     return FoundTraces(offers, n_others)
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, list[str]]]:
-    def refuse(error: OSError) -> None:
-        raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from error
+def _refuse(error: OSError) -> Submission:
+    raise TraceError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
-    for folder, folders, names in os.walk(root, onerror=refuse):
+
+def _walk(root: Path, closed: list[OSError]) -> Iterator[tuple[Path, list[str]]]:
+    """The files of every directory; those that cannot be looked into go to `closed`."""
+    for folder, folders, names in os.walk(root, onerror=closed.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield (
             Path(folder),
@@ -142,7 +146,9 @@ def _find_kind(path: Path) -> TraceKind | None:
         thing = find_thing(str(path))
     except InputError:
         # Whoever reads it says that it cannot be read.
-        return None if os.access(path, os.R_OK) else TraceKind.TRAJECTORY
+        if os.access(path, os.R_OK):
+            return None
+        return TraceKind.ATIF if path.suffix == ".json" else TraceKind.TRAJECTORY
     return TraceKind(str(thing)) if thing in TRACES else None
 
 

@@ -9,6 +9,7 @@
     segments     the files that hold the lines
     torn         what a crash left behind the checkpoint, put aside
     unfinished   a ledger that was begun and never signed
+    unnamed      where artifacts lie until they have their names
     artifacts    evidence by content
     step_parts   some steps of a sealed trajectory, without unpacking all of it
     index        SQLite, derived

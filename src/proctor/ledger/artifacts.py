@@ -3,7 +3,8 @@
     artifacts/sha256/ab/abcdef….zst
 
 The same bytes are kept once, whoever seals them. A file appears under its name whole and durable
-or not at all. Nothing here knows which trial an artifact belongs to.
+or not at all; what a kill leaves without a name goes with the next writer. Nothing here knows which
+trial an artifact belongs to.
 
 What is large is compressed in frames that can be unpacked one by one, cut after a line end where
 there is one near. Any reader of zstd takes them for one file.
@@ -23,6 +24,7 @@ from backports import zstd
 from proctor.digest import sha256_copy, sha256_hex
 from proctor.errors import AlteredArtifactError, MissingArtifactError
 from proctor.files import open_plain, sync_directory, sync_file, write_small
+from proctor.ledger.unnamed import Unnamed
 
 _LEVEL = 3
 _SMALL = 1 << 18
@@ -80,9 +82,14 @@ class Artifacts:
     """The artifacts of one ledger."""
 
     def __init__(self, ledger: Path) -> None:
+        self._ledger = ledger
         self._root = ledger / "artifacts" / "sha256"
         self._unnamed: dict[str, Path] = {}
         """What was written and has no name yet: by its digest, where it lies meanwhile."""
+        self._meanwhile: Unnamed | None = None
+        """The directory where it does."""
+        self._seen: set[Path] = set()
+        """Directories that are there, and whose own names are on the disk or unsettled."""
         self._unsettled: set[Path] = set()
         """Directories with names in them that may not be on the disk."""
         self.one_by_one = _FEW
@@ -147,8 +154,10 @@ class Artifacts:
         return digest
 
     def _make_temporary(self) -> Path:
-        self._make_directory(self._root)
-        return self._root / f".{os.urandom(8).hex()}.tmp"
+        if self._meanwhile is None:
+            self._make_directory(self._root)
+            self._meanwhile = Unnamed.make(self._root)
+        return self._meanwhile.new_path()
 
     def _is_there(self, digest: str) -> bool:
         if digest in self._unnamed:
@@ -166,11 +175,14 @@ class Artifacts:
         return True
 
     def _make_directory(self, directory: Path) -> None:
-        if directory in self._unsettled or directory.is_dir():
+        if directory in self._seen:
             return
-        self._make_directory(directory.parent)
-        directory.mkdir(exist_ok=True)
-        self._unsettled.add(directory.parent)
+        if directory != self._ledger:
+            self._make_directory(directory.parent)
+            directory.mkdir(exist_ok=True)
+            # Also where it was there: whoever made it may not have come to settle it.
+            self._unsettled.add(directory.parent)
+        self._seen.add(directory)
 
     def settle(self) -> None:
         """See that all that was put is on the disk, under its name.
@@ -181,6 +193,7 @@ class Artifacts:
         self._name_all()
         self._sync(sync_directory, sorted(self._unsettled))
         self._unsettled.clear()
+        self._let_go()
 
     def _name_all(self) -> None:
         # Content before name: a name without content would be taken for the artifact.
@@ -203,9 +216,13 @@ class Artifacts:
 
     def discard(self) -> None:
         """Let go of what was put and is not settled."""
-        for temporary in self._unnamed.values():
-            temporary.unlink(missing_ok=True)
         self._unnamed.clear()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._meanwhile is not None:
+            self._meanwhile.remove()
+            self._meanwhile = None
 
     def copy(self, sha256: str, target: BinaryIO) -> int:
         """Write an artifact's plain bytes to a stream; how many those were.

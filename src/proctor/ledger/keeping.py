@@ -82,7 +82,9 @@ def open_around(around: Around) -> Iterator[tuple[str, BinaryIO]]:
     Raises:
         NotSealedError: one is no plain file below the job.
     """
-    for path, file in open_files(around.root, around.files, str(around.root)):
+    # A job that runs takes files away that were there when it was looked at.
+    there = [path for path in around.files if os.path.lexists(around.root / path)]
+    for path, file in open_files(around.root, there, str(around.root)):
         yield f"{AROUND}{path}", file
 
 

@@ -11,13 +11,13 @@ A crash after (1) leaves the bytes; withholding again, for the same reason, goes
 Bringing back takes any file or directory, and keeps what has the very hashes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 import msgspec
 
-from proctor.errors import LedgerError
+from proctor.errors import LedgerError, MissingArtifactError
 from proctor.files import open_plain, write_atomic
 from proctor.ledger.derived import remove_search_index
 from proctor.ledger.entry import (
@@ -116,6 +116,23 @@ def find_withholdings(ledger: Ledger) -> list[WithholdEntry]:
     query = "SELECT seq FROM entries WHERE kind = 'withhold' ORDER BY seq"
     entries = [ledger.entry(seq) for (seq,) in ledger.index.select(query)]
     return [entry for entry in entries if isinstance(entry, WithholdEntry)]
+
+
+def find_withheld(ledger: Ledger, files: Iterable[EvidenceFile]) -> list[EvidenceFile]:
+    """Which of these files were taken out; call `refresh` before.
+
+    Raises:
+        MissingArtifactError: one is not there, and nobody took it out.
+    """
+    gone = [file for file in files if not ledger.artifacts.holds(file.sha256)]
+    if gone:
+        withheld = {sha256 for each in find_withholdings(ledger) for sha256 in each.artifacts}
+        for file in gone:
+            if file.sha256 not in withheld:
+                raise MissingArtifactError(
+                    f"evidence {file.path!r}: artifact {file.sha256} is not there"
+                )
+    return gone
 
 
 def write_over(ledger: Ledger, seq: int, line: bytes) -> None:

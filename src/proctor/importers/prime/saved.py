@@ -64,4 +64,6 @@ def _load(path: Path) -> Any:
         data = read_small(os.fspath(path), _LARGEST)
     except (OSError, ValueError) as error:
         raise PrimeError(f"{path}: cannot be read: {reason_of(error)}") from error
+    if not data:
+        raise PrimeError(f"{path}: is empty, or a pipe; expected a file with JSON")
     return parse_json(data, str(path))

@@ -17,6 +17,7 @@ from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.head import read_head_of
 from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.withhold import find_withheld
 from proctor.record.foreign import find_foreign
 from proctor.record.ids import check_id
 from proctor.record.read import parse_record
@@ -46,11 +47,13 @@ def write_tree(ledger: Ledger, places: Iterable[int], target: Path) -> Tree:
     tree = Tree()
     for seq in places:
         entry = ledger.entry(seq)
-        if isinstance(entry, TrialEntry):
-            try:
-                _write_trial(ledger, entry, target, tree)
-            except OSError as error:
-                raise LedgerError(f"{target}: cannot be written: {error}") from error
+        if not isinstance(entry, TrialEntry):
+            tree.refused.append(f"entry {seq}: its bytes were withheld")
+            continue
+        try:
+            _write_trial(ledger, entry, target, tree)
+        except OSError as error:
+            raise LedgerError(f"{target}: cannot be written: {error}") from error
     return tree
 
 
@@ -63,15 +66,19 @@ def _write_trial(ledger: Ledger, entry: TrialEntry, target: Path, tree: Tree) ->
     original = {file.path: file for file in entry.evidence if file.path.startswith(f"{ORIGINAL}/")}
     loaded = parse_record(bytes(entry.record), head.trial_id, salvage=True)
     problems = [note.message for note in find_foreign(loaded.record) if note.is_problem]
+    name = f"{head.experiment_id}/{head.trial_id}"
     if problems and not original:
-        name = f"{head.experiment_id}/{head.trial_id}"
         tree.refused.append(f"{name}: {'; '.join(problems)}")
+        return
+    gone = [file.path for file in find_withheld(ledger, entry.evidence)]
+    tree.refused += [f"{name}: evidence {path!r} is withheld" for path in gone]
+    if original and not original.keys().isdisjoint(gone):
         return
     artifacts = experiment / "_artifacts" / head.trial_id
     for file in entry.evidence:
         check_evidence_path(file.path, f"{ledger.directory}: entry {entry.seq}")
     for file in entry.evidence:
-        if file.path not in original:
+        if file.path not in original and file.path not in gone:
             _write(artifacts / file.path, _load(ledger, file))
     for path, file in original.items():
         _write(experiment / path.removeprefix(f"{ORIGINAL}/"), _load(ledger, file))

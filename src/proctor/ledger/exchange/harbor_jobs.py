@@ -14,18 +14,33 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from proctor.digest import sha256_file
 from proctor.errors import LedgerError, NotSealedError
 from proctor.ledger.entry import EvidenceFile, TrialEntry, evidence_digest
 from proctor.ledger.head import read_head_of
 from proctor.ledger.keeping import AROUND, check_evidence_path
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.withhold import find_withheld
 from proctor.sentence import count_of
 
+_RESULT = f"{AROUND}result.json"
 _OF_A_TRIAL = ("result.json", "config.json")
+_FOREIGN = ("prime", "traces")
+"""Where trials come from that are never harbor's, whatever their files are called."""
 _KEPT = re.compile(r"(.+)\.attempt-([0-9]{1,9})")
 _DEPTHS = (2, 4)
 """Parts of a trial's place: JOB/TRIAL, JOB/TRIAL/attempts/N."""
+
+
+class _Job(msgspec.Struct, frozen=True):
+    """As much of a job's result as tells it from another."""
+
+    id: str | None = None
+
+
+_JOB = msgspec.json.Decoder(_Job)
 
 
 @dataclass(slots=True)
@@ -65,6 +80,10 @@ class _Writer:
         """Digest of the evidence of each trial that is written, by its place."""
         self._around: dict[str, list[EvidenceFile]] = {}
         """The job's own files, those of the trial that was sealed last."""
+        self._ids: dict[str, str] = {}
+        """Which job is written under each name, by harbor's own id of it."""
+        self._read: dict[str, str | None] = {}
+        """That id, by the digest of the result.json it stands in."""
         self.jobs = Jobs()
 
     def write(self, seq: int) -> None:
@@ -75,10 +94,21 @@ class _Writer:
         head = read_head_of(entry)
         name = f"{head.experiment_id}/{head.trial_id}"
         own = [file for file in entry.evidence if not file.path.startswith(AROUND)]
-        if not any(file.path in _OF_A_TRIAL for file in own):
-            self.jobs.refused.append(f"{name}: no trial of harbor's; it has no result.json")
+        # An agent may call its answer result.json: where it came from tells what it is.
+        is_foreign = entry.source is not None and entry.source.kind in _FOREIGN
+        if is_foreign or not any(file.path in _OF_A_TRIAL for file in own):
+            self.jobs.refused.append(f"{name}: no trial of harbor's")
             return
         place = find_place(entry)
+        job = place.split("/")[0]
+        around = [file for file in entry.evidence if file.path.startswith(AROUND)]
+        job_id = self._find_job_id(around)
+        if job_id is not None and self._ids.setdefault(job, job_id) != job_id:
+            self.jobs.refused.append(
+                f"{name}: of another job that is called {job} too; --experiment or --trial takes "
+                "it out apart"
+            )
+            return
         digest = evidence_digest(entry)
         if self._there.setdefault(place, digest) != digest:
             self.jobs.refused.append(
@@ -86,10 +116,21 @@ class _Writer:
             )
             return
         self._write_files(own, place, "")
-        job = place.split("/")[0]
-        around = [file for file in entry.evidence if file.path.startswith(AROUND)]
         self._around[job] = self._around.get(job) or around
         self.jobs.written += 1
+
+    def _find_job_id(self, around: list[EvidenceFile]) -> str | None:
+        """Harbor's id of the job that a trial is of, where the job's result.json tells it."""
+        digest = next((file.sha256 for file in around if file.path == _RESULT), None)
+        if digest is None or not self._ledger.artifacts.holds(digest):
+            return None
+        if digest not in self._read:
+            try:
+                told = _JOB.decode(self._ledger.artifacts.load(digest))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                told = _Job()
+            self._read[digest] = told.id
+        return self._read[digest]
 
     def write_around(self) -> None:
         """The files of the jobs, once it is known which are the last."""
@@ -103,7 +144,7 @@ class _Writer:
             self._write_files(files, job, AROUND)
 
     def _write_files(self, files: list[EvidenceFile], place: str, prefix: str) -> None:
-        gone = [file.path for file in files if not self._ledger.artifacts.holds(file.sha256)]
+        gone = [file.path for file in find_withheld(self._ledger, files)]
         if gone:
             self.jobs.refused.append(
                 f"{place}: {count_of(len(gone), 'file')} withheld, such as {gone[0]}"
