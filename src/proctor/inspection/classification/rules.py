@@ -48,10 +48,10 @@ from proctor.trajectory.entry import Entry
 
 RULES_VERSION: Final = "1"
 
-_SURENESS: Final = (0.55, 0.65, 0.75, 0.85, 0.5)
+_SURENESS: Final = (0.55, 0.65, 0.75, 0.85, 0.95, 0.5)
 """How sure a label is, by the cues beyond the one that was needed; the last, at -1: none at all."""
 _MOST_EXTRA: Final = 4
-_SUREST: Final = 0.95
+"""More of them make it no surer."""
 _ARGUMENT: Final = 300
 """Characters of text beside an action that are taken for an argument, if causes are given."""
 _THOUGHT: Final = 120
@@ -92,7 +92,10 @@ class Classifier:
     """Labels as far as entries have come; memory grows with the turns, not with what they hold."""
 
     def __init__(self) -> None:
-        self._labels: dict[int, Label] = {}
+        self._given: dict[int, _Decision] = {}
+        """What was decided of each turn, by step."""
+        self._shared: dict[_Decision, _Decision] = {}
+        """There are few different ones: a million turns need not hold one each."""
         self._step = 0
         self._texts: list[str] = []
         self._calls: list[Entry] = []
@@ -128,10 +131,23 @@ class Classifier:
 
     def finish(self) -> tuple[Label, ...]:
         """All labels, by step."""
+        self._close_last()
+        return tuple(
+            Label(step, label, cue, _SURENESS[extra])
+            for step, (label, cue, extra) in sorted(self._given.items())
+        )
+
+    def count(self) -> dict[str, int]:
+        """How often each label was given, without those that were not: all that a summary needs."""
+        self._close_last()
+        counts: dict[str, int] = {}
+        for label, _, _ in self._given.values():
+            counts[label] = counts.get(label, 0) + 1
+        return counts
+
+    def _close_last(self) -> None:
         if self._has_spoken:
             self._close(is_last=True)
-        labels = self._labels
-        return tuple(labels[step] for step in sorted(labels))
 
     def _close(self, *, is_last: bool) -> None:
         """Give the turn that has ended its label, and remember what it did."""
@@ -141,10 +157,11 @@ class Classifier:
         if calls:
             facts |= self._look(calls)
             self._calls = []
-        label, cue, extra = _decide(text, facts)
-        if step not in self._labels:
-            sure = _SURENESS[extra] if extra < _MOST_EXTRA else _SUREST
-            self._labels[step] = Label(step, label, cue, sure)
+        label, cue, extra = decision = _decide(text, facts)
+        if step not in self._given:
+            if extra > _MOST_EXTRA:
+                decision = label, cue, _MOST_EXTRA
+            self._given[step] = self._shared.setdefault(decision, decision)
         if facts & WRITES:
             self._before = _CHANGED | _ACTED
         elif facts & _DOES and label is EXECUTION:
