@@ -4,6 +4,7 @@ Warmup entries are counted and else left out; entries of subagents are in, and c
 number is explained in docs/summaries.md. Nothing here reads a file or judges.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import batched
 from typing import Final
@@ -118,26 +119,21 @@ class Summing:
 
     def _take(self, entries: Sequence[Entry]) -> None:
         take_result, take_call, see_step = self._take_result, self._take_call, self._steps.see
-        calls = results = answers = 0
+        step = 0
         for entry in entries:
             role = entry.role
             if role == "tool_result":
-                results += 1
                 take_result(entry)
-            elif role == "tool_call":
-                calls += 1
-                see_step(entry.step)
-                take_call(entry)
-            elif role == "assistant":
-                answers += 1
-                see_step(entry.step)
-            else:
-                self._roles.add(role)
+            elif role == "tool_call" or role == "assistant":
+                if entry.step != step:
+                    step = entry.step
+                    see_step(step)
+                if role == "tool_call":
+                    take_call(entry)
             if entry.metadata is not None:
                 self._see_metadata(entry, entry.metadata)
-        for role, times in (("tool_result", results), ("tool_call", calls), ("assistant", answers)):
-            if times:
-                self._roles.add(role, times)
+        for role, times in Counter([entry.role for entry in entries]).items():
+            self._roles.add(role, times)
 
     def _see_metadata(self, entry: Entry, metadata: Object) -> None:
         for key, held in metadata.items():
