@@ -131,10 +131,7 @@ class Classifier:
     def finish(self) -> tuple[Label, ...]:
         """All labels, by step."""
         self._close_last()
-        return tuple(
-            Label(step, label, cue, _SURENESS[min(extra, _MOST_EXTRA)])
-            for step, (label, cue, extra) in sorted(self._given.items())
-        )
+        return tuple(_make_label(step, *self._given[step]) for step in sorted(self._given))
 
     def count(self) -> dict[str, int]:
         """How often each label was given, without those that were not: all that a summary needs."""
@@ -192,6 +189,10 @@ class Classifier:
 
 type _Decision = tuple[str, str, int]
 """A label, the cue, and how many cues there are beyond the one that was needed; -1: none at all."""
+
+
+def _make_label(step: int, label: str, cue: str, extra: int) -> Label:
+    return Label(step, label, cue, _SURENESS[min(extra, _MOST_EXTRA)])
 
 
 _PLAINLY: Final = 2
