@@ -124,7 +124,7 @@ _AVERAGES = {
     "repeats": "repeats",
     "wall_seconds": "wall time",
     "idle_seconds": "idle time",
-    "seconds_to_first_write": "to first write",
+    "seconds_to_first_write": "first write",
     "tokens_in": "tokens in",
     "tokens_out": "tokens out",
     "cost_usd": "cost USD",

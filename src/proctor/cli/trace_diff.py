@@ -181,7 +181,9 @@ def _render(a: str, b: str, found: Divergence, *, full: bool) -> Iterator[str]:
 
 
 def _render_beginning(found: Divergence) -> str:
-    shared = f"The first {count_of(found.prefix, 'action is', 'actions are')} the same"
+    shared = "The first action is the same"
+    if found.prefix != 1:
+        shared = f"The first {found.prefix:,} actions are the same"
     match found.first:
         case First.NOBODY:
             return "All actions are the same, and so are the answers."
@@ -189,7 +191,9 @@ def _render_beginning(found: Divergence) -> str:
             parted = " The agents act the same to the end." if found.action is None else ""
             return f"{shared}; the environment's answer differs first.{parted}"
         case First.AGENT:
-            return f"{shared}, and were answered the same; the agent's action differs first."
+            if not found.prefix:
+                return "Nothing is the same from the start: the agent's action differs first."
+            return f"{shared}, and so are the answers; the agent's action differs first."
 
 
 def _render_sides(sides: Sides, columns: int, *, full: bool, is_answered: bool) -> Iterator[str]:
