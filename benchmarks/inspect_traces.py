@@ -1,10 +1,10 @@
 """Traces to sum up and classify, like those of real runs: drawn from seeds, written once, kept.
 
 Each file is drawn of its own, so that nothing which is remembered from one can answer for all the
-others: a word of instruction, then turns of what the agent says, one command and what it printed.
-Of the commands about a third were given before in the same run, a third write files, a quarter
-fail; what is said is plain English with the odd word that the rules listen to. An entry has about
-400 bytes, and a time of its own.
+others: an instruction, then turns of what the agent says, one command and what it printed. A
+quarter of the commands were given before in the same run, a quarter write files, a quarter fail;
+what is said is plain English, most of it with words that the rules listen to. An entry has about
+400 bytes, and a time of its own; 20 KB are about 50 entries.
 """
 
 import json
