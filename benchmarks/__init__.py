@@ -17,10 +17,10 @@
     inspect_import  a harbor job brought into a ledger; a subject too
     docker_trials   trials in containers, beside the bare calls of docker; a subject too
     sandbox_start   the start of a sandbox, beside a bare bubblewrap
-    inspect_summary     summing traces up, beside reading them; a subject
+    inspect_summary     summing traces up and classifying turns, beside reading; a subject too
+    inspect_traces      what that goes through, kept in build/bench-data
     trace_data      trajectories to read, kept in build/bench-data
     inspect_show    one step of a large trace, by the whole command; a subject too
-    inspect_classify   labelling every turn, beside the bare reading
     trace_reading   ways to read them: ours, the bare decoder, the peer's shape
     inspect_search  the index over texts, made and asked; a subject too
     searching       what that asks for, in a process of its own

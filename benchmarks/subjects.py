@@ -10,6 +10,7 @@ from benchmarks.docker_trials import docker_rows
 from benchmarks.inspect_import import import_rows
 from benchmarks.inspect_search import search_rows
 from benchmarks.inspect_show import show_rows
+from benchmarks.inspect_summary import summary_rows
 from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row
@@ -31,4 +32,5 @@ SUBJECTS: dict[str, Subject] = {
     "docker": docker_rows,
     "search": search_rows,
     "show": show_rows,
+    "summarise": summary_rows,
 }

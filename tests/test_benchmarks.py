@@ -20,6 +20,7 @@ from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
 from benchmarks.inspect_import import import_rows
 from benchmarks.inspect_search import search_rows
 from benchmarks.inspect_show import show_rows
+from benchmarks.inspect_summary import summary_rows
 from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row, share_of, times_faster
@@ -45,6 +46,7 @@ TINY: dict[str, Subject] = {
     "docker": partial(docker_rows, fewer=1, more=2),
     "search": partial(search_rows, megabytes=1),
     "show": partial(show_rows, megabytes=9),
+    "summarise": partial(summary_rows, files=5),
 }
 
 
@@ -104,6 +106,7 @@ BARS = {
     "show-sealed-1gb-first": None,
     "show-sealed-1gb": "<= 1",
     "show-sealed-1gb-memory": "<= 1",
+    "summarise-10k": "<= 3",
 }
 """Every row at these sizes, with the bar it has to clear."""
 

@@ -54,22 +54,24 @@ def test_a_file_that_is_not_there_cannot_be_summed_up(tmp_path: Path) -> None:
         summarise_file(str(tmp_path / "none.jsonl"), TraceKind.TRAJECTORY)
 
 
-class Label:
-    """What a rule set says of a turn."""
+class Labels:
+    """Whatever the assistant says is execution."""
 
-    def __init__(self, label: str) -> None:
-        self.label = label
+    def __init__(self) -> None:
+        self.turns = 0
 
+    def add(self, entries: Iterable[Entry], /) -> None:
+        self.turns += sum(entry.role == "assistant" for entry in entries)
 
-def label_turns(entries: Iterable[Entry]) -> list[Label]:
-    return [Label("execution") for entry in entries if entry.role == "assistant"]
+    def count(self) -> dict[str, int]:
+        return {"execution": self.turns}
 
 
 @pytest.mark.parametrize("kind", [TraceKind.TRAJECTORY, TraceKind.CONVERSATION])
 def test_turns_are_labelled_in_the_same_reading(kind: TraceKind, tmp_path: Path) -> None:
     rows = [ENTRY] * 3 if kind is TraceKind.TRAJECTORY else [{"role": "assistant", "content": "x"}]
     path = write_lines(tmp_path / "t.jsonl", rows)
-    found = summarise_file(path, kind, label_turns)
+    found = summarise_file(path, kind, Labels)
     assert found.behaviour is not None
     assert found.behaviour.turns == len(rows) == found.by_role["assistant"]
     assert summarise_file(path, kind).behaviour is None

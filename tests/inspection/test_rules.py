@@ -1,6 +1,7 @@
 """The rules: one label per turn, by what it says and does, the same for the same entries."""
 
 import string
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -187,6 +188,7 @@ def test_any_entries_are_labelled_the_same_whole_or_in_pieces(trace: list[Entry]
     pieces.add(trace[:cut])
     pieces.add(trace[cut:])
     assert pieces.finish() == whole
+    assert pieces.count() == Counter(label.label for label in whole)
     turns = {
         entry.step
         for entry in trace

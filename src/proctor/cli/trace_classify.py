@@ -1,6 +1,7 @@
 """`proctor trace classify`: what every turn of an agent was for."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import click
@@ -100,14 +101,13 @@ def _print(
     agreements: Sequence[dict[str, Any]],
 ) -> None:
     by = reports[0].name if reports else RULES
-    lines = (
+    lines: Iterable[str] = (
         render_one(trials[0], held.trials[0], by)
         if len(trials) == 1
         else render_many(trials, held, by)
     )
-    for report in reports:
-        lines += render_judge(report)
-    for line in [*lines, *render_agreements(agreements)]:
+    judged = (line for report in reports for line in render_judge(report))
+    for line in chain(lines, judged, render_agreements(agreements)):
         print_line(line)
 
 
@@ -128,7 +128,7 @@ def _document(
                     "passed_over": trial.passed_over,
                     "problem": trial.problem,
                     "reward": find_reward(trial.trial),
-                    "labels": trial.turns,
+                    "labels": list(trial.turns),
                 }
                 for trial, described in zip(trials, held.trials, strict=True)
             ],

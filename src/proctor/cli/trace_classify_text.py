@@ -17,19 +17,18 @@ _UNKNOWN = "-"
 _LABEL, _CUE, _NAME = 12, 24, 26
 
 
-def render_one(trial: LabelledTrial, described: TrialBehaviour, by: str) -> list[str]:
+def render_one(trial: LabelledTrial, described: TrialBehaviour, by: str) -> Iterator[str]:
     """One trial, turn by turn."""
-    lines = [trial.trial.name, f"{', '.join(trial.sources)}; labels by {by}"]
-    lines += [f"not used: {why}" for why in trial.passed_over]
-    lines += ["", f"{'step':>5}  {'label':<{_LABEL}}  sure  {'cue':<{_CUE}}  action"]
+    yield from (trial.trial.name, f"{', '.join(trial.sources)}; labels by {by}")
+    yield from (f"not used: {why}" for why in trial.passed_over)
+    yield from ("", f"{'step':>5}  {'label':<{_LABEL}}  sure  {'cue':<{_CUE}}  action")
     part = ""
     for turn in trial.turns:
         if turn.part != part:
             part = turn.part
-            lines.append(f"in {part}:")
-        lines.append(_render_turn(turn))
-    lines += ["", *_render_shares(described)]
-    return lines
+            yield f"in {part}:"
+        yield _render_turn(turn)
+    yield from ("", *_render_shares(described))
 
 
 def _render_turn(turn: LabelledTurn) -> str:

@@ -3,6 +3,7 @@
 Nothing is printed here.
 """
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -67,9 +68,9 @@ class LabelledTrial:
     unlabelled: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
     @property
-    def turns(self) -> list[LabelledTurn]:
+    def turns(self) -> Iterator[LabelledTurn]:
         """The turns in their order; those a judge gave no label among them."""
-        return [turn for part in self.parts for turn in _turns_of(part, self.unlabelled)]
+        return (turn for part in self.parts for turn in _turns_of(part, self.unlabelled))
 
     @property
     def labels(self) -> list[Label]:
@@ -78,17 +79,34 @@ class LabelledTrial:
 
 
 def _turns_of(part: Part, unlabelled: Mapping[tuple[str, int], str]) -> Iterator[LabelledTurn]:
-    given = {label.step: label for label in part.labels}
-    for step in sorted({*given, *(step for name, step in unlabelled if name == part.name)}):
-        label = given.get(step)
-        yield LabelledTurn(
+    without = [(step, why) for (name, step), why in unlabelled.items() if name == part.name]
+    if not without:
+        yield from (_labelled(part, label) for label in part.labels)
+        return
+    turns = [_labelled(part, label) for label in part.labels]
+    turns += [
+        LabelledTurn(
             part=part.name,
             step=step,
-            label=label.label if label else None,
-            confidence=label.confidence if label else None,
-            cue=label.cue if label else unlabelled[part.name, step],
+            label=None,
+            confidence=None,
+            cue=why,
             action=part.actions.get(step, ""),
         )
+        for step, why in without
+    ]
+    yield from sorted(turns, key=lambda turn: turn.step)
+
+
+def _labelled(part: Part, label: Label) -> LabelledTurn:
+    return LabelledTurn(
+        part=part.name,
+        step=label.step,
+        label=label.label,
+        confidence=label.confidence,
+        cue=label.cue,
+        action=part.actions.get(label.step, ""),
+    )
 
 
 def label_trial(trial: TracedTrial) -> LabelledTrial:
@@ -126,17 +144,25 @@ class _Actions:
     """What each turn did, in a line: its first command or call, else its first words."""
 
     def __init__(self) -> None:
-        self.found: dict[int, str] = {}
-        self._called: set[int] = set()
+        self._called: dict[int, str] = {}
+        self._said: dict[int, str] = {}
+        """Only of turns without a call: there may be a million of them."""
+
+    @property
+    def found(self) -> Mapping[int, str]:
+        """By step."""
+        return ChainMap(self._called, self._said)
 
     def add(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            if entry.role == "tool_call" and entry.step not in self._called:
-                self._called.add(entry.step)
+            if entry.step in self._called:
+                continue
+            if entry.role == "tool_call":
                 did = entry.command or _brief(entry.arguments or {})
-                self.found[entry.step] = f"{entry.tool_name or 'tool'}: {did[:MOST_ACTION]}"
+                self._called[entry.step] = f"{entry.tool_name or 'tool'}: {did[:MOST_ACTION]}"
+                self._said.pop(entry.step, None)
             elif entry.role == "assistant" and entry.content:
-                self.found.setdefault(entry.step, entry.content[:MOST_ACTION].lstrip())
+                self._said.setdefault(entry.step, entry.content[:MOST_ACTION].lstrip())
 
 
 def _brief(arguments: Mapping[str, Any]) -> str:

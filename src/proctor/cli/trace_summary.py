@@ -19,7 +19,7 @@ from proctor.cli.summary_text import render_trial
 from proctor.cli.traced import traced_trials
 from proctor.errors import DamageError, TraceError
 from proctor.importers.traced_files import find_in_files, list_places
-from proctor.inspection.classification.rules import classify
+from proctor.inspection.classification.rules import Classifier
 from proctor.inspection.compat import Aggregate, aggregate
 from proctor.inspection.compat_signals import Signals
 from proctor.inspection.experiment import summarise_experiment
@@ -74,7 +74,7 @@ def summarise_path(path: str) -> list[TrialSummary]:
     Raises:
         InputError: there is nothing that could have a trace.
     """
-    return [summarise_traced(trial, classify) for trial in find_in_files(path)]
+    return [summarise_traced(trial, Classifier) for trial in find_in_files(path)]
 
 
 def _summarise(
@@ -93,7 +93,7 @@ def _summarise(
     with traced_trials(things, directory, wanted) as trials:
         waiting = list(trials)
         for done, trial in enumerate(waiting, 1):
-            yield summarise_traced(trial, classify)
+            yield summarise_traced(trial, Classifier)
             show("trials summed up", done, len(waiting))
 
 

@@ -43,6 +43,8 @@ def find_command(arguments: Object | None) -> str:
 def take_answered(waiting: list[Call], entry: Entry) -> Call:
     """Take out the call that a result belongs to; without one, all that the result itself says."""
     name, step = entry.tool_name, entry.step
+    if len(waiting) == 1 and waiting[0].step == step and waiting[0].tool == name:
+        return waiting.pop()  # as most are, and found without a loop
     for at, call in enumerate(waiting):
         if call.step == step and (not name or call.tool == name):
             del waiting[at]

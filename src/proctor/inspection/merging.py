@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from proctor.inspection.loops import merge_loops
 from proctor.inspection.subagents import merge_subagents
-from proctor.inspection.summary import NO_SOURCE, Behaviour, TraceSummary
+from proctor.inspection.summary import NO_SOURCE, Behaviour, TraceSummary, describe_labels
 from proctor.inspection.tally import add_counts
 from proctor.inspection.times import merge_times
 from proctor.inspection.tokens import merge_advisors, merge_tokens
@@ -47,7 +47,4 @@ def merge_behaviour(parts: Sequence[Behaviour | None]) -> Behaviour | None:
     known = [part for part in parts if part is not None]
     if not known:
         return None
-    counts = add_counts(*(part.counts for part in known))
-    turns = sum(part.turns for part in known)
-    shares = {label: count / turns for label, count in counts.items()}
-    return Behaviour(turns=turns, counts=counts, shares=shares)
+    return describe_labels(add_counts(*(part.counts for part in known)))

@@ -5,12 +5,12 @@ Reading is the salvaging kind: what is wrong with the file is counted and said, 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import batched
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from proctor.diagnostic import Diagnostic
-from proctor.inspection.summary import Labelled, Summing, TraceSummary
+from proctor.inspection.summary import Summing, TraceSummary
 from proctor.trajectory.conversation import read_turns
 from proctor.trajectory.entry import Entry
 from proctor.trajectory.read import read_chunks
@@ -21,8 +21,21 @@ from proctor.trajectory.turn import Turn
 _MOST_NOTICED: Final = 5
 _BATCH: Final = 256
 
-type Classify = Callable[[Iterable[Entry]], Sequence[Labelled]]
-"""Labels the turns of a trace, going through its entries once."""
+
+class Labelling(Protocol):
+    """Puts the turns of one trace into classes, as its entries come."""
+
+    def add(self, entries: Sequence[Entry], /) -> None:
+        """Take the next entries of the trace."""
+        ...
+
+    def count(self) -> dict[str, int]:
+        """How often each label was given, once all entries are in."""
+        ...
+
+
+type Classify = Callable[[], Labelling]
+"""Begins with a trace."""
 
 
 class TraceReading:
@@ -74,23 +87,15 @@ def summarise_file(path: str, kind: TraceKind, classify: Classify | None = None)
         TraceError: it cannot be read at all.
     """
     reading, summing = TraceReading(path, kind), Summing()
-    labels = None
-    if classify is None:
-        for entries in reading.batches():
-            summing.feed(entries)
-    else:
-        labels = classify(_watched(reading, summing))
+    labelling = None if classify is None else classify()
+    for entries in reading.batches():
+        summing.feed(entries)
+        if labelling is not None:
+            labelling.add(entries)
     return msgspec.structs.replace(
-        summing.finish(labels),
+        summing.finish(None if labelling is None else labelling.count()),
         source=str(kind),
         degraded=reading.problems > 0,
         diagnostics=reading.problems,
         noticed=tuple(reading.noticed),
     )
-
-
-def _watched(reading: TraceReading, summing: Summing) -> Iterator[Entry]:
-    """The entries, summed up as somebody goes through them."""
-    for entries in reading.batches():
-        summing.feed(entries)
-        yield from entries

@@ -6,10 +6,13 @@ nothing is expanded, and what runs inside `$(…)` or `sh -c '…'` is text. Not
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 LONGEST: Final = 1 << 16
 """Characters of a command that are looked at."""
+_REMEMBERED: Final = 1500
+"""Characters of a command up to which it is remembered what it writes."""
 _WORD = r"(?:[^\s'\"\\|&;()<>]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+"
 _TOKEN = re.compile(
     r"(?P<blank>[ \t]+|\\\n)"
@@ -41,6 +44,17 @@ _QUOTES = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 
 def find_shell_writes(command: str) -> Sequence[str]:
     """The files it writes, in their order, as they are named; devices are left out."""
+    if ">" not in command and not _may_write(command):
+        return ()
+    return _find_again(command) if len(command) <= _REMEMBERED else _find_named(command)
+
+
+def _may_write(command: str) -> bool:
+    """Whether a program may be in it that writes files by its own doing."""
+    return "tee" in command or "cp" in command or "mv" in command or "-i" in command
+
+
+def _find_named(command: str) -> Sequence[str]:
     if command.startswith(_WRITERS) or _holds_writer(command):
         found = list(_find(command[:LONGEST]))
     elif ">" in command:
@@ -49,7 +63,11 @@ def find_shell_writes(command: str) -> Sequence[str]:
         found = find(command[:LONGEST])
     else:
         return ()
-    return [name for name in found if name and not name.startswith(_NO_FILES)]
+    return tuple([name for name in found if name and not name.startswith(_NO_FILES)])
+
+
+# The runs of one experiment give many of their commands word for word.
+_find_again = lru_cache(maxsize=4096)(_find_named)
 
 
 def _holds_writer(command: str) -> bool:

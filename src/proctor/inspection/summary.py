@@ -4,16 +4,17 @@ Warmup entries are counted and else left out; entries of subagents are in, and c
 number is explained in docs/summaries.md. Nothing here reads a file or judges.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import batched
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from proctor.inspection.calls import MOST_OPEN, Call, find_command, take_answered
 from proctor.inspection.loops import Loops, LoopSummary
 from proctor.inspection.subagents import Subagents, SubagentSummary
-from proctor.inspection.tally import Tally
+from proctor.inspection.tally import Tally, rank
 from proctor.inspection.times import Times, TimeSummary
 from proctor.inspection.tokens import KEYS, AdvisorSummary, TokenSummary, Usages
 from proctor.inspection.tool_errors import ErrorSummary, ToolErrors
@@ -27,15 +28,6 @@ SUBAGENT: Final = "subagent"
 _BATCH: Final = 256
 NO_SOURCE: Final = "none"
 """Stands where a trial left no trace that could be used."""
-
-
-class Labelled(Protocol):
-    """A turn that was put into a class."""
-
-    @property
-    def label(self) -> str:
-        """The class."""
-        ...
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +79,8 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Null where turns were not classified."""
 
 
-def summarise(entries: Iterable[Entry], labels: Iterable[Labelled] | None = None) -> TraceSummary:
-    """The entries of one trace in numbers."""
+def summarise(entries: Iterable[Entry], labels: dict[str, int] | None = None) -> TraceSummary:
+    """The entries of one trace in numbers, with how often each label was given to its turns."""
     summing = Summing()
     for some in batched(entries, _BATCH):
         summing.feed(some)
@@ -127,26 +119,21 @@ class Summing:
 
     def _take(self, entries: Sequence[Entry]) -> None:
         take_result, take_call, see_step = self._take_result, self._take_call, self._steps.see
-        calls = results = answers = 0
+        step = 0
         for entry in entries:
             role = entry.role
             if role == "tool_result":
-                results += 1
                 take_result(entry)
-            elif role == "tool_call":
-                calls += 1
-                see_step(entry.step)
-                take_call(entry)
-            elif role == "assistant":
-                answers += 1
-                see_step(entry.step)
-            else:
-                self._roles.add(role)
+            elif role == "tool_call" or role == "assistant":
+                if entry.step != step:
+                    step = entry.step
+                    see_step(step)
+                if role == "tool_call":
+                    take_call(entry)
             if entry.metadata is not None:
                 self._see_metadata(entry, entry.metadata)
-        for role, times in (("tool_result", results), ("tool_call", calls), ("assistant", answers)):
-            if times:
-                self._roles.add(role, times)
+        for role, times in Counter([entry.role for entry in entries]).items():
+            self._roles.add(role, times)
 
     def _see_metadata(self, entry: Entry, metadata: Object) -> None:
         for key, held in metadata.items():
@@ -178,8 +165,8 @@ class Summing:
         if is_error and entry.call_type == SUBAGENT:
             self._subagents.errors += 1
 
-    def finish(self, labels: Iterable[Labelled] | None = None) -> TraceSummary:
-        """What there was, with the labels that its turns were given."""
+    def finish(self, labels: dict[str, int] | None = None) -> TraceSummary:
+        """What there was, with how often each label was given to its turns."""
         times = self._times.finish()
         return TraceSummary(
             messages=self._roles.total,
@@ -196,15 +183,12 @@ class Summing:
             advisor=self._usages.finish_advisor(),
             written=self._writes.finish(times.first),
             subagents=self._subagents.finish(),
-            behaviour=None if labels is None else count_labels(each.label for each in labels),
+            behaviour=None if labels is None else describe_labels(labels),
         )
 
 
-def count_labels(labels: Iterable[str]) -> Behaviour:
+def describe_labels(counts: dict[str, int]) -> Behaviour:
     """How often each label was given, and its share."""
-    tally = Tally()
-    for label in labels:
-        tally.add(label)
-    counts, turns = tally.ranked(), tally.total
-    shares = {label: count / turns for label, count in counts.items()}
-    return Behaviour(turns=turns, counts=counts, shares=shares)
+    ranked, turns = rank(counts), sum(counts.values())
+    shares = {label: count / turns for label, count in ranked.items()}
+    return Behaviour(turns=turns, counts=ranked, shares=shares)

@@ -8,6 +8,7 @@ are. Nothing is run, and no file is looked for.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from proctor.inspection.classification import programs
@@ -25,7 +26,6 @@ from proctor.trajectory.entry import Object
 
 MOST_COMMAND: Final = 1500
 """Characters of a command that are looked at."""
-_MOST_REMEMBERED: Final = 4096
 
 
 class Action(NamedTuple):
@@ -56,24 +56,15 @@ _MOST_WORDS = 16
 """Words of a simple command that are looked at; the last one holds the rest."""
 _SEPARATORS = "-<>$&"
 
-_remembered: dict[str, Action] = {}
-
 
 def read_command(command: str) -> Action:
     """What a shell command does."""
-    known = _remembered.get(command)
-    if known is None:
-        known = _read_command(command[:MOST_COMMAND])
-        if len(_remembered) >= _MOST_REMEMBERED:
-            _remembered.clear()
-        if len(command) <= MOST_COMMAND:
-            _remembered[command] = known
-    return known
+    return _read_command(command if len(command) <= MOST_COMMAND else command[:MOST_COMMAND])
 
 
+@lru_cache(maxsize=4096)
 def _read_command(command: str) -> Action:
-    wrapped = _WRAPPED.match(command)
-    if wrapped is not None:
+    if "sh -" in command and (wrapped := _WRAPPED.match(command)) is not None:
         command = wrapped[2]
     taken, whole = _Taken(), command
     if "<<" in command:

@@ -11,6 +11,7 @@ The same entries give the same labels, on any machine; RULES_VERSION changes wit
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from proctor.inspection.classification.actions import read_call
@@ -48,10 +49,10 @@ from proctor.trajectory.entry import Entry
 
 RULES_VERSION: Final = "1"
 
-_SURENESS: Final = (0.55, 0.65, 0.75, 0.85, 0.5)
+_SURENESS: Final = (0.55, 0.65, 0.75, 0.85, 0.95, 0.5)
 """How sure a label is, by the cues beyond the one that was needed; the last, at -1: none at all."""
 _MOST_EXTRA: Final = 4
-_SUREST: Final = 0.95
+"""More of them make it no surer."""
 _ARGUMENT: Final = 300
 """Characters of text beside an action that are taken for an argument, if causes are given."""
 _THOUGHT: Final = 120
@@ -92,7 +93,8 @@ class Classifier:
     """Labels as far as entries have come; memory grows with the turns, not with what they hold."""
 
     def __init__(self) -> None:
-        self._labels: dict[int, Label] = {}
+        self._given: dict[int, _Decision] = {}
+        """What was decided of each turn, by step."""
         self._step = 0
         self._texts: list[str] = []
         self._calls: list[Entry] = []
@@ -111,16 +113,16 @@ class Classifier:
                     self._close(is_last=False)
                 self._step = step = entry.step
             role = entry.role
-            if role == "assistant":
-                self._listen(entry)
-            elif role == "tool_call" and step and entry.call_type != _WARMUP:
+            if role == "tool_result" or not step or entry.call_type == _WARMUP:
+                continue
+            if role == "tool_call":
                 self._has_spoken = True
                 self._calls.append(entry)
+            elif role == "assistant":
+                self._has_spoken = True
+                self._listen(entry)
 
     def _listen(self, entry: Entry) -> None:
-        if not entry.step or entry.call_type == _WARMUP:
-            return
-        self._has_spoken = True
         if entry.content:
             self._texts.append(entry.content)
         if entry.metadata:
@@ -128,10 +130,20 @@ class Classifier:
 
     def finish(self) -> tuple[Label, ...]:
         """All labels, by step."""
+        self._close_last()
+        return tuple(_make_label(step, *self._given[step]) for step in sorted(self._given))
+
+    def count(self) -> dict[str, int]:
+        """How often each label was given, without those that were not: all that a summary needs."""
+        self._close_last()
+        counts: dict[str, int] = {}
+        for label, _, _ in self._given.values():
+            counts[label] = counts.get(label, 0) + 1
+        return counts
+
+    def _close_last(self) -> None:
         if self._has_spoken:
             self._close(is_last=True)
-        labels = self._labels
-        return tuple(labels[step] for step in sorted(labels))
 
     def _close(self, *, is_last: bool) -> None:
         """Give the turn that has ended its label, and remember what it did."""
@@ -141,13 +153,11 @@ class Classifier:
         if calls:
             facts |= self._look(calls)
             self._calls = []
-        label, cue, extra = _decide(text, facts)
-        if step not in self._labels:
-            sure = _SURENESS[extra] if extra < _MOST_EXTRA else _SUREST
-            self._labels[step] = Label(step, label, cue, sure)
+        decision = _decide(text, facts)
+        self._given.setdefault(step, decision)
         if facts & WRITES:
             self._before = _CHANGED | _ACTED
-        elif facts & _DOES and label is EXECUTION:
+        elif facts & _DOES and decision[0] is EXECUTION:
             self._before |= _ACTED
         if texts:
             self._texts = []
@@ -181,6 +191,10 @@ type _Decision = tuple[str, str, int]
 """A label, the cue, and how many cues there are beyond the one that was needed; -1: none at all."""
 
 
+def _make_label(step: int, label: str, cue: str, extra: int) -> Label:
+    return Label(step, label, cue, _SURENESS[min(extra, _MOST_EXTRA)])
+
+
 _PLAINLY: Final = 2
 """How many further cues an action that speaks for itself is worth."""
 _PLAIN: Final[dict[int, _Decision]] = {
@@ -196,17 +210,25 @@ def _decide(text: str, facts: int) -> _Decision:
     plain = _decide_by_action(facts)
     if plain is not None:
         return plain
-    cues = find_cues(text) if text else NO_CUES
+    length = _ARGUMENT if len(text) >= _ARGUMENT else _THOUGHT if len(text) >= _THOUGHT else 0
+    return _decide_by_words(facts, find_cues(text) if text else NO_CUES, length)
+
+
+# Few facts and cues come together: what they lead to is worked out once, and held once.
+@lru_cache(maxsize=1 << 12)
+def _decide_by_words(facts: int, cues: Cues, length: int) -> _Decision:
+    """The label of a turn by what was said, and at what length."""
     if not facts & _DOES:
-        return _decide_words(text, facts, cues)
+        return _decide_words(length, facts, cues)
     return (
         _find_verification(facts, cues)
         or _find_exploration(facts, cues)
-        or _find_deliberation(text, cues)
+        or _find_deliberation(length, cues)
         or _find_execution(facts)
     )
 
 
+@lru_cache(maxsize=1 << 12)
 def _decide_by_action(facts: int) -> _Decision | None:
     """The label that what was done gives by itself, whatever was said."""
     if facts & CHECKS and _has_own_work(facts):
@@ -255,8 +277,8 @@ def _find_exploration(facts: int, cues: Cues) -> _Decision | None:
     return None
 
 
-def _find_deliberation(text: str, cues: Cues) -> _Decision | None:
-    if len(text) >= _ARGUMENT and cues[REASONS] >= 2:
+def _find_deliberation(length: int, cues: Cues) -> _Decision | None:
+    if length >= _ARGUMENT and cues[REASONS] >= 2:
         return DELIBERATION, "argues, then acts", cues[REASONS] - 2
     return None
 
@@ -265,7 +287,7 @@ def _find_execution(facts: int) -> _Decision:
     return (EXECUTION, "writes", 1) if facts & WRITES else (EXECUTION, "runs", 0)
 
 
-def _decide_words(text: str, facts: int, cues: Cues) -> _Decision:
+def _decide_words(length: int, facts: int, cues: Cues) -> _Decision:
     """The label of a turn that only says or plans something."""
     judged = cues[LOOKS_BACK] + 2 * cues[FINDS_FAULT]
     if facts & _ACTED and judged >= 3:
@@ -273,6 +295,6 @@ def _decide_words(text: str, facts: int, cues: Cues) -> _Decision:
     undecided = cues[WEIGHS] + cues[GUESSES] + cues[ASKS]
     if cues[ASKS] or (undecided >= 2 and undecided > cues[REASONS]):
         return EXPLORATION, "weighs or guesses", max(undecided - 2, 0)
-    if len(text) >= _THOUGHT or cues[REASONS] >= 2 or facts & THINKS:
+    if length >= _THOUGHT or cues[REASONS] >= 2 or facts & THINKS:
         return DELIBERATION, "reasons", max(cues[REASONS] - 2, 0)
     return EXECUTION, "nothing else applies", -1

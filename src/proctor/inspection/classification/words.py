@@ -1,8 +1,8 @@
 """What a text says: its cues, by single words and short phrases. English only.
 
 A text is lowered and split into words once; a word that is no cue costs one look-up, and a phrase
-is looked for only where its rarest word is. Of a long text only the beginning is looked at, where
-an agent says what it is about to do, and whether it ends with a question. Each word or phrase
+is looked for only where its two rarest words are. Of a long text only the beginning is looked at,
+where an agent says what it is about to do, and whether it ends with a question. Each word or phrase
 counts once.
 """
 
@@ -80,20 +80,22 @@ def _word_counts() -> dict[bytes, int]:
     return {word.encode(): 1 << 8 * at for at, words in enumerate(_WORDS) for word in words.split()}
 
 
-def _phrases() -> dict[bytes, list[tuple[bytes, int]]]:
-    """Phrases by their rarest word: the longest that is not among the usual ones."""
-    found: dict[bytes, list[tuple[bytes, int]]] = {}
+def _phrases() -> dict[bytes, list[tuple[bytes, bytes, int]]]:
+    """Phrases by their rarest word, the longest that is not among the usual ones, and the next."""
+    found: dict[bytes, list[tuple[bytes, bytes, int]]] = {}
     for at, phrases in enumerate(_PHRASES):
         for phrase in phrases:
-            rarest = max(phrase.split(), key=lambda word: (word not in _USUAL, len(word))).encode()
-            found.setdefault(rarest, []).append((f" {phrase} ".encode(), 1 << 8 * at))
+            ranked = sorted(phrase.split(), key=lambda word: (word in _USUAL, -len(word)))
+            rarest, other = (word.encode() for word in ranked[:2])
+            found.setdefault(rarest, []).append((other, f" {phrase} ".encode(), 1 << 8 * at))
     return found
 
 
 _TABLE: Final = _table()
 _OF_PHRASE: Final = _phrases()
 _PHRASED: Final = frozenset(_OF_PHRASE)
-_OF_WORD: Final = {**dict.fromkeys(_PHRASED, 0), **_word_counts()}
+_OTHERS: Final = frozenset(other for held in _OF_PHRASE.values() for other, _, _ in held)
+_OF_WORD: Final = {**dict.fromkeys(_PHRASED | _OTHERS, 0), **_word_counts()}
 """What a word adds to all counts, each of which is one byte of a number."""
 _LOOKED_FOR: Final = frozenset(_OF_WORD)
 
@@ -106,9 +108,11 @@ def find_cues(text: str) -> Cues:
     asks = _count_questions(beginning, text) if "?" in beginning or text[-1:] == "?" else 0
     if not found:
         return bytes((0, 0, 0, 0, 0, 0, asks)) if asks else NO_CUES
-    counts = sum([_OF_WORD[word] for word in found])
-    if not _PHRASED.isdisjoint(found):
-        counts += _count_phrases(b" %b " % b" ".join(words), found)
+    counts = sum(map(_OF_WORD.__getitem__, found))
+    for word in found & _PHRASED:
+        for other, phrase, count in _OF_PHRASE[word]:
+            if other in found and phrase in b" %b " % b" ".join(words):
+                counts += count
     return (counts + (asks << 8 * ASKS)).to_bytes(7, "little")
 
 
@@ -116,12 +120,3 @@ def _count_questions(beginning: str, text: str) -> int:
     # Of an expression such as (?=x), the mark asks nothing.
     inside = beginning.count("? ") + beginning.count("?\n")
     return min(inside + text.endswith("?"), 255)
-
-
-def _count_phrases(plain: bytes, found: frozenset[bytes]) -> int:
-    counts = 0
-    for word in found & _PHRASED:
-        for phrase, count in _OF_PHRASE[word]:
-            if phrase in plain:
-                counts += count
-    return counts
