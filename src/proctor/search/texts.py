@@ -101,7 +101,8 @@ def _rows_of_trace(trace: FoundTrace) -> Iterator[Row]:
             yield from _rows_of_step(group, trace.part)
             group, held = [], 0
         group.append(entry)
-        held += len(entry.content or "") + len(entry.stdout or "")
+        texts = (entry.content, entry.command, entry.stdout, entry.stderr)
+        held += sum(len(text) for text in texts if text)
     yield from _rows_of_step(group, trace.part)
 
 
@@ -128,9 +129,14 @@ def _rows_of_step(group: list[Entry], part: str) -> Iterator[Row]:
             code = other.exit_code if code is None and entry.role == _CALL else code
         text = clean_text("\n".join(_texts_of(entry)))
         yield Row(
-            clean_text(entry.role), text, clamp(entry.step),
+            clean_text(entry.role), text, _anchor(entry.step),
             None if tool is None else clean_text(tool), clamp(code), part,
         )  # fmt: skip
+
+
+def _anchor(step: int) -> int | None:
+    """A step that can be asked for again; one too large to be held would name another."""
+    return step if clamp(step) == step else None
 
 
 def _find_answers(group: list[Entry]) -> dict[int, Entry]:
