@@ -18,6 +18,7 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from proctor.errors import DamageError, TraceError
+from proctor.inspection.told import find_told_code, output_of
 from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.entry import AnyEntry, NoteEntry, ReviewEntry, TrialEntry, Withheld
 from proctor.record.model import TrialRecord
@@ -123,15 +124,22 @@ def _rows_of_step(group: list[Entry], part: str) -> Iterator[Row]:
     answers = _find_answers(group) if len(group) > 1 else {}
     for at, entry in enumerate(group):
         other = answers.get(at)
-        tool, code = entry.tool_name, entry.exit_code
+        tool, code = entry.tool_name, _exit_code(entry)
         if other is not None:
             tool = tool or other.tool_name
-            code = other.exit_code if code is None and entry.role == _CALL else code
+            code = _exit_code(other) if code is None and entry.role == _CALL else code
         text = clean_text("\n".join(_texts_of(entry)))
         yield Row(
             clean_text(entry.role), text, _anchor(entry.step),
             None if tool is None else clean_text(tool), clamp(code), part,
         )  # fmt: skip
+
+
+def _exit_code(entry: Entry) -> int | None:
+    """As recorded; of a result without one, as its output names it, which summaries count too."""
+    if entry.exit_code is not None or entry.role != _RESULT:
+        return entry.exit_code
+    return find_told_code(output_of(entry))
 
 
 def _anchor(step: int) -> int | None:
