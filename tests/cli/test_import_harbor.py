@@ -357,3 +357,16 @@ def test_many_refusals_are_told_by_their_reasons(
     refused = [line for line in ran.out.splitlines() if line.startswith("refused: ")]
     assert len(refused) == 1
     assert refused[0].startswith("refused: 30 trials, such as ")
+
+
+def test_the_command_that_comes_next_works_also_beside_a_directory_of_that_name(
+    proctor: Proctor, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loose").mkdir()
+    said = '{"step": 1, "role": "assistant", "content": "x", "timestamp": "2026-01-02T03:04:05Z"}\n'
+    (tmp_path / "loose" / "a.jsonl").write_text(said)
+    monkeypatch.chdir(tmp_path)
+    ran = proctor("import", "traces", "loose", "--ledger", ledger)
+    following = ran.out.splitlines()[-1].removeprefix("next: proctor ")
+    assert following == f"trace summary --experiment loose --ledger {ledger}"
+    assert "loose/a.jsonl" in proctor(*following.split()).out

@@ -117,6 +117,7 @@ def test_a_file_goes_before_a_trial_of_its_name(
     [
         (["nix"], 2, "no trial or entry is called 'nix'"),
         (["9"], 2, "no trial or entry is called '9'"),
+        ([EXPERIMENT], 2, f"is an experiment; expected one of its trials, such as {EXPERIMENT}/"),
         ([EXPERIMENT + "/"], 2, "may be any of"),
         (["first", "--step", "1", "--raw"], 2, "--step means nothing for --raw and --evidence"),
         (["0", "--errors"], 2, "--errors means nothing for an entry that is no trial"),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.programs import Proctor
-from tests.ledger.trials import open_ledger
-from tests.search.ledgers import gave, make_searched, ran, said, seal_trace
+from tests.ledger.trials import open_ledger, seal_files
+from tests.search.ledgers import gave, lines, make_searched, ran, said, seal_trace
 
 
 @pytest.fixture
@@ -71,6 +71,40 @@ def test_the_options_of_other_commands_choose_trials(ledger: Path, proctor: Proc
     assert (hit["trial_id"], hit["step"], hit["exit_code"]) == ("worked", 1, 0)
     assert hit["show"] == ["proctor", "show", "experiment-001/worked", "--step", "1"]
     assert hit["snippet"] == {"before": "", "match": "apt-get", "after": " update"}
+
+
+def test_a_hit_in_a_step_of_several_leads_to_that_step_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proctor: Proctor
+) -> None:
+    files = {
+        f"steps/{name}/agent/trajectory.jsonl": lines(ran(f"needle {name}")) for name in ("a", "b")
+    }
+    with open_ledger(tmp_path) as ledger:
+        seal_files(ledger, "parts", files)
+    monkeypatch.setenv("PROCTOR_LEDGER", str(tmp_path / "ledger"))
+    found = proctor("search", "needle")
+    assert "experiment-001/parts --step 1 --part b  tool_call bash" in found.out.splitlines()
+    (hint,) = [line for line in found.out.splitlines() if line.startswith("show the first: ")]
+    shown = proctor(*shlex.split(hint.removeprefix("show the first: "))[1:]).out
+    assert ("needle b" in shown, "needle a" in shown) == (True, False)
+
+
+def test_the_ledger_that_was_named_is_named_in_the_way_to_a_hit(
+    ledger: Path, monkeypatch: pytest.MonkeyPatch, proctor: Proctor
+) -> None:
+    monkeypatch.delenv("PROCTOR_LEDGER")
+    (hit, *_) = json.loads(proctor("search", "apt-get", "--ledger", ledger, "--json").out)["hits"]
+    assert "apt-get update" in proctor(*hit["show"][1:]).out
+
+
+def test_a_step_too_large_to_be_held_is_not_taken_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proctor: Proctor
+) -> None:
+    with open_ledger(tmp_path) as ledger:
+        seal_trace(ledger, "far", ran("needle", 1 << 62))
+    monkeypatch.setenv("PROCTOR_LEDGER", str(tmp_path / "ledger"))
+    (hit,) = json.loads(proctor("search", "needle", "--json").out)["hits"]
+    assert (hit["step"], hit["show"]) == (None, ["proctor", "show", "experiment-001/far"])
 
 
 def test_nothing_found_is_said_and_is_no_error(ledger: Path, proctor: Proctor) -> None:

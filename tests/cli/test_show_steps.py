@@ -313,3 +313,12 @@ def test_no_control_character_gets_through_any_field(
         source = Source(TraceKind.TRAJECTORY, str(path), f"{text}.jsonl")
         for line in render_trace(source, view):
             assert line.isprintable()
+
+
+def test_the_errors_of_a_warm_up_are_none_as_in_summaries(proctor: Proctor, tmp_path: Path) -> None:
+    path = tmp_path / "trajectory.jsonl"
+    warm = {**result(1, "no", 1), "call_type": "warmup"}
+    path.write_text(rows_of(call(1, "true"), warm, call(2, "false"), result(2, "no", 1)))
+    assert steps_in(proctor("show", path, "--errors")) == [2]
+    (summed,) = json.loads(proctor("trace", "summary", path, "--json").out)["trials"]
+    assert summed["trace"]["errors"]["total"] == 1

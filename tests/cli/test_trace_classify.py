@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from proctor.digest import sha256_hex
 from proctor.importers.submission import Asked, find_submissions
 from proctor.ledger.sealing import seal
 from tests.agents.chat.server import Connection, refuses, serving
 from tests.cli.programs import Proctor, command_line, environment
 from tests.judge.judges import judges, label_all, steps_asked
 from tests.ledger.ledgers import make_ledger
+from tests.ledger.trials import open_ledger, seal_files
 from tests.record.samples import DATA
 from tests.task.trees import JOBS
 
@@ -68,6 +70,21 @@ def test_the_json_document_has_labels_structure_and_aec_benchs_summary(proctor: 
     assert found["compat"]["mean_classified_turns"] == 10.0
     assert found["compat"]["mean_cosine_similarity"] == 0.0
     assert (found["judges"], found["agreements"]) == ([], [])
+
+
+def test_one_damaged_trace_does_not_hide_the_labels_of_the_others(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    trace = '{"step": 1, "role": "assistant", "content": "%s"}\n'
+    with open_ledger(tmp_path) as ledger:
+        for name in ("good", "bad"):
+            seal_files(ledger, name, {"agent/trajectory.jsonl": (trace % name).encode()})
+    packed = (tmp_path / "ledger" / "artifacts").rglob(f"*{sha256_hex((trace % 'bad').encode())}*")
+    next(packed).write_bytes(b"no archive")
+    ran = proctor("trace", "classify", "--ledger", tmp_path / "ledger")
+    assert ran.code == 3
+    assert "2 trials, 1 with labels, 1 turn" in ran.out
+    assert "experiment-001/bad" in ran.out
 
 
 def test_sealed_trials_are_chosen_by_filters(proctor: Proctor, tmp_path: Path) -> None:

@@ -75,7 +75,9 @@ def test_a_job_is_a_table_that_fits_and_what_it_comes_to(
     lines = ran.out.splitlines()
     assert max(map(len, lines)) <= int(columns)
     assert lines[0].split()[:2] == ["trial", "reward"]
-    assert any(line.startswith("causes         task 3, agent 1") for line in lines)
+    assert any(
+        line.startswith("causes         task 3, infrastructure 1, limit 1") for line in lines
+    )
     assert "9 trials left no trace that could be used; no mean of a trace counts them." in lines
 
 
@@ -161,3 +163,11 @@ def test_filters_are_for_sealed_trials(proctor: Proctor, trace: Path) -> None:
     ran = proctor("trace", "summary", trace, "--model", "x")
     assert ran.code == 2
     assert "filters choose among sealed trials only" in ran.err
+
+
+def test_a_table_at_80_columns_has_names_that_can_be_given_to_show(proctor: Proctor) -> None:
+    job = JOBS / "06-errors-oracle-k1"
+    lines = proctor("trace", "summary", job).out.splitlines()
+    names = [line.split()[0] for line in lines[1 : lines.index("")]]
+    assert all((job / name).is_dir() for name in names)
+    assert max(map(len, lines)) <= 80

@@ -139,6 +139,10 @@ def test_what_may_mean_something_is_another_answer(one: str, other: str) -> None
     assert normalise_answer(one) != normalise_answer(other)
 
 
+def test_an_answer_of_blanks_that_ends_in_a_word_is_made_comparable_at_once() -> None:
+    assert normalise_answer(f"{' ' * 500_000}z \t\r\n \n") == f"{' ' * 500_000}z"
+
+
 def test_being_told_something_else_is_noticed() -> None:
     said = [[Entry(role="user", step=0, content=text)] for text in ("a", "a", "b")]
     openings = [Opening() for _ in said]

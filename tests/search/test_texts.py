@@ -166,6 +166,15 @@ def test_more_matches_than_are_counted_are_said_to_be_more(
     assert [(each.matches, each.is_exact) for each in found] == [(5, False), (9, True)]
 
 
+def test_an_exit_code_that_only_the_output_names_is_found_too(tmp_path: Path) -> None:
+    with open_ledger(tmp_path) as ledger:
+        told = (gave("no\n[exit code: 7]", None), gave("yes\n[exit code: 0]", None, 2))
+        seal_trace(ledger, "told", ran("make"), told[0], ran("make", 2), told[1])
+    hits = anchors(ask(tmp_path / "ledger", "exit:!0"))
+    assert sorted(hits) == ["told#1 tool_call", "told#1 tool_result"]
+    assert anchors(ask(tmp_path / "ledger", "exit:7")) == hits
+
+
 def _line(turn: object) -> str:
     return f"{json.dumps(turn)}\n"
 

@@ -170,6 +170,14 @@ def test_a_trace_that_is_withheld_leaves_the_index_and_comes_back_with_it(
     assert (count(leaky), count(leaky, SECRET.decode())) == (4, 2)
 
 
+def test_a_journal_that_lost_its_index_goes_too(leaky: Ledger) -> None:
+    journal = index_of(leaky).with_name(f"{SEARCH_INDEX}-journal")
+    index_of(leaky).rename(journal)
+    leaky.withhold(leaky.find("leaky"), **WHY)
+    assert not journal.exists()
+    assert SECRET not in all_bytes(leaky.directory)
+
+
 def test_an_index_elsewhere_forgets_what_was_withheld_once_it_is_asked(leaky: Ledger) -> None:
     before = index_of(leaky).read_bytes()
     leaky.withhold(leaky.find("leaky"), **WHY)

@@ -43,7 +43,7 @@ def test_the_trials_of_a_job_have_the_causes_that_their_names_promise() -> None:
         for trial in found
     }
     assert causes == {
-        "agent-timeout-frac": "agent",
+        "agent-timeout-frac": "limit",
         "agent-timeout": None,
         "build-fail": "task",
         "build-timeout": "infrastructure",
@@ -170,3 +170,11 @@ def test_compat_reads_the_trajectory_else_the_conversation_and_no_atif(trial: Pa
     assert compared.signals.assistant_messages == 3
     assert compared.record is not None
     assert compared.record.trial_id == trial.name
+
+
+def test_where_verification_was_switched_off_that_is_the_evidence() -> None:
+    trial = next((JOBS / "22-disable-verification").glob("pass-two__*"))
+    (found,) = summarise_path(str(trial))
+    assert found.cause is not None
+    assert found.cause.rule == "not-verified"
+    assert [each.where for each in found.cause.evidence] == ["agent.configuration verifier.disable"]

@@ -117,3 +117,28 @@ def test_a_sealed_trial_is_found_by_filter_by_name_and_by_experiment(
         assert not Path(traces[0].path).exists()
     with pytest.raises(LedgerError, match="no trial or entry is called"):
         list(find_named(ledger, "nobody"))
+
+
+def test_the_steps_of_a_trial_come_in_the_order_they_were_run(tmp_path: Path) -> None:
+    (original,) = JOBS.glob("10-multistep-oracle-mounted/ms-mean__*")
+    trial = tmp_path / "job" / original.name
+    shutil.copytree(original, trial)
+    for step in ("one", "two", "three"):
+        (trial / "steps" / step / "agent" / "trajectory.jsonl").write_text(ENTRY)
+    ledger = make_ledger(tmp_path)
+    seal(ledger, list(find_submissions(trial, Asked(experiment="night"))))
+    for found in (*find_in_files(str(trial)), *find_sealed(ledger, TrialFilter())):
+        assert [part for part, _, _ in used_of(found)] == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("result", ["{", '{"step_results": 5}', '{"a":' + "[" * 100_000])
+def test_a_result_that_names_no_steps_leaves_them_in_the_order_of_their_names(
+    trial: Path, result: str
+) -> None:
+    shutil.rmtree(trial / "agent")
+    for step in ("b", "a"):
+        (trial / "steps" / step).mkdir(parents=True)
+        (trial / "steps" / step / "trajectory.jsonl").write_text(ENTRY)
+    (trial / "result.json").write_text(result)
+    (found,) = find_in_files(str(trial))
+    assert {part for part, _, _ in used_of(found)} == {"a", "b"}

@@ -19,6 +19,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.traced.candidates import Named, Part, find_parts
 from proctor.traced.opening import Opened, open_parts
+from proctor.traced.step_order import order_parts
 from proctor.traced.unpacked import unpacked
 from proctor.trajectory.kind import TraceKind
 
@@ -52,7 +53,7 @@ def sealed_traces(
 
     with contextlib.ExitStack() as stack:
         sources = []
-        for part in find_parts(tuple(kept), named):
+        for part in order_parts(find_parts(tuple(kept), named), kept, open_file):
             quick = _find_quickly(ledger, part, kept, selection)
             if quick is not None:
                 sources.append(quick)

@@ -13,7 +13,7 @@ from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import check_apart
 from proctor.cli.output import print_json, print_line
 from proctor.cli.printable import printable
-from proctor.cli.search_text import render_counts, render_heading, render_hit
+from proctor.cli.search_text import name_step, render_counts, render_heading, render_hit
 from proctor.cli.stdout import send, tell
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter
@@ -77,7 +77,7 @@ def command(
             _print_counts(counts, wanted.limit, as_json=as_json)
         else:
             found = _ask(ledger, lambda index: find_hits(ledger, index, query, chosen, page))
-            _print_hits(found, query, page, as_json=as_json)
+            _print_hits(found, query, page, directory, as_json=as_json)
     return 0
 
 
@@ -97,7 +97,9 @@ def _ask[T](ledger: Ledger, ask: Callable[[SearchIndex], T]) -> T:
     return ask_index(ledger, ask_and_tell, watch)
 
 
-def _print_hits(found: Found, query: Query, page: Page, *, as_json: bool) -> None:
+def _print_hits(
+    found: Found, query: Query, page: Page, directory: str | None, *, as_json: bool
+) -> None:
     marker = Marker(query.words)
     if as_json:
         print_json(
@@ -106,7 +108,7 @@ def _print_hits(found: Found, query: Query, page: Page, *, as_json: bool) -> Non
                 "is_exact": found.is_exact,
                 "trials": found.trials,
                 "page": page.number,
-                "hits": [_describe(hit, marker) for hit in found.hits],
+                "hits": [_describe(hit, marker, directory) for hit in found.hits],
             }
         )
         return
@@ -117,10 +119,10 @@ def _print_hits(found: Found, query: Query, page: Page, *, as_json: bool) -> Non
         print_line()
         if page.skipped + len(found.hits) < found.matches:
             print_line(f"more: --page {page.number + 1}")
-        print_line(f"show the first: {shlex.join(_way_to(found.hits[0]))}")
+        print_line(f"show the first: {shlex.join(_way_to(found.hits[0], directory))}")
 
 
-def _describe(hit: Hit, marker: Marker) -> dict[str, object]:
+def _describe(hit: Hit, marker: Marker, directory: str | None) -> dict[str, object]:
     row, snippet = hit.row, marker.cut(hit.row, _SNIPPET)
     return {
         "experiment_id": hit.experiment_id,
@@ -132,15 +134,15 @@ def _describe(hit: Hit, marker: Marker) -> dict[str, object]:
         "tool": row.tool,
         "exit_code": row.exit_code,
         "snippet": {"before": snippet.before, "match": snippet.match, "after": snippet.after},
-        "show": _way_to(hit),
+        "show": _way_to(hit, directory),
     }
 
 
-def _way_to(hit: Hit) -> list[str]:
-    if hit.trial_id is None:
-        return ["proctor", "show", str(hit.seq)]
-    step = [] if hit.row.step is None else ["--step", str(hit.row.step)]
-    return ["proctor", "show", f"{hit.experiment_id}/{hit.trial_id}", *step]
+def _way_to(hit: Hit, directory: str | None) -> list[str]:
+    """The command that shows it, from where the search was asked."""
+    name = str(hit.seq) if hit.trial_id is None else f"{hit.experiment_id}/{hit.trial_id}"
+    ledger = [] if directory is None else ["--ledger", directory]
+    return ["proctor", "show", name, *name_step(hit.row), *ledger]
 
 
 def _print_counts(counts: list[TrialCount], limit: int | None, *, as_json: bool) -> None:

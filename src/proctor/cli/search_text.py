@@ -11,6 +11,7 @@ import click
 
 from proctor.cli.printable import printable
 from proctor.search.find import Found, Hit, Page, TrialCount
+from proctor.search.row import Row
 from proctor.search.snippet import Marker
 
 _INDENT = "    "
@@ -46,12 +47,19 @@ def render_hit(hit: Hit, marker: Marker, *, is_coloured: bool) -> list[str]:
 def _head(hit: Hit) -> Iterator[str]:
     row = hit.row
     where = f"entry {hit.seq}" if hit.trial_id is None else f"{hit.experiment_id}/{hit.trial_id}"
-    yield where if row.step is None else f"{where} --step {row.step}"
-    if row.part:
+    yield " ".join([where, *name_step(row)])
+    if row.part and row.step is None:
         yield f"in {row.part}"
     yield f"{row.role} {row.tool}" if row.tool else row.role
     if row.exit_code is not None:
         yield f"exit {row.exit_code}"
+
+
+def name_step(row: Row) -> list[str]:
+    """The options that make `proctor show` show the step of a hit, of its part of the trial."""
+    if row.step is None:
+        return []
+    return ["--step", str(row.step), *(["--part", row.part] if row.part else [])]
 
 
 def render_counts(shown: Sequence[TrialCount], matches: int, trials: int) -> Iterator[str]:

@@ -19,6 +19,7 @@ from proctor.trajectory.entry import Entry
 
 LAST = (1 << 63) - 1
 """The end of a range that has none."""
+_WARMUP = "warmup"
 _PATIENCE_SECONDS = 5.0
 """For one step; an expression can take longer than anyone lives."""
 _RANGE = re.compile(r"(\d{1,18})(?:(-)(\d{1,18})?)?", re.ASCII)
@@ -108,8 +109,9 @@ class Selection:
 
 
 def is_failed(entry: Entry) -> bool:
-    """Whether an entry is a tool's result and an error."""
-    return entry.role == "tool_result" and find_error(entry) is not None
+    """Whether an entry is a tool's result and an error; a warm-up's is none, as in summaries."""
+    is_result = entry.role == "tool_result" and entry.call_type != _WARMUP
+    return is_result and find_error(entry) is not None
 
 
 def texts_of(entry: Entry) -> Iterator[str]:

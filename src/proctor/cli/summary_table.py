@@ -18,22 +18,23 @@ from proctor.sentence import count_of
 WIDE = 120
 """Columns of a terminal from which on everything is shown."""
 _NUMBERS = ("turns", "calls", "errors", "repeats", "wall", "tokens")
-_NARROW = ("trial", "reward", "turns", "calls", "errors", "cause", "first error")
+_NARROW = ("trial", "reward", "turns", "errors", "cause", "first error")
 
 
 def print_trials(trials: Sequence[TrialSummary], width: int | None) -> None:
-    """One row a trial; a narrow terminal gets the columns that matter most."""
+    """One row a trial; a narrow terminal gets the columns that matter most, its name before all."""
     is_narrow = width is not None and width < WIDE
     columns = {name: of for name, of in _COLUMNS.items() if not is_narrow or name in _NARROW}
     rows = [[of(trial) for of in columns.values()] for trial in trials]
-    print_rows(tuple(columns), rows, right=_NUMBERS, dear=("reward", "cause", *_NUMBERS))
+    print_rows(tuple(columns), rows, right=_NUMBERS, dear=("trial", "reward", "cause", *_NUMBERS))
 
 
 def _first_error(trial: TrialSummary) -> str:
     error = trial.trace.errors.first
     if error is None:
         return "-"
-    return f"step {error.step} {error.tool}: {telling_line(error)}"
+    part = f" of {error.part}" if error.part else ""
+    return f"step {error.step}{part} {error.tool}: {telling_line(error)}"
 
 
 def _traced(of: Callable[[TrialSummary], str]) -> Callable[[TrialSummary], str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proctor.errors import TraceError
+from proctor.errors import DamageError, TraceError
 from proctor.inspection.classification.behaviour import (
     Behaviour,
     TrialBehaviour,
@@ -110,18 +110,18 @@ def _labelled(part: Part, label: Label) -> LabelledTurn:
 
 
 def label_trial(trial: TracedTrial) -> LabelledTrial:
-    """A trial, labelled by the rules; one without a usable trace says so.
+    """A trial, labelled by the rules; one without a usable trace, or a damaged one, says so."""
+    try:
+        return _label_traces(trial)
+    except (TraceError, DamageError) as error:
+        return LabelledTrial(trial, (), (), problem=str(error))
 
-    Raises:
-        DamageError: sealed evidence is missing or altered.
-    """
+
+def _label_traces(trial: TracedTrial) -> LabelledTrial:
     with opened_traces(trial) as traces:
         if not traces:
             return LabelledTrial(trial, (), (), problem=trial.problem or _NO_TRACE)
-        try:
-            parts = tuple(_label_part(trace) for trace in traces)
-        except TraceError as error:
-            return LabelledTrial(trial, (), (), problem=str(error))
+        parts = tuple(_label_part(trace) for trace in traces)
         passed_over = tuple(why for trace in traces for why in trace.passed_over)
         sources = tuple(f"{trace.kind} {trace.name}" for trace in traces)
         return LabelledTrial(trial, parts, sources, passed_over)

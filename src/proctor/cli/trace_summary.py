@@ -131,7 +131,8 @@ def _say_without_trace(trials: list[TrialSummary]) -> None:
     which = count_of(len(without), "trial")
     print_line(f"{which} left no trace that could be used; no mean of a trace counts them.")
     for trial in [each for each in without if each.problem][:5]:
-        print_line(f"  {trial.name}: {trial.problem}")
+        said = (trial.problem or "").removeprefix(f"{trial.name}: ")
+        print_line(f"  {trial.name}: {said}")
 
 
 def _compare(

@@ -4,6 +4,7 @@ What voids a score goes before what explains one: a trial whose verifier could n
 tools has been judged by nobody, whatever limit its agent ran into.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -72,6 +73,7 @@ _FRAMES: Final = (
     (CauseKind.INFRASTRUCTURE, ("/environments/", "_setup_agent_environment", "_prepare")),
 )
 """Frames of a traceback that say in which phase a trial ended, the latest phase first."""
+_TIMED_OUT = re.compile(r"timed out after [\d.]{1,20} ?s", re.IGNORECASE)
 _KILLED: Final = "the trial was killed"
 """How the sentence begins that stands in a record where a trial wrote no result."""
 _ERRORS: Final = "evaluation.validity.errors"
@@ -212,6 +214,8 @@ def _limit(case: Case) -> _Found:
 def _not_verified(case: Case) -> _Found:
     if case.reward is not None or case.was_verified or case.exceptions:
         return None
+    if case.is_unverified:
+        return quoted("agent.configuration verifier.disable", "true")
     return quoted("trial", "the agent ended in order, and nothing of a verifier is there")
 
 
@@ -268,8 +272,14 @@ def _find_phase(case: Case) -> Cause | None:
                     line = log.text[start : end if end >= 0 else len(log.text)]
                     said = [quoted(_ERRORS, text) for _, text in case.exceptions[:1]]
                     evidence = (quoted(log.name, line), *said)
-                    return Cause(kind=kind, rule="traceback", evidence=evidence)
+                    return Cause(kind=_in_phase(case, kind), rule="traceback", evidence=evidence)
     return None
+
+
+def _in_phase(case: Case, kind: CauseKind) -> CauseKind:
+    """Whose doing a phase's end was: a command of the agent's that took too long hit a limit."""
+    is_late = any(_TIMED_OUT.search(text[:2000]) for _, text in case.exceptions)
+    return CauseKind.LIMIT if kind is CauseKind.AGENT and is_late else kind
 
 
 def _unexplained(case: Case) -> Cause:

@@ -82,6 +82,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """What ended the trial, with the frames."""
     was_verified: bool = True
     """Whether anything of a verifier is there at all."""
+    is_unverified: bool = False
+    """Whether the job was told to verify nothing."""
     last_error: ToolError | None = None
     """The last tool error of the trace."""
     problem: str | None = None

@@ -45,7 +45,7 @@ NORMALISATIONS: Final = (
 """Name, what stands in its place, and how it is told. The order counts."""
 
 _RULES = [(instead, re.compile(pattern, re.MULTILINE)) for _, instead, pattern in NORMALISATIONS]
-_BLANK_END = re.compile(r"[ \t\r]+$", re.MULTILINE)
+_BLANKS: Final = " \t\r"
 
 
 def normalise_answer(text: str) -> str:
@@ -54,4 +54,5 @@ def normalise_answer(text: str) -> str:
         return text
     for instead, rule in _RULES:
         text = rule.sub(instead, text)
-    return _BLANK_END.sub("", text).strip("\n")
+    # An expression for blanks at an end would try every blank of a row that ends in a word.
+    return "\n".join(line.rstrip(_BLANKS) for line in text.split("\n")).strip("\n")

@@ -33,16 +33,19 @@ def remove_index(path: Path) -> None:
     Raises:
         OSError: it cannot be removed.
     """
+    journal = path.with_name(f"{path.name}-journal")
     if path.is_symlink() or not path.is_file():
+        # A journal without its index holds pages of it all the same.
         path.unlink(missing_ok=True)
+        journal.unlink(missing_ok=True)
         return
     connection = sqlite3.connect(path, isolation_level=None, timeout=_WAIT_SECONDS)
     try:
         # What is no index, or cannot be locked, is removed all the same.
         with contextlib.suppress(sqlite3.Error):
             _lock(connection)
-        for name in (f"{path.name}-journal", path.name):
-            path.with_name(name).unlink(missing_ok=True)
+        for each in (journal, path):
+            each.unlink(missing_ok=True)
     finally:
         connection.close()
 

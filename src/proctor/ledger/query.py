@@ -220,6 +220,8 @@ def find_one(ledger: Ledger, name: str) -> TrialRow | int:
                 return rows[0]
             if rows:
                 raise LedgerError(_render_several(ledger, name, rows))
+        if trials := _select(ledger, "experiment_id = ?", name):
+            raise LedgerError(_render_experiment(ledger, name, trials))
     raise LedgerError(f"{ledger.directory}: no trial or entry is called {name[:200]!r}")
 
 
@@ -257,6 +259,13 @@ def _look_up(ledger: Ledger, name: str) -> Iterator[list[TrialRow]]:
 def _select(ledger: Ledger, condition: str, *values: object) -> list[TrialRow]:
     query = f"SELECT {_COLUMNS} FROM trials WHERE {condition} ORDER BY seq LIMIT 100"  # noqa: S608
     return _make_rows(ledger, ledger.index.select(query, values))
+
+
+def _render_experiment(ledger: Ledger, name: str, rows: list[TrialRow]) -> str:
+    return (
+        f"{ledger.directory}: {name!r} is an experiment; expected one of its trials, such as "
+        f"{rows[0].experiment_id}/{rows[0].trial_id} (`proctor trace summary {name}` has them all)"
+    )
 
 
 def _render_several(ledger: Ledger, name: str, rows: list[TrialRow]) -> str:

@@ -18,6 +18,7 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from proctor.errors import DamageError, TraceError
+from proctor.inspection.told import find_told_code, output_of
 from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.entry import AnyEntry, NoteEntry, ReviewEntry, TrialEntry, Withheld
 from proctor.record.model import TrialRecord
@@ -101,7 +102,8 @@ def _rows_of_trace(trace: FoundTrace) -> Iterator[Row]:
             yield from _rows_of_step(group, trace.part)
             group, held = [], 0
         group.append(entry)
-        held += len(entry.content or "") + len(entry.stdout or "")
+        texts = (entry.content, entry.command, entry.stdout, entry.stderr)
+        held += sum(len(text) for text in texts if text)
     yield from _rows_of_step(group, trace.part)
 
 
@@ -122,15 +124,27 @@ def _rows_of_step(group: list[Entry], part: str) -> Iterator[Row]:
     answers = _find_answers(group) if len(group) > 1 else {}
     for at, entry in enumerate(group):
         other = answers.get(at)
-        tool, code = entry.tool_name, entry.exit_code
+        tool, code = entry.tool_name, _exit_code(entry)
         if other is not None:
             tool = tool or other.tool_name
-            code = other.exit_code if code is None and entry.role == _CALL else code
+            code = _exit_code(other) if code is None and entry.role == _CALL else code
         text = clean_text("\n".join(_texts_of(entry)))
         yield Row(
-            clean_text(entry.role), text, clamp(entry.step),
+            clean_text(entry.role), text, _anchor(entry.step),
             None if tool is None else clean_text(tool), clamp(code), part,
         )  # fmt: skip
+
+
+def _exit_code(entry: Entry) -> int | None:
+    """As recorded; of a result without one, as its output names it, which summaries count too."""
+    if entry.exit_code is not None or entry.role != _RESULT:
+        return entry.exit_code
+    return find_told_code(output_of(entry))
+
+
+def _anchor(step: int) -> int | None:
+    """A step that can be asked for again; one too large to be held would name another."""
+    return step if clamp(step) == step else None
 
 
 def _find_answers(group: list[Entry]) -> dict[int, Entry]:

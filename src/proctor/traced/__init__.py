@@ -2,6 +2,7 @@
 
     trial       a trial with what is known of it, and the traces it can be seen by
     candidates  which of its files those can be
+    step_order  the order in which the steps of a trial were run
     opening     the first of them that has anything usable in it
     sealed      trials in a ledger
     unpacked    a sealed file as a temporary copy

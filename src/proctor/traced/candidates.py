@@ -51,7 +51,7 @@ class Named:
 
 
 def find_parts(files: Sequence[str], named: Named) -> list[Part]:
-    """The parts of a trial with these files, in their order; only the trial itself if it can be."""
+    """The parts of a trial, as its files are listed; only the trial itself if it can be."""
     there = set(files)
     whole = Part("", [each for each in _list_candidates(named, "") if each[1] in there])
     if whole.candidates:

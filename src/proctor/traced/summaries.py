@@ -25,6 +25,7 @@ from proctor.inspection.limits import exception_types
 from proctor.inspection.reading import Classify, summarise_file
 from proctor.inspection.summary import TraceSummary
 from proctor.inspection.trial import TrialSummary, summarise_trial
+from proctor.record.model import TrialRecord
 from proctor.traced.trial import FoundTrace, TracedTrial, opened_traces
 from proctor.trajectory.trace import TraceKind
 
@@ -82,8 +83,14 @@ def _make_case(trial: TracedTrial, summary: TrialSummary) -> Case:
         verifier_logs=_read_logs(trial, _VERIFIER_LOGS),
         tracebacks=_read_logs(trial, [_TRACEBACK]),
         was_verified=any(_is_verifiers(name) for name in trial.files) or reward is not None,
+        is_unverified=_is_unverified(record),
         last_error=summary.trace.errors.last,
     )
+
+
+def _is_unverified(record: TrialRecord) -> bool:
+    told = (record.agent.configuration or {}).get("verifier")
+    return isinstance(told, dict) and told.get("disable") is True
 
 
 def _is_verifiers(name: str) -> bool:

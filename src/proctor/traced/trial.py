@@ -12,6 +12,7 @@ from typing import Any
 from proctor.record.model import TrialRecord
 from proctor.traced.candidates import Named, Part, find_parts
 from proctor.traced.opening import FoundTrace, Opened, open_parts
+from proctor.traced.step_order import order_parts
 from proctor.trajectory.kind import TraceKind
 
 __all__ = ["FoundTrace", "Opened", "TracedTrial", "opened_traces"]
@@ -55,7 +56,8 @@ def opened_traces(trial: TracedTrial) -> Iterator[list[FoundTrace]]:
 def _find_parts(trial: TracedTrial) -> list[Part]:
     if trial.lone is not None:
         return [Part("", [(trial.lone, trial.files[0])])]
-    if trial.record is None:
-        return find_parts(trial.files, Named())
-    outputs = trial.record.outputs
-    return find_parts(trial.files, Named(outputs.trajectory_path, outputs.conversation_path))
+    named = Named()
+    if trial.record is not None:
+        outputs = trial.record.outputs
+        named = Named(outputs.trajectory_path, outputs.conversation_path)
+    return order_parts(find_parts(trial.files, named), trial.files, trial.open_file)

@@ -29,4 +29,4 @@ def command(tree: str, directory: str | None, key_file: str | None, as_json: boo
     """
     offers = [Offer(str(path), partial(submit_record, path)) for path in find_records(Path(tree))]
     outcome = bring_in(offers, directory, key_file, noun=_NOUN)
-    return print_reconciliation(outcome, noun=_NOUN, as_json=as_json)
+    return print_reconciliation(outcome, noun=_NOUN, as_json=as_json, ledger=directory)

@@ -65,7 +65,7 @@ def command(
     for job in found:
         outcome.later += job.later
         outcome.notes += job.notes
-    return print_reconciliation(outcome, noun="trial", as_json=as_json)
+    return print_reconciliation(outcome, noun="trial", as_json=as_json, ledger=directory)
 
 
 def _list_jobs(paths: tuple[str, ...]) -> list[Path]:

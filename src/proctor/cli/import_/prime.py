@@ -9,7 +9,12 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.import_.taking import describe_reconciliation, find_exit_code, print_reconciliation
+from proctor.cli.import_.taking import (
+    describe_reconciliation,
+    find_exit_code,
+    print_reconciliation,
+    render_next,
+)
 from proctor.cli.ledger.options import json_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.target import open_target
@@ -118,7 +123,7 @@ def command(
         sealed_as = experiment or default_experiment(found.evaluation.id)
         check_id(sealed_as, "--experiment")
         outcome = _bring_in(found, sealed_as, partial(open_target, directory, key_file))
-    return _conclude(found, sealed_as, outcome, as_json=as_json)
+    return _conclude(found, sealed_as, outcome, directory, as_json=as_json)
 
 
 @contextlib.contextmanager
@@ -169,11 +174,13 @@ def _bring_in(found: _Found, experiment: str, open_ledger: Callable[[], Ledger])
     return outcome
 
 
-def _conclude(found: _Found, experiment: str, outcome: Reconciliation, *, as_json: bool) -> int:
+def _conclude(
+    found: _Found, experiment: str, outcome: Reconciliation, ledger: str | None, *, as_json: bool
+) -> int:
     """Say what became of the samples, and whether these are all of them."""
     samples = found.samples
     outcome.notes += [*found.notes, *_find_notes(samples, outcome)]
-    following = f"proctor trace summary {experiment}"
+    following = render_next(outcome, ledger)
     if as_json:
         document = {
             "evaluation_id": found.evaluation.id,
@@ -186,7 +193,7 @@ def _conclude(found: _Found, experiment: str, outcome: Reconciliation, *, as_jso
         print_json(document)
         code = find_exit_code(outcome)
     else:
-        code = print_reconciliation(outcome, noun=_NOUN, as_json=False)
+        code = print_reconciliation(outcome, noun=_NOUN, as_json=False, ledger=ledger)
     if samples.failure is not None:
         raise PrimeError(
             f"{samples.failure}; not all samples were read: the same command goes on from here"

@@ -1,5 +1,7 @@
 """What every import ends with: trials sealed under a bar, and a reconciliation that adds up."""
 
+import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 
@@ -38,12 +40,19 @@ def bring_in(
     )
 
 
-def print_reconciliation(outcome: Reconciliation, *, noun: str, as_json: bool) -> int:
-    """Say what became of everything, and what to do next; the exit code for it."""
+def print_reconciliation(
+    outcome: Reconciliation, *, noun: str, as_json: bool, ledger: str | None = None
+) -> int:
+    """Say what became of everything, and what to do next; the exit code for it.
+
+    `ledger` is what was given as --ledger, which the next command needs as well.
+    """
     if as_json:
         print_json(describe_reconciliation(outcome))
     else:
         _print(outcome, noun)
+        if (following := render_next(outcome, ledger)) is not None:
+            print_line(f"next: {following}")
     return find_exit_code(outcome)
 
 
@@ -64,10 +73,20 @@ def _print(outcome: Reconciliation, noun: str) -> None:
     _print_all("left for later", [(each.where, each.message) for each in outcome.later], noun)
     for note in outcome.notes:
         print_line(f"note: {note}")
+
+
+def render_next(outcome: Reconciliation, ledger: str | None) -> str | None:
+    """The command that sums up what came in, word for word; None where nothing did."""
     experiments = {each.experiment_id for each in (*outcome.new, *outcome.known)}
-    if experiments:
-        which = f" {experiments.pop()}" if len(experiments) == 1 else ""
-        print_line(f"next: proctor trace summary{which}")
+    if not experiments:
+        return None
+    words = ["proctor", "trace", "summary"]
+    if len(experiments) == 1:
+        (name,) = experiments
+        # A path goes before a name, and what was imported often lies in a directory of that name.
+        words += ["--experiment", name] if os.path.lexists(name) else [name]
+    words += ["--ledger", ledger] if ledger is not None else []
+    return shlex.join(words)
 
 
 def _print_all(what: str, said: Sequence[tuple[str, str]], noun: str) -> None:

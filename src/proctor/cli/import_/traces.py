@@ -68,7 +68,7 @@ def command(
     if found.n_others:
         others = count_of(found.n_others, "other JSON file")
         outcome.notes.append(f"{root}: {others} in it, none of them a trace")
-    return print_reconciliation(outcome, noun=_NOUN, as_json=as_json)
+    return print_reconciliation(outcome, noun=_NOUN, as_json=as_json, ledger=directory)
 
 
 def _parse_when(written: str) -> datetime:
