@@ -39,7 +39,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     seq: int
     """The entry's place in the log."""
-    documents: list[str] = []
+    documents: list[bytes] = []
     """The rows as the index takes them; none in the last piece of an entry."""
     packed: bytes = b""
     """The rows themselves."""
