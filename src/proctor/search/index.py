@@ -184,7 +184,8 @@ class SearchIndex:
         first = (piece.seq << ROW_BITS) + at
         if piece.documents:
             self.connection.executemany(
-                "INSERT INTO rows (rowid, body) VALUES (?, ?)", enumerate(piece.documents, first)
+                "INSERT INTO rows (rowid, body) VALUES (?, CAST(? AS TEXT))",
+                enumerate(piece.documents, first),
             )
             self.connection.execute("INSERT INTO blocks VALUES (?, ?)", (first, piece.packed))
         for sha256 in piece.absent:

@@ -4,10 +4,11 @@ Reading evidence and making pieces of it takes about as long as storing them. Wh
 of it and a second processor, another process reads, and this one stores.
 """
 
+import contextlib
+import fcntl
 import multiprocessing
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,6 +28,8 @@ from proctor.search.texts import Passed, rows_of
 _BLOCK_CHARACTERS = 1 << 16
 _BLOCK_ROWS = 200
 _LEVEL = 1
+_PIPE_BYTES = 1 << 20
+"""As much as the system lets everybody have."""
 _WORTH_IT = 1 << 25
 """Bytes of evidence below which another process costs more than it saves."""
 
@@ -36,7 +39,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     seq: int
     """The entry's place in the log."""
-    documents: list[str] = []
+    documents: list[bytes] = []
     """The rows as the index takes them; none in the last piece of an entry."""
     packed: bytes = b""
     """The rows themselves."""
@@ -76,7 +79,7 @@ class EntryPlace:
     """Bytes, without the newline."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def reading(directory: Path, entries: Sequence[EntryPlace], size: int) -> Iterator[Iterable[Piece]]:
     """The pieces of a ledger's entries, in order; `size` is how much evidence they have, in bytes.
 
@@ -89,6 +92,9 @@ def reading(directory: Path, entries: Sequence[EntryPlace], size: int) -> Iterat
     # Forked, because a fresh interpreter spends its first fifth of a second importing.
     forked = multiprocessing.get_context("fork")
     ours, theirs = forked.Pipe(duplex=False)
+    with contextlib.suppress(OSError):
+        # Room to go on reading while postings are written; who may have less has less.
+        fcntl.fcntl(theirs.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     arguments = (directory, entries, theirs, os.getpid())
     helper = forked.Process(target=_help, args=arguments, daemon=True)
     helper.start()
@@ -108,13 +114,14 @@ def make_pieces(directory: Path, entries: Iterable[EntryPlace]) -> Iterator[Piec
         LedgerError: evidence cannot be unpacked here.
     """
     artifacts = Artifacts(directory)
+    packer = zstd.ZstdCompressor(_LEVEL)
     for found in entries:
         passed = Passed()
         try:
             line = read_line(directory / "entries", found.place, found.length)
             entry = decode_line(line, f"{directory}: entry {found.seq}")
             for block in _in_blocks(rows_of(artifacts, entry, passed)):
-                packed = zstd.compress(_ENCODE(block), level=_LEVEL)
+                packed = packer.compress(_ENCODE(block), packer.FLUSH_FRAME)
                 yield Piece(found.seq, [document_of(row) for row in block], packed)
         except (DamageError, InputError) as error:
             passed.problems.append(f"entry {found.seq}: {error}")

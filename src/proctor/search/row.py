@@ -44,6 +44,6 @@ def clean_text(text: str) -> str:
 
 def clamp(number: int | None) -> int | None:
     """A number that the index can hold."""
-    if number is None:
-        return None
+    if number is None or -LARGEST_NUMBER <= number <= LARGEST_NUMBER:
+        return number
     return max(-LARGEST_NUMBER, min(number, LARGEST_NUMBER))

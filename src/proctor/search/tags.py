@@ -47,8 +47,11 @@ def _spelled(name: str) -> str:
     )
 
 
-def document_of(row: Row) -> str:
-    """A row as the index takes it: its text, then its tags."""
+def document_of(row: Row) -> bytes:
+    """A row as the index takes it, in UTF-8: its text, then its tags.
+
+    Encoded apart, because one tag makes every character of a string twice as wide.
+    """
     tags = [role_tag(row.role)]
     if row.tool:
         tags.append(tool_tag(row.tool))
@@ -57,7 +60,7 @@ def document_of(row: Row) -> str:
         if row.exit_code:
             tags.append(FAILED)
     tags += sign_tags(row.text)
-    return f"{row.text}\n{' '.join(tags)}"
+    return b"%b\n%b" % (row.text.encode(), " ".join(tags).encode())
 
 
 def sign_tags(text: str) -> list[str]:

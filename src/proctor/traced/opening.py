@@ -12,7 +12,7 @@ from proctor.errors import TraceError
 from proctor.traced.candidates import Part
 from proctor.trajectory.conversation import read_turns
 from proctor.trajectory.kind import TraceKind
-from proctor.trajectory.read import read_chunks
+from proctor.trajectory.read import has_entries
 from proctor.trajectory.turn import Turn
 
 type Opened = contextlib.AbstractContextManager[str]
@@ -71,7 +71,7 @@ def _is_usable(kind: TraceKind, path: str) -> bool:
     """Whether there is anything in a file; of lines, no more is read than shows it."""
     match kind:
         case TraceKind.TRAJECTORY:
-            return any(chunk.entries for chunk in read_chunks(path, salvage=True))
+            return has_entries(path)
         case TraceKind.CONVERSATION:
             return any(isinstance(item, Turn) for item in read_turns(path, salvage=True))
         case TraceKind.ATIF:

@@ -4,6 +4,7 @@ import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from proctor.ledger.artifacts import Artifacts
 
@@ -15,9 +16,9 @@ def unpacked(artifacts: Artifacts, sha256: str, name: str) -> Iterator[str]:
     Raises:
         DamageError: the artifact is missing or altered.
     """
-    with tempfile.TemporaryDirectory(prefix="proctor-trace-") as place:
-        # The name comes from whoever sealed it: no path is made of more than its last part.
-        path = Path(place, f"trace{Path(name).suffix[:20]}")
-        with path.open("wb") as file:
-            artifacts.copy(sha256, file)
-        yield str(path)
+    # The name comes from whoever sealed it: no path is made of more than how it ends.
+    ending = Path(name).suffix[:20]
+    with tempfile.NamedTemporaryFile(prefix="proctor-trace-", suffix=ending) as file:
+        artifacts.copy(sha256, cast(BinaryIO, file))
+        file.flush()
+        yield file.name

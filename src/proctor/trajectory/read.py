@@ -25,6 +25,8 @@ _ENTRY = msgspec.json.Decoder(Entry)
 _OPENING, _CLOSING = b"{}"
 _HEADER = msgspec.json.Decoder(UsualHeader)
 _REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_BEGINNING = 1 << 12
+"""Bytes that show as a rule whether there is an entry in a file."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -83,6 +85,22 @@ def read_chunks(
             yield chunk
     finally:
         trace.close()
+
+
+def has_entries(path: str) -> bool:
+    """Whether there is an entry that a salvaging reading keeps; no more is read than shows it.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    for span in ((0, _BEGINNING), None):
+        trace = OpenTrace(path, LINE_LIMIT, span)
+        try:
+            if any(chunk.entries for chunk in _Reading(thorough=False).chunks(trace)):
+                return True
+        finally:
+            trace.close()
+    return False
 
 
 def read_pieces(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Chunk]:

@@ -12,6 +12,7 @@ several lines. Large files are looked through by two processes.
 What is noticed about lines is told for lines that were read in full only.
 """
 
+import io
 import os
 import signal
 from collections.abc import Iterator
@@ -26,7 +27,6 @@ from proctor.trajectory.read import Chunk, read_pieces
 
 _WORTH_IT = 1 << 26
 """From 64 MiB on, a second process saves more than it costs."""
-_OPENING = ord("{")
 _LOOK = 1 << 16
 
 
@@ -71,34 +71,12 @@ _DECODER = msgspec.json.Decoder(_Stepped)
 
 
 def survey_piece(piece: bytes) -> Survey:
-    """Look at whole lines; the last may lack its end."""
-    lines = _count_lines(piece)
-    if lines:
-        try:
-            steps = [each.step for each in _DECODER.decode_lines(piece)]
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            pass
-        else:
-            return Survey(lines, min(steps), max(steps))
-    return Survey(piece.count(b"\n") + (not piece.endswith(b"\n")), 0, 0, is_odd=True)
-
-
-def _count_lines(piece: bytes) -> int:
-    """How many lines there are, 0 if one begins with anything but an opening brace.
-
-    Where all begin so, none that is an object by itself stands within another: before the next
-    line's brace there would have to be a comma.
-    """
-    if not piece.startswith(b"{") or not piece.endswith(b"\n"):
-        return 0
-    lines, find = 1, piece.find
-    at, last = find(b"\n"), len(piece) - 1
-    while at < last:
-        if piece[at + 1] != _OPENING:
-            return 0
-        lines += 1
-        at = find(b"\n", at + 1)
-    return lines
+    """Look at whole lines, each by itself; the last may lack its end."""
+    try:
+        steps = [each.step for each in map(_DECODER.decode, io.BytesIO(piece))]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return Survey(piece.count(b"\n") + (not piece.endswith(b"\n")), 0, 0, is_odd=True)
+    return Survey(len(steps), min(steps), max(steps))
 
 
 def read_steps(
