@@ -4,8 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
-
 from tests.cli.programs import Proctor
 from tests.cli.test_resume import trials_of
 from tests.cli.test_run import NULL, TASKS, Run, load, make_task, only_job
@@ -62,13 +60,12 @@ def test_a_job_whose_task_changed_is_scored_and_audited_by_its_last_plan(
     assert "trials: 2 planned = 2 run + 0 broken + 0 not run" in score.out
 
 
-@pytest.mark.parametrize("command", ["show", "check"])
-def test_whoever_names_a_trial_is_told_what_of_it_to_name(
-    run: Run, proctor: Proctor, tmp_path: Path, command: str
+def test_whoever_checks_a_trial_is_told_what_of_it_to_name(
+    run: Run, proctor: Proctor, tmp_path: Path
 ) -> None:
     assert run("-p", TASKS / "pass-simple", *NULL).code == 0
     (trial,) = trials_of(only_job(tmp_path))
-    ran = proctor(command, trial)
+    ran = proctor("check", trial)
     assert ran.code == 2
     assert f"{trial}/record.json" in ran.err
 

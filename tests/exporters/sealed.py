@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,9 @@ def sealed_trial(directory: Path) -> SealedTrial:
 
 
 texts = st.text(max_size=6)
-moments = st.datetimes().map(lambda when: when.replace(year=2026).isoformat() + "Z")
+moments = st.datetimes(datetime(2026, 1, 1), datetime(2026, 12, 31)).map(  # noqa: DTZ001 - naive
+    lambda when: f"{when.isoformat()}Z"
+)
 
 
 @st.composite

@@ -27,6 +27,7 @@ DATA = lines_of(5000)
 
 @pytest.fixture
 def artifacts(tmp_path: Path) -> Artifacts:
+    (tmp_path / "ledger").mkdir()
     kept = Artifacts(tmp_path / "ledger")
     kept.put(io.BytesIO(DATA))
     kept.settle()

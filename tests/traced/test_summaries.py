@@ -9,7 +9,7 @@ import pytest
 from proctor.cli.trace_summary import summarise_path
 from proctor.importers.submission import Asked, find_submissions
 from proctor.importers.traced_files import find_in_files, list_places
-from proctor.inspection.classification.rules import classify
+from proctor.inspection.classification.rules import Classifier
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter
 from proctor.ledger.sealing import seal
@@ -140,7 +140,7 @@ def ledger(trial: Path, tmp_path: Path) -> Ledger:
 
 def test_a_sealed_trial_has_the_summary_of_its_files(ledger: Ledger, trial: Path) -> None:
     (found,) = find_sealed(ledger, TrialFilter())
-    sealed = summarise_traced(found, classify)
+    sealed = summarise_traced(found, Classifier)
     (lying,) = summarise_path(str(trial))
     assert sealed.trace == lying.trace
     assert sealed.cause == lying.cause

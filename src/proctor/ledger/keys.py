@@ -80,7 +80,12 @@ def find_key(given: Path | None, env: Mapping[str, str]) -> SigningKey:
     """
     path = given or default_key_path(env)
     if given is None and not env.get("PROCTOR_KEY") and not os.path.lexists(path):
-        return make_key(path, f"proctor/{os.urandom(6).hex()}")
+        try:
+            return make_key(path, f"proctor/{os.urandom(6).hex()}")
+        except KeyFileError as error:
+            # Two commands may be the first at once: the key that one of them made is both's.
+            if not isinstance(error.__cause__, FileExistsError):
+                raise
     return load_key(path)
 
 

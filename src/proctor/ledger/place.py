@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from proctor.errors import LedgerError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Signer
 
@@ -25,6 +26,13 @@ def open_or_create(
     Raises:
         LedgerError: it can neither be opened nor made.
     """
-    if os.path.lexists(directory / "checkpoint"):
-        return Ledger.open(directory, key=key), False
-    return Ledger.create(directory, key, origin or f"proctor/ledger/{os.urandom(8).hex()}"), True
+    checkpoint = directory / "checkpoint"
+    if not os.path.lexists(checkpoint):
+        name = origin or f"proctor/ledger/{os.urandom(8).hex()}"
+        try:
+            return Ledger.create(directory, key, name), True
+        except LedgerError:
+            # Two commands may be the first at once: the ledger that one of them made is both's.
+            if not os.path.lexists(checkpoint):
+                raise
+    return Ledger.open(directory, key=key), False
