@@ -231,20 +231,24 @@ def append_durably(path: Path, data: bytes, *, at: int) -> None:
         sync_directory(path.parent)
 
 
-def write_new(path: Path, data: bytes) -> None:
+def write_new(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     """Put data at a path where nothing is, durable when this returns; two at once are one.
+
+    `mode` says who may use the file, as far as the umask lets them.
 
     Raises:
         FileExistsError: something is there, a link among them.
         OSError: it cannot be written.
     """
-    _write_beside(path, data, os.link)
+    _write_beside(path, data, os.link, mode)
 
 
-def _write_beside(path: Path, data: bytes, give_name: Callable[[Path, Path], None]) -> None:
+def _write_beside(
+    path: Path, data: bytes, give_name: Callable[[Path, Path], None], mode: int = 0o666
+) -> None:
     """Write the data under another name, then give it its own in one step."""
     temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(fd, "wb") as file:
             file.write(data)

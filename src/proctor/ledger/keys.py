@@ -99,10 +99,9 @@ def make_key(path: Path, name: str) -> SigningKey:
     key = SigningKey(name, Ed25519PrivateKey.generate())
     coded = base64.b64encode(bytes([Algorithm.ED25519]) + key.private.private_bytes_raw()).decode()
     text = f"{_PREFIX}{name}+{key.verifier.key_id.hex()}+{coded}\n"
-    before = os.umask(0o077)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_new(path, text.encode())
+        _make_directories(path.parent)
+        write_new(path, text.encode(), mode=0o600)
     except FileExistsError as error:
         raise KeyFileError(f"{path}: there is a key already; it is never replaced") from error
     except OSError as error:
@@ -110,9 +109,15 @@ def make_key(path: Path, name: str) -> SigningKey:
             f"{path}: a key cannot be written there: {error.strerror}; "
             "--key or PROCTOR_KEY names another place, --no-ledger seals nothing"
         ) from error
-    finally:
-        os.umask(before)
     return key
+
+
+def _make_directories(directory: Path) -> None:
+    """Make what is missing of the way to a key, for its owner alone."""
+    if not directory.is_dir():
+        _make_directories(directory.parent)
+        with contextlib.suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
 
 
 def load_key(path: Path) -> SigningKey:
