@@ -22,7 +22,6 @@ SAYS = "(says)"
 """The tool of an action that calls none."""
 _MOST_OF_A_STEP = 1000
 """Entries of one step that are looked at together."""
-_QUOTE = re.compile("['\"]")
 _BLANKS = re.compile(r"(?<=\S)[ \t]+")
 
 
