@@ -12,6 +12,7 @@ import shlex
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -200,9 +201,19 @@ def _find_processes(room: str) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if entry.name.isdigit() and marked in (entry / "environ").read_bytes().split(b"\0"):
+            if entry.name.isdigit() and marked in _environment_of(entry):
                 found.append(int(entry.name))
     return found
+
+
+def _environment_of(process: Path) -> list[bytes]:
+    """A process's variables; in the midst of an exec it has none for a moment, so look again."""
+    for _ in range(100):
+        if variables := (process / "environ").read_bytes():
+            return variables.split(b"\0")
+        (process / "exe").readlink()  # Neither a kernel thread nor a dead process has one.
+        time.sleep(0.001)
+    return []
 
 
 def _command(pid: int) -> str:
