@@ -19,8 +19,8 @@ LAYERS = (
     ("__main__",),
     ("cli",),
     ("web",),
-    ("rerun", "judge"),
-    ("exporters", "job", "importers", "report", "search"),
+    ("rerun", "judge", "report"),
+    ("exporters", "job", "importers", "search"),
     ("agents", "environments", "traced"),
     ("ledger",),
     ("trial", "audit"),
@@ -60,7 +60,9 @@ BESIDES = {
     "ledger": frozenset({"backports", "cryptography"}),
     "record": frozenset({"genai_prices"}),
     "search": frozenset({"backports"}),
+    "report": frozenset({"scipy"}),
     "task": frozenset({"pathspec", "yaml"}),
+    "web": frozenset({"jinja2", "markupsafe", "starlette", "uvicorn"}),
 }
 
 

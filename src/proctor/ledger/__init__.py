@@ -6,6 +6,7 @@
     keys         private keys, which one is used, and cosignatures
     entry        the kinds of entries, and the lines they are
     head         the few fields of a record that lists need
+    standing     what boards and comparisons need of a record
     segments     the files that hold the lines
     torn         what a crash left behind the checkpoint, put aside
     unfinished   a ledger that was begun and never signed

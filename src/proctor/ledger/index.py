@@ -26,9 +26,10 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.head import read_head_of
 from proctor.ledger.segments import Place
+from proctor.ledger.standing import read_standing
 from proctor.ledger.tree import HASH_SIZE, Frontier
 
-VERSION = 2
+VERSION = 3
 """Of the tables below; an index of another version is made anew."""
 
 _TABLES = """
@@ -45,8 +46,12 @@ CREATE TABLE trials (
     seq INTEGER PRIMARY KEY, experiment_id TEXT NOT NULL, trial_id TEXT NOT NULL,
     record TEXT NOT NULL, status TEXT NOT NULL, completeness TEXT, dataset_id TEXT, task_id TEXT,
     harness TEXT, model TEXT, reward, timestamp TEXT, reason_code TEXT,
-    evidence TEXT, evidence_files INTEGER NOT NULL, evidence_bytes INTEGER NOT NULL
+    evidence TEXT, evidence_files INTEGER NOT NULL, evidence_bytes INTEGER NOT NULL,
+    revision TEXT, configuration TEXT, run_conditions INTEGER, task_conditions INTEGER,
+    source TEXT, cost_usd REAL, tokens_in INTEGER, tokens_out INTEGER, advisor_calls INTEGER,
+    seconds REAL, findings TEXT
 );
+CREATE TABLE conditions (id INTEGER PRIMARY KEY, document BLOB NOT NULL UNIQUE);
 CREATE UNIQUE INDEX trials_id ON trials (experiment_id, trial_id);
 CREATE INDEX trials_trial ON trials (trial_id);
 CREATE INDEX trials_task ON trials (task_id);
@@ -54,16 +59,16 @@ CREATE INDEX trials_model ON trials (model);
 CREATE INDEX trials_dataset ON trials (dataset_id);
 CREATE INDEX trials_record ON trials (record);
 CREATE TABLE remarks (
-    record TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, verdict TEXT
+    record TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, verdict TEXT,
+    is_subject INTEGER NOT NULL
 );
 CREATE INDEX remarks_record ON remarks (record, seq);
 CREATE INDEX remarks_verdict ON remarks (seq) WHERE verdict IS NOT NULL;
 """
 
 _INSERT_ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)"
-_INSERT_TRIAL = (
-    "INSERT OR REPLACE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+_TRIAL_COLUMNS = 27
+_INSERT_TRIAL = f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * _TRIAL_COLUMNS)})"  # noqa: S608
 _INSERT_WITHHELD = _INSERT_TRIAL.replace("REPLACE", "IGNORE")
 
 
@@ -93,6 +98,8 @@ class Index:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
+        self._conditions: dict[bytes, int] = {}
+        """Rows of the table of that name, by their documents."""
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -166,6 +173,7 @@ class Index:
             )
         except BaseException:
             self.connection.execute("ROLLBACK")
+            self._conditions.clear()
             raise
         self.connection.execute("COMMIT")
         return True
@@ -191,23 +199,47 @@ class Index:
         self.connection.execute(_INSERT_ENTRY, row)
         match entry:
             case TrialEntry():
-                self.connection.execute(_INSERT_TRIAL, _trial_row(entry))
+                self._add_trial(entry)
             case ReviewEntry() | RescoreEntry():
                 self._remark(entry.subject.record, entry)
             case SupersedeEntry():
                 self._remark(entry.subject.record, entry)
-                self._remark(entry.by.record, entry)
+                self._remark(entry.by.record, entry, is_subject=False)
                 self._set_status("superseded", entry.subject.record)
             case WithholdEntry():
                 self._withhold(entry)
             case _:
                 pass
 
-    def _remark(self, record: str, entry: AnyEntry) -> None:
+    def _add_trial(self, entry: TrialEntry) -> None:
+        standing = read_standing(entry)
+        run = self._find_conditions(standing.run_conditions)
+        task = self._find_conditions(standing.task_conditions)
+        row = _trial_row(entry)
+        more = (
+            standing.revision, standing.configuration, run, task, standing.source,
+            standing.cost_usd, standing.tokens_in, standing.tokens_out, standing.advisor_calls,
+            standing.seconds, standing.findings,
+        )  # fmt: skip
+        self.connection.execute(_INSERT_TRIAL, (*row, *more))
+
+    def _find_conditions(self, document: bytes) -> int:
+        """The row that holds a document; the same conditions are kept once."""
+        if document not in self._conditions:
+            self.connection.execute(
+                "INSERT OR IGNORE INTO conditions (document) VALUES (?)", (document,)
+            )
+            (found,) = self.connection.execute(
+                "SELECT id FROM conditions WHERE document = ?", (document,)
+            ).fetchone()
+            self._conditions[document] = found
+        return self._conditions[document]
+
+    def _remark(self, record: str, entry: AnyEntry, *, is_subject: bool = True) -> None:
         verdict = entry.verdict if isinstance(entry, ReviewEntry) else None
         self.connection.execute(
-            "INSERT INTO remarks VALUES (?, ?, ?, ?)",
-            (record, entry.seq, entry.kind, verdict),
+            "INSERT INTO remarks VALUES (?, ?, ?, ?, ?)",
+            (record, entry.seq, entry.kind, verdict, is_subject),
         )
 
     def _set_status(self, status: str, record: str) -> None:
@@ -225,12 +257,13 @@ class Index:
             return
         # Where the line is there, it has been brought back, or is about to be taken out.
         ids = (entry.entry, subject.experiment_id, subject.trial_id, subject.record, "withheld")
-        self.connection.execute(_INSERT_WITHHELD, (*ids, *[None] * 9, 0, 0))
+        self.connection.execute(_INSERT_WITHHELD, (*ids, *[None] * 9, 0, 0, *[None] * 11))
 
     def forget(self) -> None:
         """Begin anew: for an index that does not fit its log."""
         self.connection.execute("BEGIN IMMEDIATE")
-        for table in ("entries", "trials", "remarks"):
+        self._conditions.clear()
+        for table in ("entries", "trials", "conditions", "remarks"):
             self.connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
         self.connection.execute(
             "UPDATE position SET size = 0, segment = 0, offset = 0, peaks = x'', key = ''"

@@ -22,6 +22,7 @@
     foreign       what aec-bench itself would refuse in a record of ours
     schema        the JSON Schema of the format
     ids           names that may become paths
+    comparable    what decides whether two numbers may stand side by side
     pins          the digest of an agent's configuration
 
 Nothing here runs a trial, seals a record or prints.

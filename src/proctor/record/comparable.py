@@ -1,0 +1,120 @@
+"""What of a record decides whether two numbers may stand side by side.
+
+    settings_digest   the agent's own settings: runs of one agent, set up alike, share it
+    RunConditions          what the whole run was given beyond what its tasks say, and where it ran
+    TaskConditions         what one task was: its revision, its image, its limits
+
+Harbor's settings are told apart by name; of settings in another shape all are the agent's own.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from proctor.digest import sha256_hex
+
+type Settings = Mapping[str, Any]
+
+UNKNOWN_REVISION: Final = "unknown"
+_SHOWN_DIGITS: Final = 12
+_MULTIPLIERS: Final = (
+    "timeout_multiplier",
+    "agent_timeout_multiplier",
+    "verifier_timeout_multiplier",
+    "agent_setup_timeout_multiplier",
+    "environment_build_timeout_multiplier",
+)
+_OVERRIDES: Final = {
+    "agent": ("override_timeout_sec", "override_setup_timeout_sec", "max_timeout_sec"),
+    "verifier": ("override_timeout_sec", "max_timeout_sec", "disable"),
+    "environment": (
+        "override_cpus",
+        "override_memory_mb",
+        "override_storage_mb",
+        "override_gpus",
+        "override_tpu",
+    ),
+}
+_OF_THE_RUN: Final = frozenset({*_MULTIPLIERS, *_OVERRIDES, "limits", "artifacts"})
+_LIMITS: Final = "limits"
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
+
+
+class RunConditions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was given beyond what its tasks say. Runs of unlike conditions are not mixed."""
+
+    backend: str
+    """What ran it, such as docker or sandbox."""
+    profile: str | None = None
+    """Name of the scoring rules; null: marked elsewhere."""
+    changed: dict[str, float | bool | str] = {}
+    """Multipliers and overrides that are not the default, by their names in harbor's settings."""
+
+    @property
+    def has_default_limits(self) -> bool:
+        """Whether no multiplier and no override was set."""
+        return not self.changed
+
+
+class TaskConditions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task was when it was sat."""
+
+    revision: str
+    """Its checksum or revision, or a word for not knowing it."""
+    image: str
+    """Image or root file system; a digest pins it, a tag or a path does not."""
+    limits: dict[str, float | None] = {}
+    """Seconds and resources that were in effect; empty where they are not on record."""
+
+    @property
+    def has_pinned_image(self) -> bool:
+        """Whether the image is named by its content."""
+        return "@sha256:" in self.image or self.image.startswith("sha256:")
+
+
+def settings_digest(adapter_revision: str | None, settings: Settings) -> str:
+    """Names the agent's own settings, without limits and places: 12 hex digits."""
+    agent = settings.get("agent")
+    if isinstance(agent, Mapping):
+        own = {key: value for key, value in agent.items() if key not in _OVERRIDES["agent"]}
+        further = {"instructions": settings.get("extra_instruction_paths") or []}
+    else:
+        own = {key: value for key, value in settings.items() if key not in _OF_THE_RUN}
+        further = {}
+    document = {"revision": adapter_revision, "agent": own, **further}
+    return sha256_hex(_ENCODER.encode(document))[:_SHOWN_DIGITS]
+
+
+def find_run_conditions(settings: Settings, backend: str, profile: str | None) -> RunConditions:
+    """The conditions of a run, from the settings of one of its trials."""
+    changed: dict[str, float | bool | str] = {}
+    for name in _MULTIPLIERS:
+        value = settings.get(name)
+        if value is not None and value != 1:
+            changed[name] = _plain(value)
+    for part, names in _OVERRIDES.items():
+        told = settings.get(part)
+        if not isinstance(told, Mapping):
+            continue
+        for name in names:
+            if (value := told.get(name)) is not None and value is not False:
+                changed[f"{part}.{name}"] = _plain(value)
+    return RunConditions(backend=backend, profile=profile, changed=changed)
+
+
+def find_task_conditions(settings: Settings, revision: str, image: str) -> TaskConditions:
+    """The conditions of one task."""
+    told = settings.get(_LIMITS)
+    limits = {}
+    if isinstance(told, Mapping):
+        limits = {key: value for key, value in told.items() if _is_number_or_none(value)}
+    return TaskConditions(revision=revision, image=image, limits=limits)
+
+
+def _is_number_or_none(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _plain(value: object) -> float | bool | str:
+    return value if isinstance(value, bool | int | float | str) else str(value)

@@ -1,0 +1,8 @@
+"""Many trials to claims: what was scored, under which conditions, and how sure it is.
+
+    attempt     one trial as reports count it
+    sealed      attempts in a ledger, at a position of its log
+    in_jobs     attempts in plain harbor job directories, which need no ledger
+
+Numbers that count as scores are made by `reward`; nothing here prints or writes to a ledger.
+"""

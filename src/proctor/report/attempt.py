@@ -1,0 +1,96 @@
+"""One trial as reports count it, wherever it lies: in a ledger or in a plain job directory."""
+
+import msgspec
+
+from proctor.ledger.entry import TrialEntry, record_digest
+from proctor.ledger.head import read_head_of
+from proctor.ledger.standing import read_standing
+from proctor.record.comparable import RunConditions, TaskConditions
+
+UNSEALED = "unsealed"
+
+
+class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One attempt of a task."""
+
+    experiment: str
+    trial: str
+    record: str
+    """SHA-256 of the record's bytes, as the log has them, or as they would be written to a file."""
+    status: str
+    """sealed, diagnostic (a partial record), superseded, withheld; unsealed in a plain job."""
+    seq: int | None = None
+    """Its entry's place in the log; null in a plain job."""
+    place: str | None = None
+    """Its directory; null in a ledger."""
+    dataset: str | None
+    task: str | None
+    """Null, as all that the record would say, where the entry was withheld."""
+    agent: str | None
+    revision: str | None
+    """Of the agent's adapter."""
+    model: str | None
+    configuration: str | None
+    """Digest of the agent's own settings."""
+    run_conditions: RunConditions | None
+    task_conditions: TaskConditions | None
+    reward: float | None
+    """Null: not scored, which is not 0."""
+    reason: str | None
+    """Why it has no score, from the closed set of reason codes."""
+    completeness: str | None
+    """complete or partial."""
+    source: str | None
+    """Where it was brought in from; null: proctor ran it."""
+    when: str | None
+    """When the trial ran, in UTC."""
+    cost_usd: float | None
+    """Null: not known, which is not 0."""
+    tokens_in: int | None
+    tokens_out: int | None
+    advisor_calls: int | None
+    seconds: float | None
+    findings: tuple[str, ...]
+    """Codes of its integrity findings."""
+    review: str | None = None
+    """The verdict of its latest review; null: nobody reviewed it."""
+
+    @property
+    def name(self) -> str:
+        """What it is called everywhere: EXPERIMENT/TRIAL."""
+        return f"{self.experiment}/{self.trial}"
+
+
+def attempt_of(entry: TrialEntry, place: str) -> Attempt:
+    """The attempt in a trial's directory, from what would be sealed of it.
+
+    Raises:
+        DamageError: there is no record in the entry.
+    """
+    head, standing = read_head_of(entry), read_standing(entry)
+    return Attempt(
+        experiment=head.experiment_id,
+        trial=head.trial_id,
+        record=record_digest(entry),
+        status=UNSEALED,
+        place=place,
+        dataset=head.dataset_id,
+        task=head.task.task_id,
+        agent=head.agent.adapter,
+        revision=standing.revision,
+        model=head.agent.model,
+        configuration=standing.configuration,
+        run_conditions=msgspec.json.decode(standing.run_conditions, type=RunConditions),
+        task_conditions=msgspec.json.decode(standing.task_conditions, type=TaskConditions),
+        reward=head.evaluation.reward,
+        reason=entry.reason_code,
+        completeness=head.completeness,
+        source=standing.source,
+        when=head.when,
+        cost_usd=standing.cost_usd,
+        tokens_in=standing.tokens_in,
+        tokens_out=standing.tokens_out,
+        advisor_calls=standing.advisor_calls,
+        seconds=standing.seconds,
+        findings=tuple(standing.findings.split()),
+    )

@@ -1,0 +1,60 @@
+"""The same trials give the same attempts, read from their directories or from a ledger."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from proctor.errors import InputError
+from proctor.importers.harbor_job import JobAsked, find_trials
+from proctor.importers.intake import take_in
+from proctor.ledger.api import Ledger
+from proctor.ledger.query import find_trial
+from proctor.ledger.review import append_review, append_supersession
+from proctor.report.in_jobs import load_jobs
+from proctor.report.sealed import load_position
+
+JOBS = Path(__file__).parent.parent / "data" / "harbor" / "jobs"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("04-binary-scripted-k5", "06-errors-oracle-k1", "14-two-models"):
+        found = find_trials(JOBS / name, JobAsked())
+        take_in(found.offers, partial(Ledger.open_or_create, tmp_path / "ledger"))
+    with Ledger.open(tmp_path / "ledger") as made:
+        yield made
+
+
+def test_a_job_and_the_ledger_it_was_brought_into_tell_the_same(ledger: Ledger) -> None:
+    sealed = load_position(ledger).attempts
+    plain = [
+        attempt
+        for name in ("04-binary-scripted-k5", "06-errors-oracle-k1", "14-two-models")
+        for attempt in load_jobs(str(JOBS / name)).attempts
+    ]
+    assert len(plain) == len(sealed) > 10
+    for one, other in zip(plain, sealed, strict=True):
+        # A record that is made has blanks for people, which a log has not.
+        same = {"status": "diagnostic", "seq": other.seq, "place": None, "record": other.record}
+        assert msgspec.structs.replace(one, **same) == other
+
+
+def test_a_position_knows_nothing_of_what_was_said_later(ledger: Ledger) -> None:
+    before = load_position(ledger)
+    first, second = (find_trial(ledger, each.name) for each in before.attempts[:2])
+    append_review(ledger, first, "fail", reviewer="ann")
+    append_supersession(ledger, first, second, "infrastructure", reason="no disk", author="ann")
+    assert load_position(ledger, at=before.size) == before
+    now = load_position(ledger).attempts
+    assert (now[0].status, now[0].review) == ("superseded", "fail")
+    assert now[1] == before.attempts[1]
+
+
+@pytest.mark.parametrize("at", [0, -1, 10_000])
+def test_a_size_that_the_log_never_had_is_refused(ledger: Ledger, at: int) -> None:
+    with pytest.raises(InputError, match="expected a position from 1 to"):
+        load_position(ledger, at=at)
