@@ -8,6 +8,7 @@ import msgspec
 from proctor.errors import DamageError
 from proctor.ledger.entry import TrialEntry
 from proctor.record.comparable import (
+    UNKNOWN,
     find_run_conditions,
     find_task_conditions,
     settings_digest,
@@ -17,7 +18,7 @@ _LARGEST_COUNT = (1 << 63) - 1
 
 
 class _Task(msgspec.Struct, frozen=True):
-    task_revision: str
+    task_revision: str = UNKNOWN
 
 
 class _Agent(msgspec.Struct, frozen=True):
@@ -26,8 +27,8 @@ class _Agent(msgspec.Struct, frozen=True):
 
 
 class _Environment(msgspec.Struct, frozen=True):
-    runtime_image: str
-    compute_backend: str
+    runtime_image: str = UNKNOWN
+    compute_backend: str = UNKNOWN
 
 
 class _Timing(msgspec.Struct, frozen=True):
@@ -42,9 +43,9 @@ class _Cost(msgspec.Struct, frozen=True):
 
 
 class _Record(msgspec.Struct, frozen=True):
-    task: _Task
-    agent: _Agent
-    environment: _Environment
+    task: _Task = _Task()
+    agent: _Agent = _Agent()
+    environment: _Environment = _Environment()
     timing: _Timing | None = None
     cost: _Cost | None = None
 

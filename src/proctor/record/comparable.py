@@ -16,7 +16,7 @@ from proctor.digest import sha256_hex
 
 type Settings = Mapping[str, Any]
 
-UNKNOWN_REVISION: Final = "unknown"
+UNKNOWN: Final = "unknown"
 _SHOWN_DIGITS: Final = 12
 _MULTIPLIERS: Final = (
     "timeout_multiplier",
