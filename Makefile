@@ -46,7 +46,7 @@ format: .venv/.installed  ## rewrite the code as the formatter wants it
 
 pytest: .venv/.installed  ## the whole suite on 3.12
 	@scripts/get-packages
-	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n $(WORKERS) -m "not soak" $(ARGS)
+	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not soak" $(ARGS)
 
 conformance-3.13: .venv-3.13/.installed  ## the conformance suite on 3.13
 	@PATH="$(CURDIR)/$(OTHER):$$PATH" $(OTHER)/python -m pytest -q -n $(WORKERS) -m "not soak" tests/conformance $(ARGS)

@@ -21,6 +21,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 ROOT = Path(__file__).resolve().parent.parent
 
+_PREPARED_ONCE = (
+    "tests/environments/docker/test_jobs.py",
+    "tests/parity/test_agents_for_harbor.py",
+    "tests/parity/test_beside_harbor.py",
+    "tests/parity/test_harbor_takes_our_jobs.py",
+    "tests/parity/test_harbors_agents.py",
+    "tests/test_benchmarks.py",
+)
+"""Files whose tests share what takes many seconds to make: one worker has all of a file."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tell `--dist loadgroup` which tests belong together."""
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        if file in _PREPARED_ONCE:
+            item.add_marker(pytest.mark.xdist_group(file))
+
 
 @pytest.fixture(scope="session")
 def root() -> Path:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.cheaters.pack import HERE, find_faults, load_cheaters, load_outcomes, render_cell
 from tests.cheaters.page import PAGE, parse_page, render_page
-from tests.cheaters.runs import SANDBOX, Site, run_pack
-from tests.cheaters.sites import SITES, find_obstacle_to, opened
+from tests.cheaters.runs import SANDBOX, SANDBOX_USER, Site, run_pack
+from tests.cheaters.sites import DOCKER, SITES, find_obstacle_to, opened
 from tests.cheaters.theirs import TITLE, is_for_harbor, run_harbor
 from tests.cli.programs import run_child
 from tests.ordinary_user import ROOT, ordinary_home
@@ -28,14 +28,28 @@ def home() -> Iterator[Path]:
         yield directory
 
 
-@pytest.mark.parametrize("site", SITES, ids=lambda site: site.name)
+@pytest.mark.parametrize("site", [SANDBOX, SANDBOX_USER], ids=lambda site: site.name)
 def test_no_cheat_scores_or_reaches_the_host(site: Site, home: Path) -> None:
+    check_cheats(site, home, list(CHEATERS))
+
+
+def test_no_cheat_of_every_third_scores_in_a_container(home: Path) -> None:
+    check_cheats(DOCKER, home, list(CHEATERS)[::3])
+
+
+@pytest.mark.soak
+def test_no_cheat_scores_in_a_container(home: Path) -> None:
+    check_cheats(DOCKER, home, list(CHEATERS))
+
+
+def check_cheats(site: Site, home: Path, names: list[str]) -> None:
     if obstacle := find_obstacle_to(site):
         pytest.skip(obstacle)
     with opened(site) as ready:
-        outcomes, faults = run_pack(ready, home)
+        outcomes, faults = run_pack(ready, home, names)
     shown = parse_page(PAGE.read_text())[site.title]
-    for name, cheater in CHEATERS.items():
+    for name in names:
+        cheater = CHEATERS[name]
         faults += find_faults(cheater, site.name, outcomes.get(name))
         if name in outcomes and shown.get(name) != (
             is_so := render_cell(cheater, site.name, outcomes[name])

@@ -65,7 +65,8 @@ ONCE, ENDED, TWICE = (signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT, signal
 @pytest.mark.parametrize(
     ("place", "numbers"),
     [
-        pytest.param("root", ONCE, id="root-ctrl-c"),
+        # What root's does otherwise is done by the two below, and by the ordinary user's.
+        pytest.param("root", ONCE, id="root-ctrl-c", marks=pytest.mark.soak),
         pytest.param("root", ENDED, id="root-sigterm"),
         pytest.param("root", TWICE, id="root-ctrl-c twice"),
         pytest.param("ordinary user", ONCE, id="ordinary user-ctrl-c"),
@@ -120,12 +121,18 @@ def check_in_order(site: Site) -> None:
     assert (stats["n_completed_trials"], stats["n_cancelled_trials"]) == (N_TRIALS, 0)
 
 
+@pytest.mark.parametrize(
+    "place", ["root", pytest.param("ordinary user", marks=pytest.mark.soak)], indirect=True
+)
 def test_of_two_that_resume_a_job_at_once_one_does_it(place: Site) -> None:
     assert stop(place, signal.SIGINT).code == 130
     with ExitStack() as stack:
         check_one_does_it(place, [stack.enter_context(place.resuming()) for _ in range(2)])
 
 
+@pytest.mark.parametrize(
+    "place", ["ordinary user", pytest.param("root", marks=pytest.mark.soak)], indirect=True
+)
 def test_of_two_that_run_a_job_of_one_name_at_once_one_does_it(place: Site) -> None:
     words = words_of(place)
     with ExitStack() as stack:
