@@ -32,6 +32,7 @@ _PREPARED_ONCE = (
 """Files whose tests share what takes many seconds to make: one worker has all of a file."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tell `--dist loadgroup` which tests belong together."""
     for item in items:
