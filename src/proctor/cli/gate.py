@@ -79,7 +79,7 @@ def command(
     directory: str | None,
     as_json: bool,
 ) -> int:
-    r"""Hold runs against limits, for CI: job directories, or experiments of a ledger.
+    """Hold runs against limits, for CI: job directories, or experiments of a ledger.
 
     The mean is harbor's: a trial without a reward counts as 0. An error is a trial without a
     reward, or with an exception. A cost that is not known fails --max-cost-usd. Each run is held
@@ -96,7 +96,7 @@ def command(
       2              wrong use, or something that cannot be read as a run
 
     Example: proctor gate jobs/nightly --min-mean 0.5 --max-errors 5% --junit gate.xml
-    """
+    """  # noqa: D301 - click's mark for lines that are kept as they are
     _check_options(as_json=as_json, markdown=markdown)
     limits = Limits(
         min_mean=min_mean,

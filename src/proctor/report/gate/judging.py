@@ -195,6 +195,8 @@ def render_cost(cost: Spent) -> str:
     if cost.total is not None:
         return f"{cost.total:.4f} USD"
     trials = cost.n_known + cost.n_unknown
+    if not cost.n_known:
+        return f"not known for any of {count_of(trials, 'trial')}"
     return (
         f"not known for {cost.n_unknown} of {count_of(trials, 'trial')}; "
         f"the others cost {cost.known:.4f} USD"

@@ -31,11 +31,8 @@ def render_junit(judged: Sequence[Judged], limits: Limits) -> bytes:
         root.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
     root.set("time", _seconds(sum(float(suite.get("time", "0")) for suite in suites)))
     indent(root)
-    return (
-        b"<?xml version='1.0' encoding='UTF-8'?>\n"
-        + tostring(root, encoding="UTF-8").split(b"\n", 1)[1]
-        + b"\n"
-    )
+    text: str = tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
 
 
 def clean(text: str) -> str:
@@ -69,7 +66,7 @@ def _add_run(root: Element, judged: Judged, limits: Limits) -> Element:
 def _mark(case: Element, trial: MeasuredTrial, reward_key: str | None, limits: Limits) -> None:
     value = value_of(trial, reward_key)
     if value is None or is_error(trial, limits):
-        reason = trial.reason or trial.exception or "unknown"
+        reason = trial.reason or trial.exception or f"no reward {reward_key}"
         parts = ["no reward" if value is None else f"reward {value!r}", trial.exception, reason]
         said = clean(": ".join(dict.fromkeys(part for part in parts if part)))
         SubElement(case, "error", type=clean(reason), message=said).text = said
