@@ -7,11 +7,11 @@ import click
 
 from proctor.cli.gate_text import document_of, print_judged, render_verdict
 from proctor.cli.gate_types import ErrorsType, NumberType
-from proctor.cli.ledger.options import find_directory, ledger_option, open_ledger
+from proctor.cli.ledger.options import find_directory, ledger_option
 from proctor.cli.options import PATH, STDOUT, check_companions
 from proctor.cli.output import json_option, print_json, reading_progress, write_file
 from proctor.cli.stdout import send, tell
-from proctor.errors import DamageError, InputError
+from proctor.errors import InputError
 from proctor.report.gate.judging import Judged, judge
 from proctor.report.gate.junit import render_junit
 from proctor.report.gate.limits import Limits, MaxErrors, Miss, gravest
@@ -110,9 +110,9 @@ def command(
         reward_key=reward_key,
         ignored_errors=frozenset(ignored),
     )
-    reader = _Reader(directory, planned, check_evidence)
-    baseline = None if against is None else reader.measure_baseline(against)
-    judged = [judge(reader.measure(thing), limits, baseline) for thing in things]
+    reader = _Reader(directory, check_evidence=check_evidence)
+    baseline = None if against is None else reader.measure(against)
+    judged = [judge(reader.measure(thing, planned), limits, baseline) for thing in things]
     miss = gravest([check for each in judged for check in each.checks])
     page = render_markdown(judged, limits, miss)
     if junit is not None:
@@ -124,8 +124,9 @@ def command(
 
 
 def _check_options(*, as_json: bool, markdown: str | None) -> None:
-    context = click.get_current_context()
-    if not any(context.params[name] not in (None, False) for name in _CONDITIONS):
+    asked = [click.get_current_context().params[name] for name in _CONDITIONS]
+    # A floor of 0 is asked for, and equals False.
+    if all(value is None or value is False for value in asked):
         raise click.UsageError("nothing is asked for; expected a limit, such as --min-mean 0.5")
     check_companions({"max_drop": "against"})
     if as_json and markdown == STDOUT:
@@ -145,47 +146,28 @@ def _print(judged: list[Judged], miss: Miss | None, *, as_json: bool, page: str 
 class _Reader:
     """Reads what is named: a directory that is there is a job, anything else an experiment."""
 
-    def __init__(self, directory: str | None, planned: int | None, check_evidence: bool) -> None:
+    def __init__(self, directory: str | None, *, check_evidence: bool) -> None:
         self.directory = directory
-        self.planned = planned
         self.check_evidence = check_evidence
         self.read: list[str] = []
         """Where nothing may be written."""
 
-    def measure(self, thing: str) -> Measured:
+    def measure(self, thing: str, planned: int | None = None) -> Measured:
         """A run.
 
         Raises:
             InputError: there is none.
         """
         if self.directory is None and os.path.lexists(thing):
-            return self._measure_job(thing)
-        return self._measure_experiment(thing, self.planned)
+            return self._measure_job(thing, planned)
+        return self._measure_experiment(thing, planned)
 
-    def measure_baseline(self, thing: str) -> Measured:
-        """A run to compare with: what is planned for the others means nothing for it.
-
-        Raises:
-            InputError: there is none, or nothing ran.
-            DamageError: it is damaged, so that nothing can be said.
-        """
-        if self.directory is None and os.path.lexists(thing):
-            baseline = measure_job(thing, watch=reading_progress(thing))
-            self.read.append(thing)
-        else:
-            baseline = self._measure_experiment(thing, None)
-        if baseline.damage:
-            raise DamageError(f"{thing}: the baseline is damaged: {baseline.damage[0]}")
-        if not baseline.trials:
-            raise InputError(f"{thing}: no trial of the baseline ran; there is nothing to compare")
-        return baseline
-
-    def _measure_job(self, path: str) -> Measured:
+    def _measure_job(self, path: str, planned: int | None) -> Measured:
         if is_ledger(path):
             raise InputError(
                 f"{path}: a ledger; expected a job, or an experiment with --ledger {path}"
             )
-        if self.planned is not None:
+        if planned is not None:
             raise InputError(
                 f"{path}: a job says itself how many trials were planned; --planned is for "
                 "experiments of a ledger"
@@ -201,7 +183,4 @@ class _Reader:
                 "hold an experiment of that name; --ledger or PROCTOR_LEDGER names one"
             )
         self.read.append(str(place))
-        with open_ledger(self.directory) as ledger:
-            return measure_experiment(
-                ledger, name, planned=planned, check_evidence=self.check_evidence
-            )
+        return measure_experiment(place, name, planned=planned, check_evidence=self.check_evidence)

@@ -7,7 +7,6 @@ from proctor.report.gate.judging import (
     Judged,
     find_missing,
     render_cost,
-    render_drop,
     render_errors,
 )
 from proctor.report.gate.limits import Check, Miss
@@ -34,9 +33,6 @@ def _print_run(judged: Judged) -> None:
     for group in judged.groups:
         for line in _lines_of(group):
             print_line(f"  {line}")
-        if group.key in judged.drops:
-            drop = judged.drops[group.key]
-            print_line(f"    against {drop.baseline}  {render_drop(drop)}")
     for line in _basis_of(judged):
         print_line(f"  {line}")
     for check in judged.checks:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from proctor.errors import StatisticsError
 from proctor.report.gate.drop import Drop, compare_with, find_baseline
 from proctor.report.gate.limits import Check, Limits, Miss, gravest
 from proctor.report.gate.measured import Measured
@@ -47,11 +48,11 @@ def judge(measured: Measured, limits: Limits, baseline: Measured | None = None) 
         count_errors(measured, limits),
         add_costs(measured),
     )
-    if baseline is not None:
-        for key, trials in measured.groups.items():
-            against = find_baseline(key, measured, baseline)
-            judged.drops[key] = compare_with(trials, against, baseline.name, limits)
     judged.checks += _check_damage(measured)
+    if baseline is not None:
+        judged.checks += _check_baseline(measured, baseline)
+    if baseline is not None and not judged.checks:
+        judged.checks += _compare(judged, baseline, limits)
     judged.checks += _check_presence(measured, limits)
     judged.checks += _check_errors(judged, limits)
     for group in judged.groups:
@@ -69,6 +70,41 @@ def _check_damage(measured: Measured) -> Iterator[Check]:
             condition="sound evidence",
             found=sentence,
             miss=Miss.DAMAGED,
+        )
+
+
+def _compare(judged: Judged, baseline: Measured, limits: Limits) -> Iterator[Check]:
+    """Compare every group with the baseline; what cannot be compared has not held up."""
+    measured = judged.measured
+    for key, trials in measured.groups.items():
+        against = find_baseline(key, measured, baseline)
+        try:
+            judged.drops[key] = compare_with(trials, against, baseline.name, limits)
+        except StatisticsError as error:
+            yield Check(
+                thing=measured.name,
+                group=key,
+                condition=f"comparable with {baseline.name}",
+                found=str(error),
+                miss=Miss.SCORE,
+            )
+
+
+def _check_baseline(measured: Measured, baseline: Measured) -> Iterator[Check]:
+    condition = f"a baseline to compare with: {baseline.name}"
+    if baseline.damage:
+        yield Check(
+            thing=measured.name,
+            condition=condition,
+            found=baseline.damage[0],
+            miss=Miss.DAMAGED,
+        )
+    elif not baseline.trials:
+        yield Check(
+            thing=measured.name,
+            condition=condition,
+            found="no trial of it ran",
+            miss=Miss.INCOMPLETE,
         )
 
 
@@ -150,31 +186,32 @@ def _check_drop(thing: str, key: str, drop: Drop, limits: Limits) -> Check:
     most, paired = limits.max_drop or 0.0, drop.paired
     condition = f"drop against {drop.baseline} <= {most!r}"
     if paired.difference is None:
-        found = "no task in common"
-        return Check(thing=thing, group=key, condition=condition, found=found, miss=Miss.INCOMPLETE)
-    # Means that are one number rounded twice do not differ.
-    miss = Miss.SCORE if -paired.difference > most + 1e-12 else None
-    found = render_drop(drop)
+        miss, found = Miss.INCOMPLETE, "no task in common"
+    else:
+        # Means that are one number rounded twice do not differ.
+        is_met = -paired.difference <= most + 1e-12
+        miss, found = None if is_met else Miss.SCORE, _render_drop(drop, paired.difference)
+    if left_out := _render_left_out(drop):
+        found += f"; not compared: {left_out}"
     return Check(thing=thing, group=key, condition=condition, found=found, miss=miss)
 
 
-def render_drop(drop: Drop) -> str:
-    """The difference, what it rests on, and what was left out."""
-    paired = drop.paired
-    difference = 0.0 if paired.difference is None else paired.difference
-    interval = paired.interval
+def _render_drop(drop: Drop, difference: float) -> str:
+    paired, interval = drop.paired, drop.paired.interval
     between = f" [{interval.low:+.4f}, {interval.high:+.4f}]" if interval else ""
-    found = (
+    return (
         f"{difference:+.4f}{between} over {count_of(paired.n_tasks, 'task')}: {paired.wins} won, "
         f"{paired.ties} tied, {paired.losses} lost, p = {paired.p_value:.4g}"
     )
+
+
+def _render_left_out(drop: Drop) -> str:
     left_out = (
-        (paired.only_a, "only here"),
-        (paired.only_b, f"only in {drop.baseline}"),
+        (drop.paired.only_a, "only here"),
+        (drop.paired.only_b, f"only in {drop.baseline}"),
         (drop.changed, "of another revision"),
     )
-    words = [f"{count_of(len(tasks), 'task')} {what}" for tasks, what in left_out if tasks]
-    return found + (f"; not compared: {', '.join(words)}" if words else "")
+    return ", ".join(f"{count_of(len(tasks), 'task')} {what}" for tasks, what in left_out if tasks)
 
 
 def _check_cost(judged: Judged, limits: Limits) -> Iterator[Check]:

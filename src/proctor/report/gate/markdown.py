@@ -10,7 +10,6 @@ from proctor.report.gate.judging import (
     Judged,
     find_missing,
     render_cost,
-    render_drop,
     render_errors,
 )
 from proctor.report.gate.limits import Limits, Miss
@@ -64,9 +63,6 @@ def _render_run(judged: Judged, limits: Limits) -> Iterator[str]:
         ("group", "mean", "95 %", "pass rate", "95 %", "scored", "zero by missing"),
         (_row(group) for group in judged.groups),
     )
-    for key, drop in judged.drops.items():
-        yield f"{escape(key)} against {escape(drop.baseline)}: {escape(render_drop(drop))}"
-        yield ""
     yield f"Errors: {escape(render_errors(judged.errors))}  "
     yield f"Cost: {escape(render_cost(judged.cost))}  "
     if missing := find_missing(measured):

@@ -12,7 +12,7 @@ import msgspec
 
 from proctor.audit.certificate import CertifiedGroup, certified_column
 from proctor.audit.job import audit_job, load_as_run
-from proctor.errors import DamageError
+from proctor.errors import DamageError, InputError
 from proctor.harbor.job import Job, Watch
 from proctor.ledger.claims.claiming import Wishes, make_claim
 from proctor.ledger.claims.standing import Scope
@@ -145,23 +145,25 @@ def _audit(path: str, known: list[str]) -> Iterator[str]:
 
 
 def measure_experiment(
-    ledger: Ledger, experiment: str, *, planned: int | None = None, check_evidence: bool = False
+    directory: Path, experiment: str, *, planned: int | None = None, check_evidence: bool = False
 ) -> Measured:
     """An experiment of a ledger, whose log is verified; with check_evidence, all artifacts too.
 
     Raises:
-        LedgerError: there is no such experiment, or more of it than planned.
+        LedgerError: there is no ledger, no such experiment in it, or more of it than planned.
     """
-    measured = Measured(
-        name=experiment, kind="experiment", place=str(ledger.directory), planned=planned
-    )
-    verified = verify_ledger(ledger.directory, fast=not check_evidence)
+    measured = Measured(name=experiment, kind="experiment", place=str(directory), planned=planned)
+    verified = verify_ledger(directory, fast=not check_evidence)
     measured.damage = [f"{each.kind}: {each.where}: {each.message}" for each in verified.damage]
     try:
-        _count_entries(ledger, measured)
+        with Ledger.open(directory) as ledger:
+            _count_entries(ledger, measured)
     except DamageError as error:
-        if str(error) not in measured.damage:
-            measured.damage.append(str(error))
+        measured.damage.append(str(error))
+    except InputError:
+        # What cannot be found in a damaged ledger may be what was damaged.
+        if not measured.damage:
+            raise
     return measured
 
 
