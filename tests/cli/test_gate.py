@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -96,6 +97,23 @@ def test_an_unknown_cost_is_told_and_not_taken_for_0(proctor: Proctor) -> None:
 def test_a_run_that_is_not_over_is_told_of_even_where_it_is_let_pass(proctor: Proctor) -> None:
     ran = proctor("gate", KILLED, "--min-mean", "1")
     assert "2 of 4 planned trials did not run; the job did not run to its end" in ran.out
+
+
+def test_an_interval_for_few_tasks_is_wider(proctor: Proctor) -> None:
+    asked = ["gate", ERRORS, "--min-mean", "0"]
+    assert "mean  0.3333333333333333  [0.1111, 0.6667]" in proctor(*asked).out
+    ran = proctor(*asked, "--interval", "student")
+    assert "mean  0.3333333333333333  [-0.0510, 0.7177]" in ran.out
+
+
+def test_an_interval_whose_library_is_missing_names_what_installs_it(
+    proctor: Proctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    monkeypatch.delitem(sys.modules, "proctor.report.statistics.student", raising=False)
+    ran = proctor("gate", PASSING, "--min-mean", "0", "--interval", "student")
+    assert (ran.code, ran.out) == (2, "")
+    assert "not installed: pip install 'proctor[stats]'" in ran.err
 
 
 def test_several_runs_are_held_against_the_limits_each_by_itself(proctor: Proctor) -> None:

@@ -9,11 +9,13 @@ from proctor.report.gate.limits import Check, Limits, Miss, gravest
 from proctor.report.gate.measured import Measured
 from proctor.report.gate.numbers import (
     Errors,
+    FindInterval,
     GroupNumbers,
     add_costs,
     count_errors,
     count_group,
 )
+from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.efficiency import Spent
 from proctor.sentence import count_of
 
@@ -36,7 +38,13 @@ class Judged:
         return gravest(self.checks)
 
 
-def judge(measured: Measured, limits: Limits, baseline: Measured | None = None) -> Judged:
+def judge(
+    measured: Measured,
+    limits: Limits,
+    baseline: Measured | None = None,
+    *,
+    find_interval: FindInterval = cluster_bootstrap,
+) -> Judged:
     """Hold a run against limits, and against a baseline where one is given.
 
     Raises:
@@ -44,7 +52,10 @@ def judge(measured: Measured, limits: Limits, baseline: Measured | None = None) 
     """
     judged = Judged(
         measured,
-        [count_group(key, trials, limits) for key, trials in measured.groups.items()],
+        [
+            count_group(key, trials, limits, find_interval)
+            for key, trials in measured.groups.items()
+        ],
         count_errors(measured, limits),
         add_costs(measured),
     )
@@ -185,6 +196,7 @@ def _check_group(thing: str, group: GroupNumbers, limits: Limits) -> Iterator[Ch
 def _check_drop(thing: str, key: str, drop: Drop, limits: Limits) -> Check:
     most, paired = limits.max_drop or 0.0, drop.paired
     condition = f"drop against {drop.baseline} <= {most!r}"
+    miss: Miss | None
     if paired.difference is None:
         miss, found = Miss.INCOMPLETE, "no task in common"
     else:

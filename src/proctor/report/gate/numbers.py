@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -16,6 +16,9 @@ from proctor.reward.column import RewardColumn
 from proctor.reward.metric import DEFAULT_METRIC, operands
 from proctor.reward.metric import mean as mean_of
 from proctor.reward.number import Number, is_finite
+
+type FindInterval = Callable[[Sequence[Sequence[float]]], Interval | None]
+"""What finds the interval of a mean, from the values of each task."""
 
 _USUAL_KEY = "reward"
 
@@ -87,7 +90,12 @@ def values_of(trials: Sequence[MeasuredTrial], limits: Limits) -> tuple[str | No
     return key, operands(column, DEFAULT_METRIC)[key]
 
 
-def count_group(key: str, trials: Sequence[MeasuredTrial], limits: Limits) -> GroupNumbers:
+def count_group(
+    key: str,
+    trials: Sequence[MeasuredTrial],
+    limits: Limits,
+    find_interval: FindInterval = cluster_bootstrap,
+) -> GroupNumbers:
     """The numbers of a group; it has a trial at least.
 
     Raises:
@@ -97,6 +105,7 @@ def count_group(key: str, trials: Sequence[MeasuredTrial], limits: Limits) -> Gr
     rewarded = [value_of(trial, reward_key) for trial in trials]
     scored = [value for value in rewarded if value is not None]
     passed = sum(value >= limits.pass_mark for value in scored)
+    by_task = list(group_by_task(trials, values).values())
     return GroupNumbers(
         key=key,
         reward_key=reward_key,
@@ -104,17 +113,12 @@ def count_group(key: str, trials: Sequence[MeasuredTrial], limits: Limits) -> Gr
         scored=len(scored),
         zero_by_missing=len(trials) - len(scored),
         mean=mean_of(values),
-        mean_interval=_interval(trials, values),
+        mean_interval=find_interval(by_task) if all(map(is_finite, values)) else None,
         mean_scored=mean_of(scored) if scored else None,
         passed=passed,
         pass_rate=passed / len(trials),
         pass_interval=wilson(passed, len(trials)),
     )
-
-
-def _interval(trials: Sequence[MeasuredTrial], values: Sequence[Number]) -> Interval | None:
-    by_task = group_by_task(trials, values)
-    return cluster_bootstrap(list(by_task.values())) if all(map(is_finite, values)) else None
 
 
 def group_by_task(

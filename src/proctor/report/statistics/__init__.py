@@ -3,6 +3,7 @@
     intervals    the interval of a share (Wilson)
     resampling   sums over tasks drawn with replacement, thousands at once
     bootstrap    the interval of a mean, tasks drawn as a whole
+    student      … by Student's t, for few tasks; needs scipy, and is loaded on use
     passk        pass@k and pass^k with their intervals
     variance     which tasks are flaky; spread within and between tasks
     signs        how often chance alone would make such a difference
