@@ -211,6 +211,24 @@ def test_a_torn_result_is_damage(proctor: Proctor, tmp_path: Path) -> None:
     assert "trials: 15 planned = 14 run + 1 broken + 0 not run" in ran.out
 
 
+def test_a_torn_lock_is_damage_and_the_rewards_are_read_all_the_same(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    job = shutil.copytree(PASSING, tmp_path / "job")
+    (job / "lock.json").write_text("{")
+    ran = proctor("gate", job, "--min-mean", "0.6")
+    assert (ran.code, "ok      scripted__model-x__binary: mean >= 0.6" in ran.out) == (5, True)
+
+
+def test_rewards_too_large_for_a_mean_reach_no_floor(proctor: Proctor, tmp_path: Path) -> None:
+    job = shutil.copytree(JOBS / "13-single-task-adhoc", tmp_path / "job")
+    (trial,) = job.glob("pass-simple__*")
+    (trial / "verifier" / "reward.txt").unlink()
+    (trial / "verifier" / "reward.json").write_text('{"reward": 1' + "0" * 400 + "}")
+    ran = proctor("gate", job, "--min-mean", "0")
+    assert (ran.code, "mean >= 0.0: nan" in ran.out) == (1, True)
+
+
 def test_an_edited_reward_is_damage_where_the_evidence_is_checked(
     proctor: Proctor, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ import click
 from proctor.cli.gate_text import document_of, print_judged, render_verdict
 from proctor.cli.gate_types import ErrorsType, NumberType
 from proctor.cli.ledger.options import find_directory, ledger_option
+from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH, STDOUT, check_companions
 from proctor.cli.output import json_option, print_json, reading_progress, write_file
 from proctor.cli.stdout import send, tell
@@ -92,11 +93,12 @@ def command(
     directory: str | None,
     as_json: bool,
 ) -> int:
-    """Hold runs against limits, for CI: job directories, or experiments of a ledger.
+    """Hold runs against limits, for CI: an exit code for each miss.
 
-    The mean is harbor's: a trial without a reward counts as 0. An error is a trial without a
-    reward, or with an exception. A cost that is not known fails --max-cost-usd. Each run is held
-    against the limits by itself, and so is each of its groups (agent, model, dataset).
+    A run is a job directory, or an experiment of a ledger. The mean is harbor's: a trial
+    without a reward counts as 0. An error is a trial without a reward, or with an exception. A
+    cost that is not known fails --max-cost-usd. Each run is held against the limits by itself, and
+    so is each of its groups (agent, model, dataset).
 
     \b
     Exit codes; of several misses all are printed and the gravest decides, in this order:
@@ -135,7 +137,7 @@ def command(
     if junit is not None:
         write_file(Path(junit), render_junit(judged, limits), reader.read)
     if markdown is not None and markdown != STDOUT:
-        write_file(Path(markdown), page.encode("utf-8", "replace"), reader.read)
+        write_file(Path(markdown), page.encode(), reader.read)
     _print(judged, miss, as_json=as_json, page=page if markdown == STDOUT else None)
     return miss.exit_code if miss else 0
 
@@ -214,4 +216,10 @@ class _Reader:
                 "hold an experiment of that name; --ledger or PROCTOR_LEDGER names one"
             )
         self.read.append(str(place))
-        return measure_experiment(place, name, planned=planned, check_evidence=self.check_evidence)
+        return measure_experiment(
+            place,
+            name,
+            planned=planned,
+            check_evidence=self.check_evidence,
+            progress=make_progress(),
+        )

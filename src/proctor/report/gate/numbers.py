@@ -15,7 +15,7 @@ from proctor.report.statistics.intervals import Interval, wilson
 from proctor.reward.column import RewardColumn
 from proctor.reward.metric import DEFAULT_METRIC, operands
 from proctor.reward.metric import mean as mean_of
-from proctor.reward.number import Number, is_finite
+from proctor.reward.number import Number
 
 type FindInterval = Callable[[Sequence[Sequence[float]]], Interval | None]
 """What finds the interval of a mean, from the values of each task."""
@@ -59,11 +59,9 @@ def value_of(trial: MeasuredTrial, reward_key: str | None) -> Number | None:
     """A trial's reward; None where it has none."""
     if not trial.rewards:
         return None
-    return (
-        next(iter(trial.rewards.values()))
-        if reward_key is None
-        else (trial.rewards.get(reward_key))
-    )
+    if reward_key is None:
+        return next(iter(trial.rewards.values()))
+    return trial.rewards.get(reward_key)
 
 
 def values_of(trials: Sequence[MeasuredTrial], limits: Limits) -> tuple[str | None, list[Number]]:
@@ -106,19 +104,28 @@ def count_group(
     scored = [value for value in rewarded if value is not None]
     passed = sum(value >= limits.pass_mark for value in scored)
     by_task = list(group_by_task(trials, values).values())
+    is_finite = all(math.isfinite(value) for task in by_task for value in task)
     return GroupNumbers(
         key=key,
         reward_key=reward_key,
         run=len(trials),
         scored=len(scored),
         zero_by_missing=len(trials) - len(scored),
-        mean=mean_of(values),
-        mean_interval=find_interval(by_task) if all(map(is_finite, values)) else None,
-        mean_scored=mean_of(scored) if scored else None,
+        mean=_mean(values),
+        mean_interval=find_interval(by_task) if is_finite else None,
+        mean_scored=_mean(scored) if scored else None,
         passed=passed,
         pass_rate=passed / len(trials),
         pass_interval=wilson(passed, len(trials)),
     )
+
+
+def _mean(values: Sequence[Number]) -> float:
+    try:
+        return mean_of(values)
+    except OverflowError:
+        # Whole numbers beyond what a mean can be: no floor is reached with it.
+        return math.nan
 
 
 def group_by_task(
