@@ -47,6 +47,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (ERRORS, ["--max-errors", "7"], 0, "met"),
         (ERRORS, ["--max-errors", "50%"], 4, "errors"),
         (ERRORS, ["--max-errors", "0.8"], 0, "met"),
+        (JOBS / "29-passk-20", ["--max-errors", "0%", "--require-complete"], 0, "met"),
         (ERRORS, ["--max-errors", "6", "--ignore-error", "AgentTimeoutError"], 0, "met"),
         (ERRORS, ["--max-cost-usd", "100"], 6, "cost"),
         (KILLED, ["--min-mean", "1"], 0, "met"),
@@ -154,7 +155,7 @@ def test_a_baseline_of_several_groups_is_refused(proctor: Proctor) -> None:
     assert "expected one, or the groups of 06-errors-oracle-k1" in ran.err
 
 
-@pytest.mark.parametrize("text", ["-1", "1.5", "150%", "many", "nan", "٣"])
+@pytest.mark.parametrize("text", ["-1", "1.5", "150%", "many", "nan", "٣", "9" * 5000])
 def test_errors_are_counted_in_trials_or_shares(proctor: Proctor, text: str) -> None:
     ran = proctor("gate", PASSING, f"--max-errors={text}")
     assert ran.code == 2
@@ -224,9 +225,10 @@ def test_rewards_too_large_for_a_mean_reach_no_floor(proctor: Proctor, tmp_path:
     job = shutil.copytree(JOBS / "13-single-task-adhoc", tmp_path / "job")
     (trial,) = job.glob("pass-simple__*")
     (trial / "verifier" / "reward.txt").unlink()
-    (trial / "verifier" / "reward.json").write_text('{"reward": 1' + "0" * 400 + "}")
-    ran = proctor("gate", job, "--min-mean", "0")
+    (trial / "verifier" / "reward.json").write_text('{"reward": -1' + "0" * 400 + "}")
+    ran = proctor("gate", job, "--min-mean", "0", "--junit", tmp_path / "gate.xml")
     assert (ran.code, "mean >= 0.0: nan" in ran.out) == (1, True)
+    assert f"reward -1{'0' * 37}…; expected" in (tmp_path / "gate.xml").read_text()
 
 
 def test_an_edited_reward_is_damage_where_the_evidence_is_checked(

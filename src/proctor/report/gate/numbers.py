@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from proctor.errors import InputError
+from proctor.errors import InputError, StatisticsError
 from proctor.report.gate.limits import Limits
 from proctor.report.gate.measured import Measured, MeasuredTrial
 from proctor.report.statistics.bootstrap import cluster_bootstrap
-from proctor.report.statistics.efficiency import Spent, add_up
 from proctor.report.statistics.intervals import Interval, wilson
 from proctor.reward.column import RewardColumn
 from proctor.reward.metric import DEFAULT_METRIC, operands
 from proctor.reward.metric import mean as mean_of
-from proctor.reward.number import Number
+from proctor.reward.number import Number, json_number
 
 type FindInterval = Callable[[Sequence[Sequence[float]]], Interval | None]
 """What finds the interval of a mean, from the values of each task."""
 
 _USUAL_KEY = "reward"
+_LONGEST = 40
 
 
 class GroupNumbers(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +64,12 @@ def value_of(trial: MeasuredTrial, reward_key: str | None) -> Number | None:
     return trial.rewards.get(reward_key)
 
 
+def render_reward(value: Number) -> str:
+    """A reward as it is shown; a whole number may have any length."""
+    text = json_number(value) if isinstance(value, int) else repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
 def values_of(trials: Sequence[MeasuredTrial], limits: Limits) -> tuple[str | None, list[Number]]:
     """What harbor adds up for the mean of a group, in order, and the key it is taken from.
 
@@ -104,7 +110,6 @@ def count_group(
     scored = [value for value in rewarded if value is not None]
     passed = sum(value >= limits.pass_mark for value in scored)
     by_task = list(group_by_task(trials, values).values())
-    is_finite = all(math.isfinite(value) for task in by_task for value in task)
     return GroupNumbers(
         key=key,
         reward_key=reward_key,
@@ -112,12 +117,19 @@ def count_group(
         scored=len(scored),
         zero_by_missing=len(trials) - len(scored),
         mean=_mean(values),
-        mean_interval=find_interval(by_task) if is_finite else None,
+        mean_interval=_interval(by_task, find_interval),
         mean_scored=_mean(scored) if scored else None,
         passed=passed,
         pass_rate=passed / len(trials),
         pass_interval=wilson(passed, len(trials)),
     )
+
+
+def _interval(by_task: list[list[float]], find_interval: FindInterval) -> Interval | None:
+    try:
+        return find_interval(by_task)
+    except StatisticsError:  # nan and the infinities are rewards all the same
+        return None
 
 
 def _mean(values: Sequence[Number]) -> float:
@@ -163,9 +175,3 @@ def count_errors(measured: Measured, limits: Limits) -> Errors:
         trials=measured.run + measured.broken,
         kinds=dict(kinds.most_common()),
     )
-
-
-def add_costs(measured: Measured) -> Spent:
-    """What the counted trials of a run cost, as far as it is known."""
-    scored = sum(bool(trial.rewards) for trial in measured.trials)
-    return add_up([trial.cost_usd for trial in measured.trials], scored)

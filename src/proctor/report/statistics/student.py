@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from scipy.stats import t as student
 
-from proctor.errors import StatisticsError
 from proctor.report.statistics.intervals import CONFIDENCE, Interval, check_confidence
+from proctor.report.statistics.sums import finite_sum
 
 
 def cluster_student(
@@ -24,14 +24,13 @@ def cluster_student(
     """
     check_confidence(confidence)
     filled = [cluster for cluster in clusters if cluster]
-    n_values, total = sum(map(len, filled)), math.fsum(map(math.fsum, filled))
-    if not math.isfinite(total):
-        raise StatisticsError(f"a value is {total!r}; expected finite numbers")
-    means = {math.fsum(cluster) / len(cluster) for cluster in filled}
-    if len(means) < 2:
+    totals = [(finite_sum(cluster), len(cluster)) for cluster in filled]
+    if len({total / size for total, size in totals}) < 2:
         return None
-    mean, n = total / n_values, len(filled)
-    squares = math.fsum((math.fsum(cluster) - mean * len(cluster)) ** 2 for cluster in filled)
+    n, n_values = len(filled), sum(map(len, filled))
+    mean = finite_sum(total for total, _ in totals) / n_values
+    rests = [total - mean * size for total, size in totals]
+    squares = finite_sum(rest * rest for rest in rests)
     error = math.sqrt(n / (n - 1) * squares) / n_values
     half = float(student.ppf(0.5 + confidence / 2, n - 1)) * error
     return Interval(mean - half, mean + half)
