@@ -1,12 +1,10 @@
 """Templates to responses, and the headers that every response has."""
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 STATIC: Final = Path(__file__).parent / "static"
@@ -17,7 +15,7 @@ HEADERS: Final = {
         "frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -36,13 +34,3 @@ ENVIRONMENT: Final = Environment(
 def render_page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A page; every value is escaped."""
     return HTMLResponse(ENVIRONMENT.get_template(template).render(**values), status)
-
-
-async def with_headers(
-    request: Request, answer: Callable[[Request], Awaitable[Response]]
-) -> Response:
-    """The response, with the headers that all have."""
-    response = await answer(request)
-    for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
-    return response

@@ -10,16 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.errors import ProctorError
+from proctor.errors import NotThereError
 from proctor.importers.traced_files import find_in_files
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
 from proctor.traced.sealed import trace_row
 from proctor.traced.trial import TracedTrial
-
-
-class NotThereError(ProctorError):
-    """Nothing of that name is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
