@@ -13,7 +13,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from proctor.web import experiments
+from proctor.web import experiments, files, ledger, reviews, trial
 from proctor.web.guard import LOOPBACK, Guard
 from proctor.web.pages import STATIC
 from proctor.web.problems import HANDLERS
@@ -21,6 +21,10 @@ from proctor.web.subject import Subject
 
 ROUTES: list[BaseRoute] = [
     *experiments.routes,
+    *trial.routes,
+    *files.routes,
+    *reviews.routes,
+    *ledger.routes,
     Mount("/static", StaticFiles(directory=STATIC), name="static"),
 ]
 

@@ -8,7 +8,9 @@ import re
 
 _CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]")
 # Marks that turn text around, hide it, or are no characters at all.
-_STRANGE = re.compile("[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff\ud800-\udfff]")
+_STRANGE = re.compile(
+    "[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff\ud800-\udfff]"
+)
 _PICTURES = 0x2400
 _DELETE = 0x7F
 

@@ -108,18 +108,26 @@ def _know_sealed(ledger: Ledger, experiment: str, trial: str) -> Known:
         remarks=tuple(find_remarks(ledger, row.record)),
         related=_find_related(ledger, experiment, trial),
     )
-    where = f"{ledger.directory}: entry {row.seq}"
     try:
-        line = ledger.line(row.seq)
-        entry = decode_line(line, where)
-        if isinstance(entry, Withheld) or not isinstance(entry, TrialEntry):
+        entry = _read_sealed(ledger, row.seq, bare.leaf)
+        if entry is None:
             return bare
-        if leaf_hash(line).hex() != bare.leaf:
-            raise DamageError(f"{where}: its line is not the one that was sealed")
         traced = trace_entry(ledger.artifacts, entry)
     except (DamageError, InputError) as error:
         return _replace(bare, damage=str(error))
     return _replace(bare, traced=traced, entry=entry, files=list_sealed(ledger, entry))
+
+
+def _read_sealed(ledger: Ledger, seq: int, leaf: str | None) -> TrialEntry | None:
+    """The entry, every byte of it as it was sealed; None where it was withheld."""
+    line = ledger.line(seq)
+    where = f"{ledger.directory}: entry {seq}"
+    entry = decode_line(line, where)
+    if isinstance(entry, Withheld):
+        return None
+    if leaf_hash(line).hex() != leaf or not isinstance(entry, TrialEntry):
+        raise DamageError(f"{where}: its line is not the one that was sealed")
+    return entry
 
 
 def _replace(known: Known, **changes: object) -> Known:
