@@ -100,9 +100,9 @@ def _tell_verdict(known: Known) -> tuple[str, str]:
     reward = record.evaluation.reward
     if reward is None:
         return "not scored", "warn"
-    return f"{reward:g}" if float(f"{reward:g}") == reward else repr(reward), (
-        "good" if reward >= 1 else "bad" if reward <= 0 else "plain"
-    )
+    colour = "good" if reward >= 1 else "bad" if reward <= 0 else "plain"
+    short = f"{reward:.4g}"
+    return short if float(short) == reward else f"≈ {short}", colour
 
 
 def _find_pins(known: Known) -> list[tuple[str, str | None]]:

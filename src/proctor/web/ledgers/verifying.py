@@ -20,7 +20,7 @@ from proctor.ledger.verification.verify import Verification, verify_ledger
 from proctor.sentence import count_of
 from proctor.web.visible import shorten, visible
 
-_ONE = threading.Lock()
+ONE = threading.Lock()
 """Held while one runs: each reads all of a ledger."""
 _LOOK_EVERY_SEC = 0.2
 
@@ -46,7 +46,9 @@ class _EndedError(Exception):
 
 
 @dataclass(slots=True)
-class _Running:
+class Running:
+    """A verification; whoever begins it holds the lock, and it lets go of it."""
+
     directory: Path
     latest: Progress | None = None
     result: queue.Queue[Verification | str] = field(default_factory=queue.Queue)
@@ -64,7 +66,7 @@ class _Running:
             self.result.put("a defect of proctor: the verification broke off")
             raise
         finally:
-            _ONE.release()
+            ONE.release()
 
     def _tell(self, what: str, done: int, total: int) -> None:
         if self.is_left.is_set():
@@ -87,17 +89,17 @@ def begin_verification(request: Request, directory: Path) -> AsyncIterator[Told]
     """
     if request.headers.get("sec-fetch-site") not in (None, "none", "same-origin"):
         raise HTTPException(403, "a page of another site asked for this")
-    if not _ONE.acquire(blocking=False):
+    if not ONE.acquire(blocking=False):
         raise HTTPException(
             503, "a verification is under way already; try again when it is over",
             {"Retry-After": "5"},
         )  # fmt: skip
-    running = _Running(directory)
+    running = Running(directory)
     threading.Thread(target=running.run, name="verification", daemon=True).start()
     return _watch(request, running)
 
 
-async def _watch(request: Request, running: _Running) -> AsyncIterator[Told]:
+async def _watch(request: Request, running: Running) -> AsyncIterator[Told]:
     try:
         while not await request.is_disconnected():
             told = await run_in_threadpool(running.wait)
