@@ -251,7 +251,7 @@ class Artifacts:
         """
         try:
             with open_plain(self.path_of(sha256)) as file, zstd.open(file, "rb") as plain:
-                return cast(bytes, plain.read(size))
+                return plain.read(size)
         except FileNotFoundError as error:
             raise MissingArtifactError(f"artifact {sha256} is not there") from error
         except (OSError, EOFError, zstd.ZstdError) as error:
