@@ -2,27 +2,36 @@
 
     /                                    what there is: experiments, or jobs
     /experiments/{experiment}            one of them, trial by trial
-    /trials/{experiment}/{trial}         one trial
+    /experiments/{experiment}/events     … and when something of it changed
     /static/{path}                       style and script
 
 Paths are plain and absolute, so that a link can be sent to a colleague.
 """
 
+import contextlib
+from collections.abc import AsyncIterator
+
+from anyio.to_thread import current_default_thread_limiter
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from proctor.web import experiments
+from proctor.web import experiments, job_page
 from proctor.web.guard import LOOPBACK, Guard
+from proctor.web.live import Listeners
 from proctor.web.pages import STATIC
 from proctor.web.problems import HANDLERS
 from proctor.web.subject import Subject
 
 ROUTES: list[BaseRoute] = [
     *experiments.routes,
+    *job_page.routes,
     Mount("/static", StaticFiles(directory=STATIC), name="static"),
 ]
+
+_THREADS = 8
+"""Pages that are made at a time: what each holds in memory adds up."""
 
 
 def make_app(
@@ -33,7 +42,15 @@ def make_app(
         routes=ROUTES,
         middleware=[Middleware(Guard, hosts=hosts)],
         exception_handlers=HANDLERS,
+        lifespan=_with_few_threads,
     )
     app.state.subject = subject
     app.state.token = token
+    app.state.listeners = Listeners()
     return app
+
+
+@contextlib.asynccontextmanager
+async def _with_few_threads(_app: Starlette) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = _THREADS
+    yield
