@@ -52,14 +52,15 @@ def show_time(value: str | float | None) -> str:
 
 def experiment_path(name: str) -> str:
     """The address of an experiment's page."""
-    return f"/experiments/{_part(name)}"
+    return f"/experiments/{path_part(name)}"
 
 
 def trial_path(experiment: str, trial: str) -> str:
     """The address of a trial's page."""
-    return f"/trials/{_part(experiment)}/{_part(trial)}"
+    return f"/trials/{path_part(experiment)}/{path_part(trial)}"
 
 
-def _part(name: str) -> str:
+def path_part(name: str) -> str:
+    """A name as a part of an address."""
     # A name of bytes that are no text leads nowhere, and must still be shown.
     return quote(name, safe="", errors="replace")
