@@ -2,31 +2,42 @@
 
     /                                    what there is: experiments, or jobs
     /experiments/{experiment}            one of them, trial by trial
-    /trials/{experiment}/{trial}         one trial
+    /experiments/{experiment}/events     … and when something of it changed
+    /trials/{experiment}/{trial}         one trial; …/files/{path}: a file, …/reviews: to write one
+    /ledger, /ledger/entries/{seq}       the ledger, an entry of it; …/verification: all of it checked
     /static/{path}                       style and script
 
 Paths are plain and absolute, so that a link can be sent to a colleague.
 """
 
+import contextlib
+from collections.abc import AsyncIterator
+
+from anyio.to_thread import current_default_thread_limiter
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from proctor.web import experiments, files, ledger, reviews, trial
+from proctor.web import experiments, files, job_page, ledger, reviews, trial
 from proctor.web.guard import LOOPBACK, Guard
+from proctor.web.live import Listeners
 from proctor.web.pages import STATIC
 from proctor.web.problems import HANDLERS
 from proctor.web.subject import Subject
 
 ROUTES: list[BaseRoute] = [
     *experiments.routes,
+    *job_page.routes,
     *trial.routes,
     *files.routes,
     *reviews.routes,
     *ledger.routes,
     Mount("/static", StaticFiles(directory=STATIC), name="static"),
 ]
+
+_THREADS = 8
+"""Pages that are made at a time: what each holds in memory adds up."""
 
 
 def make_app(
@@ -37,7 +48,15 @@ def make_app(
         routes=ROUTES,
         middleware=[Middleware(Guard, hosts=hosts)],
         exception_handlers=HANDLERS,
+        lifespan=_with_few_threads,
     )
     app.state.subject = subject
     app.state.token = token
+    app.state.listeners = Listeners()
     return app
+
+
+@contextlib.asynccontextmanager
+async def _with_few_threads(_app: Starlette) -> AsyncIterator[None]:
+    current_default_thread_limiter().total_tokens = _THREADS
+    yield

@@ -25,7 +25,7 @@ from proctor.files import open_plain
 from proctor.web.pages import render_page
 from proctor.web.problems import say_problem
 from proctor.web.subject import Subject
-from proctor.web.trials.addresses import file_address, trial_address
+from proctor.web.trials.addresses import file_path
 from proctor.web.trials.evidence import KnownFile, State
 from proctor.web.trials.filetypes import HEAD, FileType, find_type
 from proctor.web.trials.known import Known, opened_trial
@@ -126,8 +126,7 @@ def _show_text(known: Known, file: KnownFile, opened: BinaryIO, wanted: str) -> 
         begin=begin,
         end=end,
         before=max(begin - _PART, 0) if begin else None,
-        address=file_address(known.experiment, known.trial, file.path),
-        trial_address=trial_address(known.experiment, known.trial),
+        address=file_path(known.experiment, known.trial, file.path),
         shorten=shorten,
     )
 

@@ -9,9 +9,10 @@ from typing import Any, Final
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proctor.web.pages import HEADERS
+from proctor.web.pages import DAMAGE, HEADERS
 from proctor.web.problems import say_problem
 from proctor.web.writing import exchange_token
 
@@ -39,10 +40,17 @@ class Guard:
         request = Request(scope)
         try:
             self._check(request)
-            response = exchange_token(request)
+            response: Response | None = exchange_token(request)
         except HTTPException as error:
             response = say_problem(error.status_code, error.detail, error.headers)
-        await (response or self._app)(scope, receive, sending)
+        if response is not None:
+            await response(scope, receive, sending)
+            return
+        told = DAMAGE.set(scope["app"].state.subject.damage)
+        try:
+            await self._app(scope, receive, sending)
+        finally:
+            DAMAGE.reset(told)
 
     def _check(self, request: Request) -> None:
         host = request.headers.get("host", "").lower()

@@ -42,7 +42,6 @@ def _show_ledger(request: Request) -> Response:
         is_signed, signature = log.tell_signature()
         return render_page(
             "ledger.html",
-            status=500 if log.damage else 200,
             title="Ledger",
             log=log,
             listed=listed[:PAGE],
@@ -77,9 +76,7 @@ def _read_seq(request: Request) -> int:
 def _show_entry(request: Request) -> Response:
     seq = _read_seq(request)
     with opened_log(request.app.state.subject) as log:
-        values = _gather_entry(log, seq)
-    is_damaged = values["damage"] is not None
-    return render_page("ledger_entry.html", status=500 if is_damaged else 200, **values)
+        return render_page("ledger_entry.html", **_gather_entry(log, seq))
 
 
 def _gather_entry(log: Log, seq: int) -> dict[str, Any]:
@@ -108,7 +105,7 @@ def _gather_entry(log: Log, seq: int) -> dict[str, Any]:
         "is_withheld": is_withheld,
         "leaf": leaf,
         "found_leaf": leaf_hash(line).hex() if line else None,
-        "damage": damage,
+        "problem": damage,
         "proof": proof,
         "unproven": unproven,
         "links": links,

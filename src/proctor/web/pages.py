@@ -1,10 +1,22 @@
 """Templates to responses, and the headers that every response has."""
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse
+
+from proctor.web.shown import (
+    experiment_path,
+    show_count,
+    show_mean,
+    show_seconds,
+    show_time,
+    show_usd,
+    trial_path,
+)
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 STATIC: Final = Path(__file__).parent / "static"
@@ -28,6 +40,22 @@ ENVIRONMENT: Final = Environment(
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
+)
+
+DAMAGE: ContextVar[Callable[[], str | None] | None] = ContextVar("damage", default=None)
+"""Says what is wrong with what the request is about; every page tells it."""
+
+
+def _find_damage() -> str | None:
+    find = DAMAGE.get()
+    return find() if find is not None else None
+
+
+ENVIRONMENT.filters.update(
+    whole=show_count, mean=show_mean, seconds=show_seconds, usd=show_usd, moment=show_time
+)
+ENVIRONMENT.globals.update(
+    experiment_path=experiment_path, trial_path=trial_path, damage=_find_damage
 )
 
 

@@ -20,9 +20,9 @@ from proctor.ledger.entry import Verdict
 from proctor.ledger.keys import default_key_path, load_key
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.review import LONGEST_NAME, LONGEST_TEXT, append_review, check_words
-from proctor.web.subject import Subject
-from proctor.web.trials.addresses import trial_address
-from proctor.web.trials.known import find_place, find_row
+from proctor.web.shown import trial_path
+from proctor.web.subject import Subject, find_row
+from proctor.web.trials.known import find_place
 from proctor.web.writing import read_form, require_token
 
 PATIENCE_SEC: Final = 3.0
@@ -36,7 +36,7 @@ async def _take_review(request: Request) -> Response:
     experiment, trial = request.path_params["experiment"], request.path_params["trial"]
     seq = await run_in_threadpool(_append, request.app.state.subject, (experiment, trial), fields)
     return RedirectResponse(
-        f"{trial_address(experiment, trial)}?review={seq}#review-{seq}", status_code=303
+        f"{trial_path(experiment, trial)}?review={seq}#review-{seq}", status_code=303
     )
 
 

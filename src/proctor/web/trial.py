@@ -15,14 +15,14 @@ from starlette.routing import BaseRoute, Route
 
 from proctor.inspection.trial import TrialSummary
 from proctor.ledger.entry import record_digest
-from proctor.ledger.ledger import Ledger
 from proctor.record.comparable import settings_digest
 from proctor.record.completeness import find_missing
 from proctor.record.model import TrialRecord
 from proctor.traced.summaries import summarise_traced
 from proctor.web.pages import render_page
+from proctor.web.shown import trial_path
 from proctor.web.subject import Subject
-from proctor.web.trials.addresses import file_address, trial_address
+from proctor.web.trials.addresses import file_path
 from proctor.web.trials.known import Known, opened_trial
 from proctor.web.trials.outputs import find_errors, find_media, read_verifier_outputs
 from proctor.web.trials.phases import draw_timeline, load_times
@@ -40,12 +40,12 @@ _LONGEST_JSON = 20_000
 def _show_trial(request: Request) -> Response:
     subject: Subject = request.app.state.subject
     experiment, trial = request.path_params["experiment"], request.path_params["trial"]
-    with opened_trial(subject, experiment, trial) as known, subject.opened() as ledger:
-        values = _gather(known, ledger)
+    with opened_trial(subject, experiment, trial) as known:
+        values = _gather(known)
         values["review"] = _find_new(request)
         values["may_write"] = may_write(request)
         values["all_files"] = "files" in request.query_params
-        return render_page("trial.html", status=500 if known.damage else 200, **values)
+        return render_page("trial.html", **values)
 
 
 def _find_new(request: Request) -> int | None:
@@ -54,15 +54,14 @@ def _find_new(request: Request) -> int | None:
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 19 else None
 
 
-def _gather(known: Known, ledger: Ledger | None) -> dict[str, Any]:
+def _gather(known: Known) -> dict[str, Any]:
     """All that the page shows."""
     summary, times = summarise_traced(known.traced), load_times(known)
     return {
         "title": shorten(f"{known.trial} · {known.experiment}", 200),
         "known": known,
         "record": known.traced.record,
-        "is_sealed": ledger is not None,
-        "size": ledger.checkpoint().tree.size if ledger is not None else None,
+        "size": known.ledger.checkpoint().tree.size if known.ledger and known.is_sound else None,
         "summary": summary,
         "verdict": _tell_verdict(known),
         "reason_words": REASONS.get(known.traced.reason_code or ""),
@@ -74,14 +73,13 @@ def _gather(known: Known, ledger: Ledger | None) -> dict[str, Any]:
         "standing": find_standing(known),
         "outputs": read_verifier_outputs(known),
         "errors": find_errors(times),
-        "media": find_media(known, ledger),
+        "media": find_media(known),
         "pins": _find_pins(known),
         "missing": _find_missing(known.traced.record),
         "first_error": _find_first_error(summary),
         "most_files": _MOST_FILES,
-        "address": trial_address(known.experiment, known.trial),
-        "trial_address": trial_address,
-        "file_address": lambda path: file_address(known.experiment, known.trial, path),
+        "address": trial_path(known.experiment, known.trial),
+        "file_path": lambda path: file_path(known.experiment, known.trial, path),
         "shorten": shorten,
         "visible": visible,
         "as_json": as_json,

@@ -23,7 +23,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.review import find_remarks
 from proctor.ledger.withhold import find_withholdings
 from proctor.sentence import count_of
-from proctor.web.trials.addresses import trial_address
+from proctor.web.shown import trial_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Reference:
     @property
     def address(self) -> str:
         """Its page."""
-        return trial_address(self.experiment, self.trial)
+        return trial_path(self.experiment, self.trial)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def describe_found(found: Verification) -> dict[str, Any]:
         if found.is_sound
         else f"Damaged in {count_of(len(found.damage), 'place')}",
         "facts": [[what, shorten(text, 300)] for what, text in _list_facts(found)],
-        "damage": [
+        "damages": [
             {
                 "kind": str(each.kind),
                 "where": shorten(each.where, 200),

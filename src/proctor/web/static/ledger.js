@@ -29,8 +29,8 @@ function showFound(place, found) {
   add(add(place, "div", undefined, found.is_sound ? "notice good" : "notice bad"), "b", found.verdict);
   const list = add(place, "dl", undefined, "facts");
   for (const [what, text] of found.facts) { add(list, "dt", what); add(list, "dd", text); }
-  const damages = found.damage.length ? add(place, "ul", undefined, "damages") : null;
-  for (const each of found.damage) {
+  const damages = found.damages.length ? add(place, "ul", undefined, "damages") : null;
+  for (const each of found.damages) {
     const item = add(damages, "li");
     add(item, "span", each.kind, "tag bad");
     item.append(` ${each.where}: ${each.message} `);

@@ -1,13 +1,10 @@
-"""The addresses of a trial's pages; names in them are quoted."""
+"""The addresses of a trial's files; names in them are quoted."""
 
 from urllib.parse import quote
 
-
-def trial_address(experiment: str, trial: str) -> str:
-    """The page of a trial."""
-    return f"/trials/{quote(experiment, safe='')}/{quote(trial, safe='')}"
+from proctor.web.shown import trial_path
 
 
-def file_address(experiment: str, trial: str, path: str) -> str:
+def file_path(experiment: str, trial: str, path: str) -> str:
     """The page of one of its files; `?raw=1` gives the bytes."""
-    return f"{trial_address(experiment, trial)}/files/{quote(path)}"
+    return f"{trial_path(experiment, trial)}/files/{quote(path)}"

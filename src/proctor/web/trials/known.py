@@ -17,7 +17,7 @@ from proctor.errors import DamageError, InputError, NotThereError
 from proctor.importers.harbor_trial import Wish, make_bare_record
 from proctor.ledger.entry import TrialEntry, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, TrialRow, find_trials
+from proctor.ledger.query import TrialRow
 from proctor.ledger.review import Remark, find_remarks
 from proctor.ledger.sealing import Submission
 from proctor.ledger.submission import Beside, find_attempts, has_record, submit_record, submit_trial
@@ -27,7 +27,7 @@ from proctor.record.read import parse_record
 from proctor.record.write import render_record
 from proctor.traced.sealed import trace_entry
 from proctor.traced.trial import TracedTrial
-from proctor.web.subject import Subject
+from proctor.web.subject import Subject, find_row
 from proctor.web.trials.evidence import Directory, KnownFile, list_directory, list_sealed
 
 _ATTEMPT = ".attempt-"
@@ -43,6 +43,10 @@ class Known:
     files: tuple[KnownFile, ...] = ()
     entry: TrialEntry | None = None
     """As it is sealed, or would be; None where it was withheld or cannot be read."""
+    ledger: Ledger | None = None
+    """None in a job."""
+    is_sound: bool = True
+    """Whether nothing is known to be wrong with the ledger."""
     row: TrialRow | None = None
     """None in a job."""
     leaf: str | None = None
@@ -76,24 +80,10 @@ def opened_trial(subject: Subject, experiment: str, trial: str) -> Iterator[Know
     """
     with subject.opened() as ledger:
         if ledger is not None:
-            yield _know_sealed(ledger, experiment, trial)
+            is_sound = subject.damage() is None
+            yield _replace(_know_sealed(ledger, experiment, trial), is_sound=is_sound)
         else:
             yield _know_in_job(subject, experiment, trial)
-
-
-def find_row(ledger: Ledger, experiment: str, trial: str) -> TrialRow:
-    """The sealed trial of exactly that name.
-
-    Raises:
-        NotThereError: there is none.
-        DamageError: the ledger is damaged.
-    """
-    is_name = experiment.isprintable() and trial.isprintable()
-    wanted = TrialFilter(experiment=experiment, trial=trial)
-    rows = find_trials(ledger, wanted) if is_name else []
-    if not rows:
-        raise NotThereError(f"no trial {trial!r} is sealed in an experiment {experiment!r}")
-    return rows[0]
 
 
 def _know_sealed(ledger: Ledger, experiment: str, trial: str) -> Known:
@@ -103,6 +93,7 @@ def _know_sealed(ledger: Ledger, experiment: str, trial: str) -> Known:
         experiment=experiment,
         trial=trial,
         traced=_trace_nothing(f"{experiment}/{trial}", row.seq),
+        ledger=ledger,
         row=row,
         leaf=leaf[0][0].hex() if leaf else None,
         remarks=tuple(find_remarks(ledger, row.record)),
@@ -197,22 +188,17 @@ def find_place(subject: Subject, experiment: str, trial: str) -> Path:
     Raises:
         NotThereError: there is none of that name.
     """
-    for job in subject.jobs:
-        if job.name != experiment:
-            continue
-        # Only names that the directory itself lists: a name of a request makes no path.
-        try:
-            places = {each.name: each for each in job.iterdir() if each.is_dir()}
-        except OSError:
-            break
+    try:
+        return subject.trial_directory(experiment, trial)
+    except NotThereError:
         base, mark, number = trial.rpartition(_ATTEMPT)
-        if trial in places and not places[trial].is_symlink():
-            return places[trial]
-        if mark and base in places and not places[base].is_symlink():
-            kept = [each for each in find_attempts(places[base]) if each.name == number]
-            if kept and not kept[0].is_symlink():
-                return kept[0]
-    raise NotThereError(f"no trial {trial!r} in an experiment {experiment!r}")
+        if not mark:
+            raise
+    kept = find_attempts(subject.trial_directory(experiment, base))
+    for place in kept:
+        if place.name == number and place.is_dir() and not place.is_symlink():
+            return place
+    raise NotThereError(f"no attempt {number[:40]!r} is kept of {base[:200]!r}")
 
 
 def _find_related_places(place: Path, trial: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from proctor.errors import DamageError, NotThereError
 from proctor.files import open_plain, read_head
-from proctor.ledger.ledger import Ledger
 from proctor.web.trials.evidence import KnownFile
 from proctor.web.trials.filetypes import HEAD, FileType, find_type, may_be_media
 from proctor.web.trials.known import Known
@@ -100,29 +99,29 @@ def find_errors(times: TrialTimes | None) -> list[Error]:
     ]
 
 
-def find_media(known: Known, ledger: Ledger | None) -> list[Medium]:
+def find_media(known: Known) -> list[Medium]:
     """Pictures, sound and film among the trial's files, by what their bytes are."""
     wanted = [file for file in known.files if file.is_here and may_be_media(file.path)]
-    return list(_look_into(known, wanted[:_MOST_MEDIA], ledger))
+    return list(_look_into(known, wanted[:_MOST_MEDIA]))
 
 
-def _look_into(known: Known, files: Iterable[KnownFile], ledger: Ledger | None) -> Iterable[Medium]:
+def _look_into(known: Known, files: Iterable[KnownFile]) -> Iterable[Medium]:
     for file in files:
         try:
-            found = look_at(known, file, ledger)
+            found = look_at(known, file)
         except (OSError, DamageError, NotThereError):
             continue
         if found.element is not None:
             yield Medium(file, found.element)
 
 
-def look_at(known: Known, file: KnownFile, ledger: Ledger | None) -> FileType:
+def look_at(known: Known, file: KnownFile) -> FileType:
     """What a file is, by its first bytes.
 
     Raises:
         OSError, DamageError: it cannot be read.
     """
-    if ledger is not None and file.sha256 is not None:
-        return find_type(ledger.artifacts.load_head(file.sha256, HEAD))
+    if known.ledger is not None and file.sha256 is not None:
+        return find_type(known.ledger.artifacts.load_head(file.sha256, HEAD))
     with known.traced.open_file(file.path) as path:
         return find_type(read_head(path, HEAD))
