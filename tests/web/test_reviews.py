@@ -11,6 +11,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from proctor.errors import BusyError
 from proctor.ledger.entry import ReviewEntry
 from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import Ledger
@@ -22,7 +23,7 @@ from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.web.browsing import serving
 from tests.web.looking import find_barriers
-from tests.web.sealed import HARM, JOBS, seal_files
+from tests.web.sealed import HARM, JOBS, open_for_writing, seal_files
 
 TOKEN = "-".join(["a", "token", "of", "this", "test"])
 PATH = "/trials/experiment-001/one/reviews"
@@ -158,7 +159,7 @@ def test_two_at_once_are_both_written(ledger: Path) -> None:
 
 
 def test_a_ledger_that_another_writes_to_is_busy(
-    ledger: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reviews, "PATIENCE_SEC", 0.2)
     before = state_of(ledger)
@@ -166,6 +167,10 @@ def test_a_ledger_that_another_writes_to_is_busy(
         fd = os.open(ledger, os.O_RDONLY)
         fcntl.flock(fd, fcntl.LOCK_EX)
         try:
+            with open_for_writing(tmp_path) as opened:
+                opened.patience_sec = 0.1
+                with pytest.raises(BusyError, match="another process"), opened.writing():
+                    pass
             found = client.post(PATH, data=FORM)
             assert found.status_code == 503
             assert found.headers["retry-after"] == "5"

@@ -4,7 +4,7 @@
     /experiments/{experiment}            one of them, trial by trial
     /experiments/{experiment}/events     … and when something of it changed
     /trials/{experiment}/{trial}         one trial; …/files/{path}: a file, …/reviews: to write one
-    /ledger, /ledger/entries/{seq}       the ledger, an entry of it; …/verification: all of it checked
+    /ledger, /ledger/entries/{seq}       the ledger, an entry; …/verification: all of it checked
     /static/{path}                       style and script
 
 Paths are plain and absolute, so that a link can be sent to a colleague.

@@ -6,18 +6,16 @@ around or hide a part of it.
 
 import re
 
-_CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]")
-# Marks that turn text around, hide it, or are no characters at all.
-_STRANGE = re.compile(
-    "[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\uffff\ud800-\udfff]"
+# Control characters, marks that turn text around or hide it, and what is no character at all.
+_UNSEEN = re.compile(
+    "[^\n\t\x20-\x7e\xa0-\U0010ffff]"
+    "|[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff]"
 )
-_PICTURES = 0x2400
-_DELETE = 0x7F
 
 
 def visible(text: str) -> str:
-    """The text with what nobody would see spelled out."""
-    return _STRANGE.sub(_spell, _CONTROL.sub(_picture, text.replace("\r\n", "\n")))
+    """The text with what nobody would see spelled out, as Python spells it."""
+    return _UNSEEN.sub(_spell, text.replace("\r\n", "\n"))
 
 
 def shorten(value: object, longest: int = 2000) -> str:
@@ -28,12 +26,6 @@ def shorten(value: object, longest: int = 2000) -> str:
     return f"{visible(text[:longest])}… ({len(text) - longest:,} more characters)"
 
 
-def _picture(found: re.Match[str]) -> str:
-    code = ord(found.group())
-    if code < 0x20:
-        return chr(_PICTURES + code)
-    return "\u2421" if code == _DELETE else _spell(found)
-
-
 def _spell(found: re.Match[str]) -> str:
-    return f"\\u{ord(found.group()):04x}"
+    code = ord(found.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -11,6 +11,7 @@ from typing import Any
 from proctor.audit.certificate import write_number
 from proctor.errors import DamageError, RewardError
 from proctor.files import read_head
+from proctor.harbor.evaluation import find_reward
 from proctor.reward.number import Number, Rewards, is_finite, same_number
 from proctor.reward.profile import DEFAULT_PROFILE, PROFILES, Profile
 from proctor.reward.read import parse_reward_json, parse_reward_text
@@ -93,7 +94,8 @@ def derive_score(known: Known, steps: Sequence[str] = ()) -> Derivation:
         exception=_text(certificate.get("exception")),
         group=_text(certificate.get("group")),
         words=tuple(_tell(known, files, basis, operands, strategy)),
-        disagrees=_find_disagreement(files, basis, operands, strategy),
+        disagrees=_find_disagreement(files, basis, operands, strategy)
+        or _find_other_record(known, files, basis, operands),
     )
 
 
@@ -205,6 +207,24 @@ def _find_disagreement(
     if basis == "step reward files" and strategy is None and files:
         return "The steps' reward files, read again here, do not give the numbers on record."
     return None
+
+
+def _find_other_record(
+    known: Known, files: tuple[RewardFile, ...], basis: object, operands: dict[str, Number | None]
+) -> str | None:
+    """Where the record states another reward than what counts gives it."""
+    record = known.traced.record
+    whole = [file for file in files if not file.step]
+    if record is None or (basis is None and not whole):
+        return None
+    if basis is None and not whole[0].file.is_here:
+        return None
+    counted = {key: each for key, each in operands.items() if each is not None}
+    reward = find_reward(whole[0].rewards if basis is None else counted, [])
+    stated = record.evaluation.reward
+    if reward == stated:
+        return None
+    return f"The record states the reward {stated!r}; what counts gives {reward!r}."
 
 
 def _tell(
