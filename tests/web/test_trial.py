@@ -7,9 +7,11 @@ from playwright.sync_api import Page, expect
 
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_supersession
+from proctor.ledger.sealing import seal
 from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
+from tests.importers.prime.samples import make_b, submit
 from tests.web.browsing import serving
 from tests.web.looking import PHONE, find_barriers, is_too_wide, watch_dialogs
 from tests.web.sealed import JOBS, copy_job, open_for_writing, seal_harm, seal_jobs
@@ -124,6 +126,18 @@ def test_what_stands_in_for_what_is_seen_from_both_sides(tmp_path: Path) -> None
     standing = look(Subject(ledger=ledger), f"/trials/{ERRORS}/good-one__XEzVDEt").text
     assert "Stands in for" in standing
     assert f'href="/trials/{ERRORS}/build-fail__dVG2ioy"' in standing
+
+
+def test_a_sample_of_primes_says_what_it_rests_on(tmp_path: Path, page: Page) -> None:
+    with open_for_writing(tmp_path) as opened:
+        seal(opened, [submit(make_b())])
+    with serving(make_app(Subject(ledger=tmp_path / "ledger"))) as address:
+        page.goto(f"{address}/trials/nightly/prime-ev1-s1")
+        expect(page.get_by_text("the reward is the record's own word")).to_be_visible()
+        expect(page.get_by_text("Only the lengths are on record")).to_be_visible()
+        expect(page.get_by_text("The record is partial.")).to_be_visible()
+        expect(page.locator("dl.facts").last).to_contain_text("prime")
+        assert find_barriers(page) == ""
 
 
 def test_withheld_lost_and_never_there_are_three_things(tmp_path: Path, page: Page) -> None:
