@@ -3,14 +3,17 @@
 from pathlib import Path
 
 import httpx
+import pytest
 from playwright.sync_api import Page, expect
 
+from proctor.errors import NotThereError
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_supersession
 from proctor.ledger.sealing import seal
 from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
+from proctor.web.trials.known import find_place
 from tests.importers.prime.samples import make_b, submit
 from tests.web.browsing import serving
 from tests.web.looking import PHONE, find_barriers, is_too_wide, watch_dialogs
@@ -194,6 +197,8 @@ def test_a_name_that_is_not_there_leads_nowhere() -> None:
 def test_a_link_in_a_job_is_no_trial(tmp_path: Path) -> None:
     job = copy_job(tmp_path, ERRORS)
     (job / "linked__aaaaaaa").symlink_to(job / "good-one__XEzVDEt")
+    with pytest.raises(NotThereError):
+        find_place(Subject(jobs=(job,)), ERRORS, "linked__aaaaaaa")
     assert look(Subject(jobs=(job,)), f"/trials/{ERRORS}/linked__aaaaaaa").status_code == 404
 
 
