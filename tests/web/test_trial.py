@@ -205,6 +205,8 @@ def test_a_link_in_a_job_is_no_trial(tmp_path: Path) -> None:
 def test_a_trial_that_is_half_written_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
     job = copy_job(tmp_path, ERRORS)
     trial = job / "good-one__XEzVDEt"
+    whole = look(Subject(jobs=(job,)), f"/trials/{ERRORS}/good-one__XEzVDEt")
+    assert "torn or not JSON" not in whole.text
     (trial / "result.json").write_text('{"task_name": "torn')
     torn = look(Subject(jobs=(job,)), f"/trials/{ERRORS}/good-one__XEzVDEt")
     assert torn.status_code == 200

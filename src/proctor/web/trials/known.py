@@ -29,6 +29,7 @@ from proctor.traced.sealed import trace_entry
 from proctor.traced.trial import TracedTrial
 from proctor.web.subject import Subject, find_row
 from proctor.web.trials.evidence import Directory, KnownFile, list_directory, list_sealed
+from proctor.web.trials.remembered import SUBMISSIONS, key_of
 
 _ATTEMPT = ".attempt-"
 
@@ -173,7 +174,8 @@ def _know_in_job(subject: Subject, experiment: str, trial: str) -> Known:
 def _with_record(known: Known, place: Path) -> Known:
     """The same with what would be sealed of it; where that cannot be made, with the reason."""
     try:
-        submission = _submit(place, known.experiment)
+        key = key_of(str(place), known.files)
+        submission = SUBMISSIONS.find(key, lambda: _submit(place, known.experiment))
         record = parse_record(submission.record, str(place), salvage=True).record
     except InputError as error:
         return replace(known, problems=(*known.problems, str(error)))
