@@ -14,14 +14,13 @@ from proctor.files import read_head
 from proctor.harbor.evaluation import find_reward
 from proctor.reward.number import Number, Rewards, is_finite, same_number
 from proctor.reward.profile import DEFAULT_PROFILE, PROFILES, Profile
-from proctor.reward.read import parse_reward_json, parse_reward_text
+from proctor.reward.read import LARGEST, parse_reward_json, parse_reward_text
 from proctor.reward.steps import Step, Strategy, Verdict, trial_verdict
 from proctor.web.trials.evidence import KnownFile
 from proctor.web.trials.known import Known
 from proctor.web.trials.words import BASES
 
 _NAMES = ("reward.json", "reward.txt")
-_LARGEST = 1 << 16
 _SHOWN = 2000
 _MOST_STEPS = 200
 
@@ -133,7 +132,7 @@ def _read(known: Known, file: KnownFile, folder: str, profile: Profile) -> Rewar
         return RewardFile(file=file, step=step, problem=f"the file is {file.state}")
     try:
         with known.traced.open_file(file.path) as path:
-            data = read_head(path, _LARGEST)
+            data = read_head(path, LARGEST)
     except (OSError, DamageError) as error:
         return RewardFile(file=file, step=step, problem=str(error))
     raw = data[:_SHOWN].decode("utf-8", "backslashreplace")
