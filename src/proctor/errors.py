@@ -21,7 +21,8 @@ ProctorError
 │   ├── UnsupportedError            a task that asks for what is not there, such as GPUs
 │   ├── LedgerError                 a directory that is no usable ledger, or what it will not take
 │   │   ├── NotSealedError          a record that may not be sealed: a secret in it, evidence gone
-│   │   └── ConflictError           a trial that is sealed already, with other bytes
+│   │   ├── ConflictError           a trial that is sealed already, with other bytes
+│   │   └── BusyError               another process writes to it, for longer than was waited
 │   ├── KeyFileError                a key that cannot be read, or may not be used
 │   ├── NoteError                   a checkpoint or another signed note that cannot be read
 │   ├── ProofFileError              a proof or a claim that cannot be read
@@ -60,6 +61,7 @@ ProctorError
 │   ├── RewardFileNotFoundError     (also a FileNotFoundError, as in harbor)
 │   ├── RewardFileEmptyError
 │   └── VerifierOutputParseError
+├── NotThereError                   nothing of that name is looked at by the viewer
 └── MetricError                     a metric could not be computed
 
 The reward and trial errors have harbor's names and messages, model errors apart. The reason code of
@@ -154,6 +156,10 @@ class VerifierOutputParseError(RewardError):
     reason_code: ClassVar[str] = "harbor_reward_parse_error"
 
 
+class NotThereError(ProctorError):
+    """Nothing of that name is looked at."""
+
+
 class MetricError(ProctorError):
     """A metric that gives no value for these rewards."""
 
@@ -192,6 +198,10 @@ class NotSealedError(LedgerError):
 
 class ConflictError(LedgerError):
     """The trial is sealed already with other bytes; names both digests."""
+
+
+class BusyError(LedgerError):
+    """Another process writes to the ledger; nothing was written, and it may be tried again."""
 
 
 class KeyFileError(InputError):
