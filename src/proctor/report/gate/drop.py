@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proctor.errors import InputError
-from proctor.record.comparable import UNKNOWN_REVISION
+from proctor.record.comparable import UNKNOWN
 from proctor.report.gate.limits import Limits
 from proctor.report.gate.measured import Measured, MeasuredTrial
 from proctor.report.gate.numbers import group_by_task, values_of
@@ -65,6 +65,6 @@ def _find_revisions(trials: Sequence[MeasuredTrial]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for trial in trials:
         known = found.setdefault(trial.task, set())
-        if trial.revision is not None and trial.revision != UNKNOWN_REVISION:
+        if trial.revision is not None and trial.revision != UNKNOWN:
             known.add(trial.revision)
     return found
