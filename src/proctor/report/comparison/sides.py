@@ -1,0 +1,58 @@
+"""What is compared: the attempts of one agent and model in one run, by task."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proctor.report.attempt import Attempt
+from proctor.report.groups import Group, choose_group
+from proctor.report.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A or B."""
+
+    letter: str
+    run: Run
+    group: Group
+    tasks: dict[str, tuple[Attempt, ...]]
+    """Attempts by task, tasks sorted."""
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """All of them, task after task."""
+        return [attempt for attempts in self.tasks.values() for attempt in attempts]
+
+    def narrowed(self, tasks: Iterable[str]) -> "Side":
+        """The side with some of its tasks only."""
+        kept = set(tasks)
+        return Side(
+            self.letter,
+            self.run,
+            self.group,
+            {task: attempts for task, attempts in self.tasks.items() if task in kept},
+        )
+
+
+def make_side(letter: str, run: Run, wanted: str | None = None) -> Side:
+    """The side of a run; where several agents and models are in it, `wanted` tells which.
+
+    Raises:
+        InputError: it does not tell one.
+    """
+    group, attempts = choose_group(run, wanted, f"--{letter.lower()}")
+    return Side(letter, run, group, group_by_task(attempts))
+
+
+def group_by_task(attempts: Iterable[Attempt]) -> dict[str, tuple[Attempt, ...]]:
+    """Attempts by task, tasks sorted; a name that two datasets have is told apart by theirs."""
+    listed = list(attempts)
+    datasets: dict[str, set[str | None]] = {}
+    for attempt in listed:
+        datasets.setdefault(attempt.task or "", set()).add(attempt.dataset)
+    tasks: dict[str, list[Attempt]] = {}
+    for attempt in listed:
+        task = attempt.task or ""
+        shared = len(datasets[task]) > 1
+        tasks.setdefault(f"{attempt.dataset}/{task}" if shared else task, []).append(attempt)
+    return {task: tuple(found) for task, found in sorted(tasks.items())}
