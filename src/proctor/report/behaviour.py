@@ -20,7 +20,6 @@ from proctor.traced.summaries import summarise_traced
 from proctor.traced.trial import TracedTrial
 from proctor.trajectory.parallel import map_paths
 
-
 CLASSIFIED_BY: Final = f"rules {RULES_VERSION}"
 """What the labels come from."""
 _MANY: Final = 64

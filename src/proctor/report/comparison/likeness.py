@@ -64,7 +64,7 @@ def find_likeness(a: Side, b: Side) -> Likeness:
         only_a=tuple(task for task in a.tasks if task not in b.tasks),
         only_b=tuple(task for task in b.tasks if task not in a.tasks),
         revised=revised,
-        differences=tuple([*_of_runs(a, b), *_of_tasks(a, b, common)]),
+        differences=(*_of_runs(a, b), *_of_tasks(a, b, common)),
         notes=tuple(_find_notes(a, b, common)),
     )
 
@@ -176,7 +176,8 @@ def check_likeness(likeness: Likeness, *, common: bool, allow_unlike: bool) -> N
             "every task that A and B have in common is of another revision there; "
             "--allow-unlike without --common compares them all the same"
         )
-    found, advice = [], []
+    found: list[str] = []
+    advice: list[str] = []
     if not likeness.has_same_tasks and not common:
         found += _tell_tasks(likeness, allow_unlike=allow_unlike)
         if found:

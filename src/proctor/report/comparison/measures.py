@@ -104,9 +104,7 @@ def _measure(name: str, unit: str, a: Side, b: Side, of: _OfAttempt) -> Measure:
         for side in (a, b)
     ]
     paired = compare_paired(*by_task)
-    means = [
-        average(value for values in tasks.values() for value in values) for tasks in by_task
-    ]
+    means = [average(value for values in tasks.values() for value in values) for tasks in by_task]
     return Measure(
         name=name,
         unit=unit,

@@ -5,7 +5,6 @@ anywhere, and names its own style by its hash.
 """
 
 import base64
-import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from proctor.digest import sha256_hex
 from proctor.report.page.blocks import Block, Document, Facts, Heading, Lines, Paragraph, Table
 from proctor.report.page.svg import render_svg
 from proctor.sentence import printable
@@ -30,7 +30,7 @@ class Links:
 
     def find(self, trials: tuple[str, ...]) -> str | None:
         """Where a cell about these leads."""
-        if len(trials) == 2:  # noqa: PLR2004 - a pair is two
+        if len(trials) == 2:
             return self.pair(*trials)
         return self.trial(trials[0]) if trials else None
 
@@ -88,7 +88,7 @@ def render_blocks(blocks: Iterable[Block], links: Links = NO_LINKS) -> Markup:
 
 def render_page(document: Document, frame: Frame, links: Links = NO_LINKS) -> str:
     """A whole page in one file."""
-    digest = base64.b64encode(hashlib.sha256(frame.style.encode()).digest()).decode()
+    digest = base64.b64encode(bytes.fromhex(sha256_hex(frame.style.encode()))).decode()
     return _ENVIRONMENT.get_template("document.html").render(
         title=document.title,
         body=render_blocks(document.blocks, links),

@@ -23,15 +23,7 @@ _MOST_BINS = 30
 
 def render_svg(plot: Plot, number: int) -> str:
     """A plot as an SVG element; the number makes its ids differ from others of the page."""
-    match plot:
-        case Intervals():
-            height, parts, told = _intervals(plot)
-        case Bars():
-            height, parts, told = _bars(plot)
-        case Histogram():
-            height, parts, told = _histogram(plot)
-        case Scatter():
-            height, parts, told = _scatter(plot)
+    height, parts, told = _draw(plot)
     title, desc = f"plot-{number}-title", f"plot-{number}-desc"
     return (
         f'<svg class="plot" role="img" aria-labelledby="{title} {desc}" '
@@ -42,6 +34,19 @@ def render_svg(plot: Plot, number: int) -> str:
 
 
 type _Drawn = tuple[int, Iterable[str], str]
+"""Its height, what is in it, and what it shows in words."""
+
+
+def _draw(plot: Plot) -> _Drawn:
+    match plot:
+        case Intervals():
+            return _intervals(plot)
+        case Bars():
+            return _bars(plot)
+        case Histogram():
+            return _histogram(plot)
+        case Scatter():
+            return _scatter(plot)
 
 
 def _intervals(plot: Intervals) -> _Drawn:
@@ -90,8 +95,7 @@ def _bars(plot: Bars) -> _Drawn:
         y, x = 18 * at + 13, scale.place(value)
         left, wide = min(zero, x), abs(x - zero)
         bar = (
-            f'<rect x="{left:.1f}" y="{y - 6}" width="{wide:.1f}" height="12" '
-            'fill="currentColor"/>'
+            f'<rect x="{left:.1f}" y="{y - 6}" width="{wide:.1f}" height="12" fill="currentColor"/>'
         )
         parts.append(_label(label, y))
         parts.append(_toned("good" if value > 0 else "bad", [bar]))
@@ -191,9 +195,7 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, wide: float, stroke: str = "") -> str:
-    drawn = (
-        f'stroke="{stroke}"' if stroke else 'stroke="currentColor" stroke-opacity="0.35"'
-    )
+    drawn = f'stroke="{stroke}"' if stroke else 'stroke="currentColor" stroke-opacity="0.35"'
     return (
         f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {drawn} '
         f'stroke-width="{wide:g}"/>'

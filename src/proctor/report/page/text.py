@@ -25,8 +25,9 @@ _LONGEST_LABEL = 24
 
 def render_text(document: Document, width: int | None) -> Iterator[str]:
     """A document in so many columns; where nobody looks, no table is cut."""
-    yield printable(document.title)
-    yield "=" * min(width_of(printable(document.title)), width or _PLAIN_WIDTH)
+    title = list(_wrap(document.title, width or _PLAIN_WIDTH, ""))
+    yield from title
+    yield "=" * max(map(width_of, title), default=0)
     for block in document.blocks:
         yield from _render(block, width)
 
