@@ -48,6 +48,20 @@ def group_attempts(attempts: Iterable[Attempt]) -> dict[Group, list[Attempt]]:
     return dict(sorted(groups.items()))
 
 
+def group_by_task(attempts: Iterable[Attempt]) -> dict[str, tuple[Attempt, ...]]:
+    """Attempts by task, tasks sorted; a name that two datasets have is told apart by theirs."""
+    listed = list(attempts)
+    datasets: dict[str, set[str | None]] = {}
+    for attempt in listed:
+        datasets.setdefault(attempt.task or "", set()).add(attempt.dataset)
+    tasks: dict[str, list[Attempt]] = {}
+    for attempt in listed:
+        task = attempt.task or ""
+        shared = len(datasets[task]) > 1
+        tasks.setdefault(f"{attempt.dataset}/{task}" if shared else task, []).append(attempt)
+    return {task: tuple(found) for task, found in sorted(tasks.items())}
+
+
 def name_groups(groups: Iterable[Group]) -> dict[Group, str]:
     """Labels that tell groups apart: the digest of the settings stands only where it is needed."""
     known = list(groups)

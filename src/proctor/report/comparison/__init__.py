@@ -2,7 +2,6 @@
 
     sides       what is compared: attempts of one agent and model, by task
     likeness    what differs besides who sat the tasks, and what to do about it
-    scores      one side's numbers
     measures    one side's behaviour, and the difference task by task
     compared    the comparison as a value
     told        the comparison as a document

@@ -15,8 +15,8 @@ from proctor.report.comparison.likeness import (
     find_likeness,
 )
 from proctor.report.comparison.measures import Measure, measure_sides
-from proctor.report.comparison.scores import Scores, all_rewards, score_tasks, scored_rewards
 from proctor.report.comparison.sides import Side
+from proctor.report.scores import Scores, all_rewards, score_tasks, scored_rewards
 from proctor.report.statistics.intervals import CONFIDENCE
 from proctor.report.statistics.paired import Paired, PairedTask, compare_paired
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proctor.report.attempt import Attempt
-from proctor.report.groups import Group, choose_group
+from proctor.report.groups import Group, choose_group, group_by_task
 from proctor.report.runs import Run
 
 
@@ -42,17 +42,3 @@ def make_side(letter: str, run: Run, wanted: str | None = None) -> Side:
     """
     group, attempts = choose_group(run, wanted, f"--{letter.lower()}")
     return Side(letter, run, group, group_by_task(attempts))
-
-
-def group_by_task(attempts: Iterable[Attempt]) -> dict[str, tuple[Attempt, ...]]:
-    """Attempts by task, tasks sorted; a name that two datasets have is told apart by theirs."""
-    listed = list(attempts)
-    datasets: dict[str, set[str | None]] = {}
-    for attempt in listed:
-        datasets.setdefault(attempt.task or "", set()).add(attempt.dataset)
-    tasks: dict[str, list[Attempt]] = {}
-    for attempt in listed:
-        task = attempt.task or ""
-        shared = len(datasets[task]) > 1
-        tasks.setdefault(f"{attempt.dataset}/{task}" if shared else task, []).append(attempt)
-    return {task: tuple(found) for task, found in sorted(tasks.items())}

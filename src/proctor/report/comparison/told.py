@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from proctor.report.comparison.compared import Comparison, SideTold, TaskTold
 from proctor.report.comparison.likeness import name_some
 from proctor.report.comparison.measures import Mean, Measure
-from proctor.report.comparison.scores import Scores
 from proctor.report.marks import LEGEND, render_marks
 from proctor.report.page.blocks import (
     Bars,
@@ -35,6 +34,7 @@ from proctor.report.page.figures import (
     render_signed,
 )
 from proctor.report.page.scale import extent
+from proctor.report.scores import Scores
 from proctor.report.statistics.paired import Paired
 from proctor.sentence import count_of
 
@@ -126,8 +126,8 @@ def _tell_side(side: SideTold) -> Iterator[tuple[str, str]]:
     )
     if account.reasons:
         yield "why not", _counts(account.reasons)
-    yield "mean, scored only", _with(account.mean_errors_excluded, scores.interval)
-    yield "mean, not scored = 0", _with(account.mean_errors_as_zero, scores.interval_errors_as_zero)
+    yield "mean of scored", _with(account.mean_errors_excluded, scores.interval)
+    yield "mean, missing = 0", _with(account.mean_errors_as_zero, scores.interval_errors_as_zero)
     yield "passed (1 or more)", _passed(scores)
     for at, estimate in enumerate(scores.pass_at):
         if estimate.k > 1:
@@ -168,7 +168,7 @@ def _tell_result(compared: Comparison) -> Iterator[Block]:
     yield Heading("Result")
     rows = [*_tell_paired(paired, "")]
     if compared.paired_errors_as_zero is not None:
-        rows += _tell_paired(compared.paired_errors_as_zero, ", not scored = 0")
+        rows += _tell_paired(compared.paired_errors_as_zero, ", missing = 0")
     yield Facts(tuple(rows))
     if paired.interval is not None and paired.n_tasks < _FEW:
         few = count_of(paired.n_tasks, "task")

@@ -67,7 +67,10 @@ class Lines:
 
     lines: tuple[str, ...]
     summary: str = ""
-    """What is folded away under it; "" where it is shown at once."""
+    """What it is folded away under; "" where it is shown at once."""
+    anchor: str = ""
+    """By what a link leads to it; "" where none does."""
+    tone: Tone = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,11 +58,16 @@ def render_money(value: float | None) -> str:
     return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4g}"
 
 
+def render_percent(share: float) -> str:
+    """A share as people say it."""
+    return f"{share:.1%}"
+
+
 def render_of(value: float | None, unit: str) -> str:
     """A number in its unit: share, count, seconds, tokens or USD."""
     match unit:
         case "share":
-            return UNKNOWN if value is None else f"{value:.1%}"
+            return UNKNOWN if value is None else render_percent(value)
         case "seconds":
             return render_seconds(value)
         case "USD":

@@ -21,6 +21,8 @@ WIDE = 120
 """Columns from which on nothing is left out."""
 _PLAIN_WIDTH = 100
 _LONGEST_LABEL = 24
+_LOWER = 3
+"""The level of headings within a section."""
 
 
 def render_text(document: Document, width: int | None) -> Iterator[str]:
@@ -29,16 +31,16 @@ def render_text(document: Document, width: int | None) -> Iterator[str]:
     yield from title
     yield "=" * max(map(width_of, title), default=0)
     for block in document.blocks:
-        yield from _render(block, width)
+        lines = list(_render(block, width))
+        yield from ["", *lines] if lines else []
 
 
 def _render(block: Block, width: int | None) -> Iterator[str]:
     room = width or _PLAIN_WIDTH
-    yield ""
     match block:
         case Heading():
             yield printable(block.text)
-            yield "-" * min(width_of(block.text), room)
+            yield ("-" if block.level < _LOWER else "~") * min(width_of(block.text), room)
         case Paragraph():
             yield from _wrap(block.text, room, "! " if block.tone in ("bad", "warn") else "")
         case Facts():
