@@ -42,24 +42,29 @@ class Behaviour:
 
 
 def summarise_attempts(
-    attempts: Sequence[Attempt], ledger: Ledger | None, watch: Watch
+    attempts: Sequence[Attempt], ledger: Ledger | None, watch: Watch, *, is_alone: bool = False
 ) -> Behaviour:
-    """Every attempt's traces, read and summed up.
+    """Every attempt's traces, read and summed up; by one process where other threads are.
 
     Raises:
         DamageError: the log does not give what its checkpoint says.
     """
     found: dict[str, TrialSummary] = {}
-    for attempt, summary in zip(attempts, _summaries(attempts, ledger), strict=True):
+    for attempt, summary in zip(
+        attempts, _summaries(attempts, ledger, is_alone=is_alone), strict=True
+    ):
         found[attempt.name] = summary
         watch("traces read", len(found), len(attempts))
     return Behaviour(found)
 
 
-def _summaries(attempts: Sequence[Attempt], ledger: Ledger | None) -> Iterator[TrialSummary]:
+def _summaries(
+    attempts: Sequence[Attempt], ledger: Ledger | None, *, is_alone: bool
+) -> Iterator[TrialSummary]:
     places = [each.place for each in attempts if each.place is not None]
     if len(places) == len(attempts):
-        processes = len(os.sched_getaffinity(0)) if len(places) >= _MANY else 1
+        is_worth_it = len(places) >= _MANY and not is_alone
+        processes = len(os.sched_getaffinity(0)) if is_worth_it else 1
         yield from map_paths(summarise_place, places, processes)
         return
     for attempt in attempts:

@@ -128,13 +128,11 @@ def _tell_front(facts: ReportFacts) -> Iterator[Block]:
     without = len(facts.groups) - len(dots)
     if without:
         which = count_of(without, "group")
-        yield Paragraph(
-            f"{which} not among them: the cost of a trial is not known, and that is not 0."
-        )
+        yield Paragraph(f"{which} not among them: what a trial costs is not known, and not 0.")
     pairs = len(facts.groups) * (len(facts.groups) - 1) // 2
     yield Paragraph(
         f"{count_of(pairs, 'pair')} can be made of {len(facts.groups)} groups: at 95%, one in "
-        "twenty differs by chance alone. `proctor compare` holds two against each other, task by task.",
+        "twenty differs by chance alone. `proctor compare` holds two against each other.",
         "soft",
     )
 

@@ -36,6 +36,16 @@ def cut_cell(cell: str, width: int) -> str:
     return f"{kept}…"
 
 
+def cut_middle(text: str, width: int) -> str:
+    """A name of at most that width; both ends stay, because the end often tells names apart."""
+    if width_of(text) <= width:
+        return text
+    end = width // 2
+    while end and width_of(text[-end:]) > width // 2:
+        end -= 1
+    return f"{cut_cell(text, width - width_of(text[len(text) - end :]))}{text[len(text) - end :]}"
+
+
 def width_of(text: str) -> int:
     """Columns that a terminal takes for it."""
     if text.isascii():

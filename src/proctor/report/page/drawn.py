@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from proctor.report.page.blocks import Bars, Intervals, Plot, Spread
-from proctor.report.page.columns import cut_cell, place_cell, width_of
+from proctor.report.page.columns import cut_middle, place_cell, width_of
 from proctor.report.page.scale import Scale, make_scale, render_tick, ticks
 from proctor.sentence import printable
 
@@ -24,7 +24,7 @@ def draw_plot(plot: Plot, width: int) -> Iterator[str]:
 
 
 def _draw_intervals(plot: Intervals, width: int) -> Iterator[str]:
-    labels = [cut_cell(printable(row.label), _LONGEST_LABEL) for row in plot.rows]
+    labels = [cut_middle(printable(row.label), _LONGEST_LABEL) for row in plot.rows]
     margin = max(map(width_of, labels), default=0) + 2
     room = max(_NARROWEST, min(width, 100) - margin - 2)
     scale = make_scale(plot.least, plot.most, 0, room - 1)
@@ -60,7 +60,7 @@ def _draw_axis(scale: Scale, room: int) -> str:
 
 def _draw_bars(plot: Bars, width: int) -> Iterator[str]:
     shown = plot.rows[:_MOST_BARS]
-    labels = [cut_cell(printable(label), _LONGEST_LABEL) for label, _ in shown]
+    labels = [cut_middle(printable(label), _LONGEST_LABEL) for label, _ in shown]
     margin = max(map(width_of, labels), default=0) + 2
     most = max((abs(value) for _, value in shown), default=0) or 1
     half = max(8, (min(width, 90) - margin - 9) // 2)

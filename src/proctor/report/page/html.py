@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from proctor.digest import sha256_hex
 from proctor.report.page.blocks import Block, Document, Facts, Heading, Lines, Paragraph, Table
@@ -56,6 +56,17 @@ def _many_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def _coded(text: str) -> Markup:
+    """A sentence; what stands between backticks in it is code."""
+    pieces = _one_line(text).split("`")
+    if len(pieces) % 2 == 0:
+        return escape(_one_line(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if at % 2 else escape(piece)
+        for at, piece in enumerate(pieces)
+    )
+
+
 def _kind(block: Block) -> str:
     match block:
         case Heading() | Paragraph() | Facts() | Table() | Lines():
@@ -71,7 +82,7 @@ _ENVIRONMENT: Final = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.filters |= {"line": _one_line, "lines": _many_lines, "kind": _kind}
+_ENVIRONMENT.filters |= {"line": _one_line, "lines": _many_lines, "kind": _kind, "coded": _coded}
 
 
 def render_blocks(blocks: Iterable[Block], links: Links = NO_LINKS) -> Markup:

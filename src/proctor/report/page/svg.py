@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from proctor.report.page.blocks import Bars, Dot, Histogram, Intervals, Plot, Scatter, Spread, Tone
-from proctor.report.page.columns import cut_cell
+from proctor.report.page.columns import cut_middle
 from proctor.report.page.scale import Scale, extent, make_scale, render_tick, ticks
 
-_WIDTH = 620
-_LABELS = 190
+_WIDTH = 600
+_LABELS = 180
 _ROW = 24
 _RIGHT = 60
 _LONGEST_LABEL = 26
@@ -140,18 +140,18 @@ def _bin(values: Sequence[float], scale: Scale) -> tuple[list[float], list[int]]
 
 
 def _scatter(plot: Scatter) -> _Drawn:
-    height, base, left = 300, 252, 60
+    height, base, left = 310, 262, 60
     across, up = extent(dot.x for dot in plot.dots), extent(dot.y for dot in plot.dots)
     if across is None or up is None:
         return 20, [_text(0, 14, "nothing is known", "start")], "nothing is known"
     x_scale = make_scale(min(0.0, across[0]), across[1], left, _WIDTH - 130)
-    y_scale = make_scale(min(0.0, up[0]), max(1.0, up[1]), base, 14)
+    y_scale = make_scale(min(0.0, up[0]), max(1.0, up[1]), base, 26)
     parts = [*_axis(x_scale, base), _text(_WIDTH / 2, height - 8, plot.x, "middle")]
     for tick in ticks(y_scale):
         y = y_scale.place(tick)
         parts.append(_line(left, y, _WIDTH - 130, y, 0.5))
         parts.append(_text(left - 8, y + 4, render_tick(tick), "end"))
-    parts.append(_text(4, 12, plot.y, "start"))
+    parts.append(_text(left - 40, 12, plot.y, "start"))
     for dot in plot.dots:
         parts += _dot(dot, x_scale.place(dot.x), y_scale.place(dot.y))
     told = "; ".join(
@@ -169,7 +169,7 @@ def _dot(dot: Dot, x: float, y: float) -> Iterator[str]:
         'stroke-width="2"/>'
     )
     yield _toned("good" if dot.is_best else "soft", [mark])
-    yield _text(x + 10, y + 4, cut_cell(dot.label, _LONGEST_LABEL), "start")
+    yield _text(x + 10, y + 4, cut_middle(dot.label, _LONGEST_LABEL), "start")
 
 
 def _axis(scale: Scale, base: float) -> Iterator[str]:
@@ -180,7 +180,7 @@ def _axis(scale: Scale, base: float) -> Iterator[str]:
 
 
 def _label(label: str, y: float) -> str:
-    return _text(_LABELS - 10, y + 4, cut_cell(label, _LONGEST_LABEL), "end")
+    return _text(_LABELS - 10, y + 4, cut_middle(label, _LONGEST_LABEL), "end")
 
 
 def _toned(tone: Tone, parts: Iterable[str]) -> str:

@@ -75,19 +75,25 @@ def check_place(target: Path, place: Path) -> None:
         return
     if not target.is_dir():
         raise InputError(f"{place}: a file is there; expected a new directory")
-    there = {
-        Path(folder, name).relative_to(target).as_posix()
-        for folder, _, names in os.walk(target)
-        for name in names
-    }
-    if not there:
-        return
-    strange = sorted(there - {_MARKER, *_list_own(target)})
-    if strange:
+    strange = next(_find_strange(target), None)
+    if strange is not None:
         raise InputError(
-            f"{place}: not empty, and {strange[0]!r} in it is not a site's; expected a new "
+            f"{place}: not empty, and {strange!r} in it is not a site's; expected a new "
             "directory, or a site that proctor wrote"
         )
+
+
+def _find_strange(target: Path) -> Iterator[str]:
+    """Files there that are no site's; of a directory that is none, the names in it."""
+    own = {_MARKER, *_list_own(target)}
+    if len(own) == 1:
+        yield from sorted(each.name for each in target.iterdir())
+        return
+    for folder, _, names in os.walk(target):
+        for name in sorted(names):
+            file = Path(folder, name).relative_to(target).as_posix()
+            if file not in own:
+                yield file
 
 
 def _list_own(target: Path) -> list[str]:
