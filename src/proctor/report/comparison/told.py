@@ -49,8 +49,8 @@ METHODS = {
 
 def tell_comparison(compared: Comparison, commands: Sequence[str] = ()) -> Document:
     """The document; commands that show single tasks are listed where they are given."""
-    blocks: list[Block] = [*_tell_top(compared), _tell_sides(compared), *_tell_result(compared)]
-    blocks += _tell_tasks(compared)
+    blocks: list[Block] = [*_tell_top(compared), *_tell_result(compared)]
+    blocks += [Heading("The two sides"), _tell_sides(compared), *_tell_tasks(compared)]
     if commands:
         blocks += [Heading("See for yourself"), Lines(tuple(commands))]
     blocks += _tell_measures(compared)
@@ -217,10 +217,11 @@ def _plot_scores(compared: Comparison) -> Block:
             )
         )
     ends, found = compared.paired.interval, compared.paired.difference
+    # Chance alone may be what an interval around 0 shows: it is given no colour.
+    is_sure = ends is not None and not ends.low <= 0 <= ends.high
+    tone = _tone(found) if is_sure else ""
     rows.append(
-        Spread(
-            "A - B", found, ends.low if ends else None, ends.high if ends else None, _tone(found)
-        )
+        Spread("A - B", found, ends.low if ends else None, ends.high if ends else None, tone)
     )
     around = extent(value for row in rows for value in (row.value, row.low, row.high))
     least, most = around or (0.0, 1.0)

@@ -14,9 +14,11 @@ from proctor.report.page.scale import Scale, extent, make_scale, render_tick, ti
 
 _WIDTH = 600
 _LABELS = 180
+_CHARACTER = 7
+"""How wide a letter is, roughly."""
 _ROW = 24
 _RIGHT = 60
-_LONGEST_LABEL = 26
+_LONGEST_LABEL = 23
 _MOST_BARS = 80
 _MOST_BINS = 30
 
@@ -51,7 +53,8 @@ def _draw(plot: Plot) -> _Drawn:
 
 def _intervals(plot: Intervals) -> _Drawn:
     height = _ROW * len(plot.rows) + 30
-    scale = make_scale(plot.least, plot.most, _LABELS, _WIDTH - _RIGHT)
+    margin = _margin(row.label for row in plot.rows)
+    scale = make_scale(plot.least, plot.most, margin, _WIDTH - _RIGHT)
     parts = list(_axis(scale, height - 24))
     if plot.mark is not None:
         parts.append(_line(scale.place(plot.mark), 4, scale.place(plot.mark), height - 24, 1.5))
@@ -70,7 +73,7 @@ def _tell(row: Spread) -> str:
 
 
 def _spread(row: Spread, scale: Scale, y: float) -> Iterator[str]:
-    yield _label(row.label, y)
+    yield _label(row.label, scale.start, y)
     inside = []
     if row.low is not None and row.high is not None:
         low, high = scale.place(row.low), scale.place(row.high)
@@ -88,7 +91,9 @@ def _bars(plot: Bars) -> _Drawn:
     shown = plot.rows[:_MOST_BARS]
     height = 18 * len(shown) + 30
     least, most = extent(value for _, value in shown) or (0.0, 0.0)
-    scale = make_scale(min(least, 0.0), max(most, 0.0), _LABELS, _WIDTH - _RIGHT)
+    scale = make_scale(
+        min(least, 0.0), max(most, 0.0), _margin(label for label, _ in shown), _WIDTH - _RIGHT
+    )
     zero = scale.place(0)
     parts = [*_axis(scale, height - 24), _line(zero, 4, zero, height - 24, 1.5)]
     for at, (label, value) in enumerate(shown):
@@ -97,7 +102,7 @@ def _bars(plot: Bars) -> _Drawn:
         bar = (
             f'<rect x="{left:.1f}" y="{y - 6}" width="{wide:.1f}" height="12" fill="currentColor"/>'
         )
-        parts.append(_label(label, y))
+        parts.append(_label(label, scale.start, y))
         parts.append(_toned("good" if value > 0 else "bad", [bar]))
         parts.append(_text(_WIDTH - _RIGHT + 8, y + 4, f"{value:+.3g}", "start"))
     told = f"{len(plot.rows)} bars from {least:+.3g} to {most:+.3g}"
@@ -144,12 +149,12 @@ def _scatter(plot: Scatter) -> _Drawn:
     across, up = extent(dot.x for dot in plot.dots), extent(dot.y for dot in plot.dots)
     if across is None or up is None:
         return 20, [_text(0, 14, "nothing is known", "start")], "nothing is known"
-    x_scale = make_scale(min(0.0, across[0]), across[1], left, _WIDTH - 130)
+    x_scale = make_scale(min(0.0, across[0]), across[1], left, _WIDTH - 30)
     y_scale = make_scale(min(0.0, up[0]), max(1.0, up[1]), base, 26)
     parts = [*_axis(x_scale, base), _text(_WIDTH / 2, height - 8, plot.x, "middle")]
     for tick in ticks(y_scale):
         y = y_scale.place(tick)
-        parts.append(_line(left, y, _WIDTH - 130, y, 0.5))
+        parts.append(_line(left, y, _WIDTH - 30, y, 0.5))
         parts.append(_text(left - 8, y + 4, render_tick(tick), "end"))
     parts.append(_text(left - 40, 12, plot.y, "start"))
     for dot in plot.dots:
@@ -169,7 +174,8 @@ def _dot(dot: Dot, x: float, y: float) -> Iterator[str]:
         'stroke-width="2"/>'
     )
     yield _toned("good" if dot.is_best else "soft", [mark])
-    yield _text(x + 10, y + 4, cut_middle(dot.label, _LONGEST_LABEL), "start")
+    away, anchor = (-10, "end") if x > _WIDTH / 2 else (10, "start")
+    yield _text(x + away, y + 4, cut_middle(dot.label, _LONGEST_LABEL), anchor)
 
 
 def _axis(scale: Scale, base: float) -> Iterator[str]:
@@ -179,8 +185,13 @@ def _axis(scale: Scale, base: float) -> Iterator[str]:
         yield _text(x, base + 16, render_tick(tick), "middle")
 
 
-def _label(label: str, y: float) -> str:
-    return _text(_LABELS - 10, y + 4, cut_middle(label, _LONGEST_LABEL), "end")
+def _margin(labels: Iterable[str]) -> float:
+    longest = max((len(cut_middle(label, _LONGEST_LABEL)) for label in labels), default=0)
+    return min(_LABELS, longest * _CHARACTER + 20)
+
+
+def _label(label: str, x: float, y: float) -> str:
+    return _text(x - 10, y + 4, cut_middle(label, _LONGEST_LABEL), "end")
 
 
 def _toned(tone: Tone, parts: Iterable[str]) -> str:
