@@ -3,6 +3,8 @@
     subject     what is looked at: a ledger, or job directories
     pages       templates to responses, and the headers that all of them have
     app         the table of routes
+    compare     two experiments side by side
+    style       the style that all pages share, as text
     server      the program that answers, on loopback
     templates/, static/   the pages; no build step, nothing from elsewhere
 

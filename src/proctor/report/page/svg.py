@@ -11,6 +11,7 @@ from html import escape
 from proctor.report.page.blocks import Bars, Dot, Histogram, Intervals, Plot, Scatter, Spread, Tone
 from proctor.report.page.columns import cut_middle
 from proctor.report.page.scale import Scale, extent, make_scale, render_tick, ticks
+from proctor.sentence import printable
 
 _WIDTH = 600
 _LABELS = 180
@@ -30,8 +31,8 @@ def render_svg(plot: Plot, number: int) -> str:
     return (
         f'<svg class="plot" role="img" aria-labelledby="{title} {desc}" '
         f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" font-size="12" '
-        f'xmlns="http://www.w3.org/2000/svg"><title id="{title}">{escape(plot.title)}</title>'
-        f'<desc id="{desc}">{escape(told)}</desc>{"".join(parts)}</svg>'
+        f'xmlns="http://www.w3.org/2000/svg"><title id="{title}">{_plain(plot.title)}</title>'
+        f'<desc id="{desc}">{_plain(told)}</desc>{"".join(parts)}</svg>'
     )
 
 
@@ -198,10 +199,14 @@ def _toned(tone: Tone, parts: Iterable[str]) -> str:
     return f'<g class="{tone or "accent"}">{"".join(parts)}</g>'
 
 
+def _plain(text: str) -> str:
+    return escape(printable(text.replace("\n", " ")))
+
+
 def _text(x: float, y: float, text: str, anchor: str) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor">'
-        f"{escape(text)}</text>"
+        f"{_plain(text)}</text>"
     )
 
 
