@@ -1,7 +1,7 @@
 """The interval of a mean by a bootstrap that draws whole tasks: attempts at one task are alike.
 
-The percentile bootstrap over clusters. It knows only the tasks that were seen, so with few of them
-it is too narrow, and where all of them score alike it has no width at all.
+The percentile bootstrap over clusters. It knows only the tasks that were seen: with few of them it
+is too narrow, and where all of them score alike it cannot tell anything.
 """
 
 import math
@@ -22,9 +22,11 @@ def cluster_bootstrap(
     seed: int = SEED,
     confidence: float = CONFIDENCE,
 ) -> Interval | None:
-    """The interval of the mean of all values, each cluster drawn as a whole; None below 2 clusters.
+    """The interval of the mean of all values, each cluster drawn as a whole.
 
-    The order of clusters and of values does not matter. A cluster without values is none.
+    None below 2 clusters, and where all of them have the same mean: an interval without width would
+    say that there is no doubt. The order of clusters and of values does not matter. A cluster
+    without values is none.
 
     Raises:
         StatisticsError: a value is not finite, there are no replicates, or no confidence.
@@ -39,7 +41,7 @@ def cluster_bootstrap(
     means = [total / size for total, size in totals]
     least, greatest = min(means), max(means)
     if least == greatest:
-        return Interval(least, least)
+        return None
     above = [max(total - least * size, 0.0) for total, size in totals]
     ends = _find_ends(above, sizes, replicates, seed, confidence)
     # Rounding must not carry an end beyond the values themselves.

@@ -38,7 +38,7 @@ class Paired(msgspec.Struct, frozen=True):
     difference: float | None
     """The mean over tasks of A's mean less B's; null where no task is on both sides."""
     interval: Interval | None
-    """Of the difference, by drawing tasks; null below 2 tasks."""
+    """Of the difference, by drawing tasks; null below 2 tasks, and where all differ alike."""
     p_value: float | None
     """How often chance alone gives as large a difference; null without tasks."""
     method: str | None
