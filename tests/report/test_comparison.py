@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import InputError
@@ -180,6 +180,7 @@ REWARDS = st.dictionaries(
 )
 
 
+@settings(max_examples=30)
 @given(REWARDS, REWARDS, st.integers(40, 220))
 def test_any_two_runs_that_share_a_task_are_told_in_any_width(
     a: dict[str, list[float | None]], b: dict[str, list[float | None]], width: int

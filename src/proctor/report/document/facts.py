@@ -253,7 +253,10 @@ def _find_missing(groups: Sequence[GroupFacts]) -> Iterable[str]:
         elif not scores.passed:
             yield f"{name}: cost per success, because nothing passed"
         if scores.interval is None:
-            yield f"{name}: the interval of the mean, because fewer than 2 tasks have a score"
+            yield (
+                f"{name}: the interval of the mean, because fewer than 2 tasks have a score, or "
+                "all of them the same mean"
+            )
         if scores.spread.within is None:
             yield f"{name}: variance from attempt to attempt, because no task has 2 scored attempts"
         if group.behaviour is None:
