@@ -169,7 +169,8 @@ def _tell_tasks(a: Side, b: Side, paired: Paired) -> list[TaskTold]:
         told,
         key=lambda each: (
             each.difference is None,
-            -(each.difference or 0.0),
+            # Differences that are equal but for rounding are sorted by name.
+            -round(each.difference or 0.0, 9),
             each.task,
         ),
     )

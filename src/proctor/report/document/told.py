@@ -63,7 +63,7 @@ def _tell_top(facts: ReportFacts) -> Iterator[Block]:
 def _tell_overview(facts: ReportFacts) -> Iterator[Block]:
     yield Heading("Scores")
     columns = (
-        Column("agent and model"),
+        Column("agent, model"),
         Column("tasks", is_number=True),
         Column("trials", is_number=True),
         Column("scored", is_number=True),
