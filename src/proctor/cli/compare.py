@@ -56,11 +56,12 @@ def command(
     as_json: bool,
     **told: bool,
 ) -> int:
-    """Hold two runs against each other: scores task by task, and how the agents went about it.
+    """Hold two runs against each other, task by task.
 
-    A and B are experiments of a ledger, or harbor jobs' directories. Where one holds several agents
-    or models, --a and --b say which; both may be the same run. Runs whose tasks, revisions or
-    conditions differ are refused with what differs. docs/compare.md says how each number is made.
+    Scores with how sure they are, and how the agents went about it. A and B are experiments of a
+    ledger, or harbor jobs' directories. Where one holds several agents or models, --a and --b say
+    which; both may be the same run. Runs whose tasks, revisions or conditions differ are refused
+    with what differs. docs/compare.md says how each number is made.
 
     Example: proctor compare nightly candidate --common
     """

@@ -38,7 +38,7 @@ COMMANDS = {
     "show": "Show a trial, its trace, a step of it, or a record, readable.",
     "view": "Look at runs in a browser: a ledger, or a job's directory.",
     "compare": "Hold two runs against each other, task by task.",
-    "report": "One document about a run, or a site of pages.",
+    "report": "One document about runs, or a site of pages.",
     "search": "Find words in every sealed trace, with the step they are in.",
     "trace": "What an agent did: summary, classify, diff, follow, convert.",
     "ledger": "The sealed log: append-only, checkable by anyone.",

@@ -53,11 +53,12 @@ def command(
     no_behaviour: bool,
     as_json: bool,
 ) -> int:
-    """One document about runs: what was run, what came of it, how sure that is, what it rests on.
+    """One document about runs, or a site of pages.
 
-    A RUN is an experiment of a ledger, or a harbor job's directory. HTML is one file that needs
-    nothing beside itself, plots and all. --site makes pages that open from a disk or any static
-    host: the report, and one page a trial with its score, its trace and its verifier's output.
+    It says what was run, what came of it, how sure that is and what it rests on. A RUN is an
+    experiment of a ledger, or a harbor job's directory. HTML is one file that needs nothing beside
+    itself, plots and all. --site makes pages that open from a disk or any static host: the report,
+    and one page a trial with its score, its trace and its verifier's output.
 
     Example: proctor report nightly -o nightly.html
     """

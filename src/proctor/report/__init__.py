@@ -7,12 +7,13 @@
     groups      attempts by agent, model and settings
     scores      what attempts came to: means, pass rates, cost
     behaviour   how agents went about it, from their traces
+    wording     what came of attempts, in a few words
     marks       attempts at a task as a row of marks
-    comparison  two runs side by side
-    document    one report about runs
-    site        a static site of runs
-    page        documents as blocks, and their faces: text, Markdown, HTML, plots
-    statistics  intervals, paired comparison, spread, costs: from numbers to numbers
+    comparison/ two runs side by side
+    document/   one report about runs
+    site/       a static site of runs
+    page/       documents as blocks, and their faces: text, Markdown, HTML, plots
+    statistics/ intervals, paired comparison, spread, costs: from numbers to numbers
 
 Numbers that count as scores are made by `reward`; nothing here prints or writes to a ledger.
 """

@@ -3,7 +3,7 @@
 Nothing is worked out here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from proctor.report.comparison.compared import Comparison, SideTold, TaskTold
 from proctor.report.comparison.likeness import name_some
@@ -28,14 +28,13 @@ from proctor.report.page.figures import (
     UNKNOWN,
     render_change,
     render_ends,
-    render_money,
     render_number,
     render_of,
     render_signed,
 )
 from proctor.report.page.scale import extent
-from proctor.report.scores import Scores
 from proctor.report.statistics.paired import Paired
+from proctor.report.wording import render_cost, render_counts, render_passed, render_value
 from proctor.sentence import count_of
 
 _FEW = 10
@@ -115,52 +114,29 @@ def _tell_side(side: SideTold) -> Iterator[tuple[str, str]]:
     yield "agent", side.agent
     yield "model", side.model
     yield "configuration", side.configuration
-    yield "records", _counts(side.statuses)
-    yield "from", _counts(side.sources)
+    yield "records", render_counts(side.statuses)
+    yield "from", render_counts(side.sources)
     if side.left_out:
-        yield "in no number", _counts(side.left_out)
+        yield "in no number", render_counts(side.left_out)
     yield "tasks", f"{scores.tasks:,}"
     yield (
         "trials",
         f"{account.counted:,} = {account.scored:,} scored + {account.zero_by_missing:,} not",
     )
     if account.reasons:
-        yield "why not", _counts(account.reasons)
-    yield "mean of scored", _with(account.mean_errors_excluded, scores.interval)
-    yield "mean, missing = 0", _with(account.mean_errors_as_zero, scores.interval_errors_as_zero)
-    yield "passed (1 or more)", _passed(scores)
+        yield "why not", render_counts(account.reasons)
+    yield "mean of scored", render_value(account.mean_errors_excluded, scores.interval)
+    yield (
+        "mean, missing = 0",
+        render_value(account.mean_errors_as_zero, scores.interval_errors_as_zero),
+    )
+    yield "passed (1 or more)", render_passed(scores)
     for at, estimate in enumerate(scores.pass_at):
         if estimate.k > 1:
-            yield f"pass@{estimate.k}", _with(estimate.value, estimate.interval)
+            yield f"pass@{estimate.k}", render_value(estimate.value, estimate.interval)
             every = scores.pass_all[at]
-            yield f"pass^{every.k}", _with(every.value, every.interval)
-    yield "cost per success", _cost(scores)
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none"
-
-
-def _with(value: float | None, ends: object) -> str:
-    return f"{render_number(value)} {render_ends(ends)}".rstrip()  # type: ignore[arg-type]
-
-
-def _passed(scores: Scores) -> str:
-    counted = scores.account.counted
-    share = f"{scores.passed / counted:.1%}" if counted else UNKNOWN
-    ends = scores.pass_interval
-    within = f" [{ends.low:.1%}, {ends.high:.1%}]" if ends else ""
-    return f"{scores.passed:,}/{counted:,} {share}{within}"
-
-
-def _cost(scores: Scores) -> str:
-    spent = scores.efficiency.cost_usd
-    if spent.total is None:
-        of = spent.n_known + spent.n_unknown
-        return f"{UNKNOWN}: known of {spent.n_known:,} of {of:,}"
-    if spent.per_success is None:
-        return f"no success for {render_money(spent.total)}"
-    return render_money(spent.per_success)
+            yield f"pass^{every.k}", render_value(every.value, every.interval)
+    yield "cost per success", render_cost(scores)
 
 
 def _tell_result(compared: Comparison) -> Iterator[Block]:

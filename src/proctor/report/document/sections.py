@@ -1,6 +1,6 @@
 """The parts of a report that are about one agent and model."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from proctor.inspection.experiment import ExperimentSummary
 from proctor.report.document.facts import Conditions, GroupFacts, TaskFacts
@@ -18,13 +18,13 @@ from proctor.report.page.blocks import (
 from proctor.report.page.figures import (
     UNKNOWN,
     render_ends,
-    render_money,
     render_number,
     render_of,
     render_percent,
 )
 from proctor.report.scores import Scores
 from proctor.report.statistics.efficiency import Spent
+from proctor.report.wording import render_counts
 from proctor.sentence import count_of
 
 _ENOUGH = 5
@@ -74,11 +74,6 @@ def _tell_conditions(conditions: Conditions, trials: int) -> Iterator[tuple[str,
     yield "images", f"{conditions.pinned_images:,} of {count_of(trials, 'trial')} pinned by digest"
     if conditions.first is not None:
         yield "when", f"{conditions.first} to {conditions.last}"
-
-
-def render_counts(counts: Mapping[str, int]) -> str:
-    """Counts by name."""
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none"
 
 
 def _tell_passes(scores: Scores) -> Iterator[Block]:
@@ -185,16 +180,6 @@ def _spent(spent: Spent, unit: str) -> str:
     if spent.n_unknown:
         return f"{known} for the {spent.n_known:,} of {count_of(of, 'trial')} that tell"
     return f"{known} for {count_of(of, 'trial')}"
-
-
-def render_cost(scores: Scores) -> str:
-    """What a success costs, or why nobody knows."""
-    spent = scores.efficiency.cost_usd
-    if spent.total is None:
-        return f"{UNKNOWN}: known of {spent.n_known:,} of {spent.n_known + spent.n_unknown:,}"
-    if spent.per_success is None:
-        return f"no success for {render_money(spent.total)}"
-    return render_money(spent.per_success)
 
 
 def _tell_behaviour(summary: ExperimentSummary | None) -> Iterator[Block]:

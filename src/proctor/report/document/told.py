@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from proctor.report.document.facts import GroupFacts, ReportFacts, RunFacts, mean_cost
-from proctor.report.document.sections import render_cost, render_counts, tell_group
+from proctor.report.document.sections import tell_group
 from proctor.report.page.blocks import (
     Block,
     Cell,
@@ -19,8 +19,8 @@ from proctor.report.page.blocks import (
     Spread,
     Table,
 )
-from proctor.report.page.figures import render_ends, render_number, render_percent
 from proctor.report.page.scale import extent
+from proctor.report.wording import render_cost, render_counts, render_passed, render_value
 from proctor.sentence import count_of
 
 
@@ -88,16 +88,14 @@ def _tell_overview(facts: ReportFacts) -> Iterator[Block]:
 def _tell_row(group: GroupFacts) -> tuple[Cell, ...]:
     scores, account = group.scores, group.scores.account
     excluded, as_zero = account.mean_errors_excluded, account.mean_errors_as_zero
-    ends = scores.pass_interval
-    within = f" [{render_percent(ends.low)}, {render_percent(ends.high)}]" if ends else ""
     return (
         Cell(group.label),
         Cell(f"{scores.tasks:,}"),
         Cell(f"{account.counted:,}"),
         Cell(f"{account.scored:,}"),
-        Cell(f"{render_number(excluded)} {render_ends(scores.interval)}".rstrip()),
-        Cell(f"{render_number(as_zero)} {render_ends(scores.interval_errors_as_zero)}".rstrip()),
-        Cell(f"{scores.passed:,}/{account.counted:,}{within}"),
+        Cell(render_value(excluded, scores.interval)),
+        Cell(render_value(as_zero, scores.interval_errors_as_zero)),
+        Cell(render_passed(scores)),
         Cell(render_cost(scores)),
     )
 
