@@ -126,3 +126,17 @@ def test_base_and_adapter_rollouts_are_compared_and_labelled_diagnostic(
     assert "tasks    A better at 2, alike at 1, B better at 0" in ran.out
     assert "tokens in" in ran.out
     assert "proctor trace diff adapter/" in ran.out
+
+
+def test_a_ledger_that_is_named_goes_before_a_directory_of_the_same_name(
+    proctor: Proctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "ledger"
+    for job in (ORACLE, SCRIPTED):
+        assert proctor("import", "harbor", job, "--ledger", place).code == 0
+    (tmp_path / ORACLE.name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    ran = proctor("compare", ORACLE.name, SCRIPTED, "--ledger", place, "--no-behaviour", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    statuses = [json.loads(ran.out)[side]["statuses"] for side in ("a", "b")]
+    assert statuses == [{"diagnostic": 15}, {"unsealed": 15}]

@@ -68,8 +68,9 @@ def command(
     check_apart("as_json", "as_markdown")
     terms = Terms(common=told["common"], allow_unlike=told["allow_unlike"])
     with opened_for((one, other), directory) as ledger:
-        a = make_side("A", load_run(one, ledger), group_a)
-        b = make_side("B", load_run(other, ledger), group_b)
+        is_named = directory is not None
+        a = make_side("A", load_run(one, ledger, prefers_ledger=is_named), group_a)
+        b = make_side("B", load_run(other, ledger, prefers_ledger=is_named), group_b)
         behaviour = None if told["no_behaviour"] else _read_traces(a, b, terms, ledger)
         compared = compare_sides(a, b, terms, behaviour)
     if as_json:
@@ -86,13 +87,13 @@ def command(
 
 @contextlib.contextmanager
 def opened_for(things: Sequence[str], directory: str | None) -> Iterator[Ledger | None]:
-    """The ledger, if one of the things is no path.
+    """The ledger, if it was named, or one of the things is no path.
 
     Raises:
         InputError: there is none.
     """
     named = [thing for thing in things if not os.path.lexists(thing)]
-    if not named:
+    if not named and directory is None:
         yield None
         return
     place = find_directory(directory)

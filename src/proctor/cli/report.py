@@ -64,7 +64,8 @@ def command(
     """
     _check_asked()
     with opened_for(things, directory) as ledger:
-        runs = [load_run(thing, ledger) for thing in things]
+        is_named = directory is not None
+        runs = [load_run(thing, ledger, prefers_ledger=is_named) for thing in things]
         behaviour = None if no_behaviour else _read_traces(runs, ledger)
         facts = gather_facts(runs, behaviour)
         read = [thing for thing in things if os.path.lexists(thing)]

@@ -1,10 +1,13 @@
 """What a report is about: an experiment of a ledger, or a harbor job's directory.
 
-Attempts that were superseded or withheld are in no number; how many they are is kept.
+In no number are attempts that were superseded or withheld, and those that were kept beside a trial
+that was tried again. How many they are is told.
 """
 
 import os
+import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -12,11 +15,15 @@ from typing import Final
 from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
+from proctor.ledger.query import TrialFilter, find_trials
 from proctor.report.attempt import Attempt
 from proctor.report.in_jobs import Unreadable, load_jobs
 from proctor.report.sealed import load_position
 
 _IN_NO_NUMBER: Final = ("superseded", "withheld")
+_TRIED_AGAIN: Final = "tried again"
+_KEPT: Final = re.compile(r"\.attempt-[0-9]+\Z")
+"""How the name of an attempt ends that was kept beside the trial that counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +51,7 @@ class Run:
     attempts: tuple[Attempt, ...]
     """Those that count."""
     left_out: dict[str, int] = field(default_factory=dict)
-    """How many do not count, by status."""
+    """How many do not count, by why."""
     unreadable: tuple[Unreadable, ...] = ()
     """Trials of a job that could not be read."""
     notes: tuple[str, ...] = ()
@@ -53,13 +60,16 @@ class Run:
     """Null for a job's directory."""
 
 
-def load_run(thing: str, ledger: Ledger | None) -> Run:
-    """The run that a path or an experiment's name stands for.
+def load_run(thing: str, ledger: Ledger | None, *, prefers_ledger: bool = False) -> Run:
+    """The run that a path or an experiment's name stands for; what is both is a path as a rule.
 
     Raises:
         InputError: it is neither, or nothing is in it.
     """
-    if ledger is None or os.path.lexists(thing):
+    if ledger is None or (os.path.lexists(thing) and not prefers_ledger):
+        return load_job_run(thing)
+    is_sealed = thing.isprintable() and find_trials(ledger, TrialFilter(experiment=thing, limit=1))
+    if not is_sealed and os.path.lexists(thing):
         return load_job_run(thing)
     return load_sealed_run(ledger, thing)
 
@@ -78,15 +88,30 @@ def load_sealed_run(ledger: Ledger, experiment: str) -> Run:
             f"{experiment}: no such experiment in {ledger.directory}, and no such directory; "
             "`proctor ledger list` has what is sealed"
         )
+    counted, left_out = leave_out(found.attempts)
     return Run(
         name=experiment,
         is_sealed=True,
-        attempts=tuple(each for each in found.attempts if each.status not in _IN_NO_NUMBER),
-        left_out=dict(
-            Counter(each.status for each in found.attempts if each.status in _IN_NO_NUMBER)
-        ),
+        attempts=counted,
+        left_out=left_out,
         basis=_basis_of(checkpoint),
     )
+
+
+def leave_out(attempts: Sequence[Attempt]) -> tuple[tuple[Attempt, ...], dict[str, int]]:
+    """The attempts that count, and how many do not, by why."""
+    names = {each.name for each in attempts}
+    counted: list[Attempt] = []
+    left_out: Counter[str] = Counter()
+    for each in attempts:
+        trial = _KEPT.sub("", each.name)
+        if each.status in _IN_NO_NUMBER:
+            left_out[each.status] += 1
+        elif trial != each.name and trial in names:
+            left_out[_TRIED_AGAIN] += 1
+        else:
+            counted.append(each)
+    return tuple(counted), dict(sorted(left_out.items()))
 
 
 def _basis_of(checkpoint: Checkpoint) -> Basis:
@@ -107,11 +132,13 @@ def load_job_run(path: str) -> Run:
     found = load_jobs(path)
     if not found.attempts:
         raise InputError(f"{path}: no trial in it that can be read; expected a harbor job")
+    counted, left_out = leave_out(found.attempts)
     place = Path(path).resolve()
     return Run(
         name=place.name,
         is_sealed=False,
-        attempts=tuple(found.attempts),
+        attempts=counted,
+        left_out=left_out,
         unreadable=tuple(
             Unreadable(Path(each.place).name, _without(each.message, path, place.name))
             for each in found.unreadable

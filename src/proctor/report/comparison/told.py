@@ -39,6 +39,8 @@ from proctor.sentence import count_of
 
 _FEW = 10
 """Tasks below which a bootstrap is not to be relied on."""
+_MOST_BARS = 20
+"""Tasks at either end that are drawn, where there are more."""
 METHODS = {
     "mcnemar-exact": "exact McNemar test",
     "permutation-exact": "exact paired permutation test",
@@ -230,7 +232,10 @@ def _tell_tasks(compared: Comparison) -> Iterator[Block]:
     yield Table(columns, rows, "Tasks by difference, A's best first")
     yield Paragraph(f"Attempts: {LEGEND}.", "soft")
     differing = [(each.task, each.difference) for each in compared.tasks if each.difference]
-    if len(differing) > 1:
+    if len(differing) > 2 * _MOST_BARS:
+        ends = (*differing[:_MOST_BARS], *differing[-_MOST_BARS:])
+        yield Bars(f"A - B by task: the {_MOST_BARS} at either end of the table", ends)
+    elif len(differing) > 1:
         yield Bars("A - B by task, where they differ", tuple(differing))
 
 

@@ -9,7 +9,6 @@ from proctor.sentence import printable
 
 _LONGEST_LABEL = 28
 _NARROWEST = 24
-_MOST_BARS = 40
 
 
 def draw_plot(plot: Plot, width: int) -> Iterator[str]:
@@ -59,7 +58,7 @@ def _draw_axis(scale: Scale, room: int) -> str:
 
 
 def _draw_bars(plot: Bars, width: int) -> Iterator[str]:
-    shown = plot.rows[:_MOST_BARS]
+    shown = plot.rows
     labels = [cut_middle(printable(label), _LONGEST_LABEL) for label, _ in shown]
     margin = max(map(width_of, labels), default=0) + 2
     most = max((abs(value) for _, value in shown), default=0) or 1
@@ -70,5 +69,3 @@ def _draw_bars(plot: Bars, width: int) -> Iterator[str]:
         right = "█" * filled if value > 0 else ""
         head = place_cell(label, margin, is_right=False)
         yield f"{head}{left:>{half}}┊{right:<{half}} {value:+.3g}".rstrip()
-    if len(plot.rows) > _MOST_BARS:
-        yield f"… and {len(plot.rows) - _MOST_BARS:,} more"

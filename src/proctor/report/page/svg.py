@@ -20,7 +20,6 @@ _CHARACTER = 7
 _ROW = 24
 _RIGHT = 60
 _LONGEST_LABEL = 23
-_MOST_BARS = 80
 _MOST_BINS = 30
 
 
@@ -89,7 +88,7 @@ def _spread(row: Spread, scale: Scale, y: float) -> Iterator[str]:
 
 
 def _bars(plot: Bars) -> _Drawn:
-    shown = plot.rows[:_MOST_BARS]
+    shown = plot.rows
     height = 18 * len(shown) + 30
     least, most = extent(value for _, value in shown) or (0.0, 0.0)
     scale = make_scale(
@@ -107,8 +106,6 @@ def _bars(plot: Bars) -> _Drawn:
         parts.append(_toned("good" if value > 0 else "bad", [bar]))
         parts.append(_text(_WIDTH - _RIGHT + 8, y + 4, f"{value:+.3g}", "start"))
     told = f"{len(plot.rows)} bars from {least:+.3g} to {most:+.3g}"
-    if len(plot.rows) > len(shown):
-        told += f"; the first {len(shown)} are drawn"
     return height, parts, told
 
 
