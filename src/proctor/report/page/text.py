@@ -49,7 +49,7 @@ def _render(block: Block, width: int | None) -> Iterator[str]:
             yield from _render_table(block, width)
         case Lines():
             yield from ([printable(block.summary)] if block.summary else [])
-            yield from (f"  {printable(line)}" for line in block.lines)
+            yield from (f"  {printable(line)}".rstrip() for line in block.lines)
         case _:
             if drawn := list(draw_plot(block, room)):
                 yield printable(block.title)
