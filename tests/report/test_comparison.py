@@ -125,10 +125,24 @@ def test_unlike_conditions_are_refused_or_stand_on_top(
     assert lines[3] == f"! Unlike conditions, compared because you asked: {sentence}."
 
 
+def test_what_only_one_side_has_on_record_is_a_note_and_no_difference() -> None:
+    limits = TaskConditions(revision="r-x", image="i@sha256:0", limits={"agent_timeout_sec": 60.0})
+    a = make_run("a", {"x": [1]}, task_conditions=limits)
+    found = compare(a, make_run("b", {"x": [1]}, dataset=None))
+    assert found.unlike == ()
+    assert found.notes == (
+        "the dataset of B is not on record",
+        "not on record on both sides: the limits of 1 task (x)",
+    )
+
+
 def test_no_task_in_common_is_refused_whatever_is_allowed() -> None:
     both = Terms(common=True, allow_unlike=True)
     with pytest.raises(InputError, match="no task in common: A has x; B has y"):
         compare(make_run("a", {"x": [1]}), make_run("b", {"y": [1]}), both)
+    other = TaskConditions(revision="new", image="i@sha256:0")
+    with pytest.raises(InputError, match="every task that A and B have in common is of another"):
+        compare(make_run("a", {"x": [1]}), make_run("b", {"x": [1]}, task_conditions=other), both)
 
 
 def test_several_groups_are_listed_and_one_is_chosen_by_part_of_its_name() -> None:

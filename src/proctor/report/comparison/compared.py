@@ -19,6 +19,7 @@ from proctor.report.comparison.sides import Side
 from proctor.report.scores import Scores, all_rewards, score_tasks, scored_rewards
 from proctor.report.statistics.intervals import CONFIDENCE
 from proctor.report.statistics.paired import Paired, PairedTask, compare_paired
+from proctor.reward.number import exact_sum
 
 
 class SideTold(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,12 +194,8 @@ def _tell_task(
 
 
 def _mean(attempts: Sequence[Attempt]) -> float | None:
-    return spread_mean([each.reward for each in attempts if each.reward is not None])
-
-
-def spread_mean(values: Sequence[float]) -> float | None:
-    """The mean of one task's rewards; None without any."""
-    return sum(values) / len(values) if values else None
+    rewards = [each.reward for each in attempts if each.reward is not None]
+    return exact_sum(rewards) / len(rewards) if rewards else None
 
 
 def _telling(attempts: Sequence[Attempt], *, wants_best: bool) -> Attempt:

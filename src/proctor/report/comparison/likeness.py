@@ -97,61 +97,75 @@ def _changed(attempt: Attempt) -> str:
 def _of_runs(a: Side, b: Side) -> Iterable[Difference]:
     for what, of in _OF_A_RUN.items():
         ours, theirs = ({of(each) for each in side.attempts} for side in (a, b))
-        if ours != theirs:
-            yield Difference(
-                what=what, a=" and ".join(sorted(ours)), b=" and ".join(sorted(theirs))
-            )
+        # What is not on record may be the same: that is a note.
+        if ours != theirs and {_NOT_KNOWN} not in (ours, theirs):
+            yield Difference(what=what, a=_list(ours), b=_list(theirs))
+
+
+def _list(values: Iterable[str]) -> str:
+    return " and ".join(sorted(values))
 
 
 _OF_A_TASK: dict[str, Callable[[TaskConditions], str]] = {
     "image": lambda found: found.image,
     "limits": lambda found: (
-        ", ".join(f"{name} {value}" for name, value in sorted(found.limits.items()))
-        or "none on record"
+        ", ".join(f"{name} {value}" for name, value in sorted(found.limits.items())) or _NOT_KNOWN
     ),
 }
+_UNTOLD = frozenset({_NOT_KNOWN, "unresolved"})
+"""What a record says of an image or limits that it does not know."""
 
 
 def _of_tasks(a: Side, b: Side, common: Sequence[str]) -> Iterable[Difference]:
     """Conditions of single tasks; those that differ in the same way are one difference."""
-    for what, of in _OF_A_TASK.items():
+    for what in _OF_A_TASK:
         found: dict[tuple[str, str], list[str]] = {}
         for task in common:
-            ours, theirs = (
-                " and ".join(sorted({of(_conditions(each)) for each in side.tasks[task]}))
-                for side in (a, b)
-            )
-            if ours != theirs:
+            ours, theirs = _told(what, a, task), _told(what, b, task)
+            if ours != theirs and not _UNTOLD & {ours, theirs}:
                 found.setdefault((ours, theirs), []).append(task)
         for (ours, theirs), tasks in found.items():
             yield Difference(what=what, a=ours, b=theirs, tasks=tuple(tasks))
 
 
+def _told(what: str, side: Side, task: str) -> str:
+    return _list({_OF_A_TASK[what](_conditions(each)) for each in side.tasks[task]})
+
+
 def _find_notes(a: Side, b: Side, common: Sequence[str]) -> Iterable[str]:
-    unknown = [
-        task
-        for task in common
-        if UNKNOWN_REVISION in _revisions(a.tasks[task]) | _revisions(b.tasks[task])
-    ]
+    """What is on record on one side only, or nowhere: it may be alike or not."""
+    for what, of in _OF_A_RUN.items():
+        told = {side.letter: {of(each) for each in side.attempts} for side in (a, b)}
+        silent = [letter for letter, values in told.items() if values == {_NOT_KNOWN}]
+        if len(silent) == 1:
+            yield f"the {what} of {silent[0]} is not on record"
+    for what in _OF_A_TASK:
+        tasks = [t for t in common if _UNTOLD & {_told(what, a, t), _told(what, b, t)}]
+        if tasks:
+            which = count_of(len(tasks), "task")
+            yield f"not on record on both sides: the {what} of {which} ({name_some(tasks)})"
+    revisions = {task: _revisions(a.tasks[task]) | _revisions(b.tasks[task]) for task in common}
+    unknown = [task for task in common if UNKNOWN_REVISION in revisions[task]]
     if unknown:
         which = count_of(len(unknown), "task")
         yield f"the revision of {which} is not on record: {name_some(unknown)}"
+    yield from _find_loose(a, b, common)
+    uneven = [task for task in common if len(a.tasks[task]) != len(b.tasks[task])]
+    if uneven:
+        which = count_of(len(uneven), "task")
+        yield f"{which} with unlike numbers of attempts, counting once each: {name_some(uneven)}"
+
+
+def _find_loose(a: Side, b: Side, common: Sequence[str]) -> Iterable[str]:
     loose = [
         task
         for task in common
-        if not all(
-            _conditions(each).has_pinned_image for side in (a, b) for each in side.tasks[task]
-        )
+        if not _UNTOLD & {_told("image", a, task), _told("image", b, task)}
+        and not all(_conditions(each).has_pinned_image for each in (*a.tasks[task], *b.tasks[task]))
     ]
     if loose:
         which = count_of(len(loose), "task")
         yield f"the image of {which} is not pinned by a digest: it may have changed in between"
-    uneven = [task for task in common if len(a.tasks[task]) != len(b.tasks[task])]
-    if uneven:
-        yield (
-            f"{count_of(len(uneven), 'task')} with unlike numbers of attempts ({name_some(uneven)})"
-            "; each task counts once all the same"
-        )
 
 
 def name_some(names: Sequence[str]) -> str:
@@ -171,7 +185,7 @@ def check_likeness(likeness: Likeness, *, common: bool, allow_unlike: bool) -> N
             f"A and B have no task in common: A has {name_some(likeness.only_a)}; "
             f"B has {name_some(likeness.only_b)}"
         )
-    if common and len(likeness.revised) == len(likeness.common) and not allow_unlike:
+    if common and len(likeness.revised) == len(likeness.common):
         raise InputError(
             "every task that A and B have in common is of another revision there; "
             "--allow-unlike without --common compares them all the same"
