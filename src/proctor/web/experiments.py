@@ -15,6 +15,7 @@ from proctor.web.shelf import JobShelf
 from proctor.web.subject import Subject
 
 _ON_A_PAGE = 50
+_METRICS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,16 @@ class _ListedJob:
     name: str
     about: AboutJob
     changed_at: float
+
+    @property
+    def metrics(self) -> list[tuple[str, str]]:
+        """The first of what result.json gives."""
+        return list(self.about.published.items())[:_METRICS]
+
+    @property
+    def further(self) -> int:
+        """How many more it gives."""
+        return max(len(self.about.published) - _METRICS, 0)
 
 
 def _show_index(request: Request) -> Response:

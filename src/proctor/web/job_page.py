@@ -27,7 +27,7 @@ from proctor.web.listing import make_address, make_pages
 from proctor.web.live import stream_events
 from proctor.web.marks import Experiment, Mark, Tally, count_marks
 from proctor.web.pages import ENVIRONMENT, render_page
-from proctor.web.shown import experiment_path, trial_path
+from proctor.web.shown import experiment_path, path_part, trial_path
 from proctor.web.subject import Subject
 
 _MARKS = 6000
@@ -83,6 +83,7 @@ def _render(experiment: Experiment, asked: Asked) -> Markup:
             experiment=experiment,
             tally=count_marks(experiment.marks),
             chosen=count_marks(chosen) if asked.is_narrowed else None,
+            chosen_groups=len(_find_groups(chosen)),
             matching=len(chosen),
             groups=_find_groups(experiment.marks),
             asked=asked,
@@ -114,17 +115,18 @@ class _Task:
         self.tally = row.tally
         self.number = len(row.marks)
         shown = row.marks[:_OF_A_TASK]
-        self.marks = Markup("".join(_render_mark(experiment, mark) for mark in shown))  # noqa: S704
+        beginning = escape(trial_path(experiment, ""))
+        self.marks = Markup("".join(_render_mark(beginning, mark) for mark in shown))  # noqa: S704
         self.more = len(row.marks) - len(shown)
         self.rest = make_address(experiment_path(experiment), {"task": row.task, "view": "trials"})
 
 
-def _render_mark(experiment: str, mark: Mark) -> str:
+def _render_mark(beginning: Markup, mark: Mark) -> str:
     """A link; made here and not by a template, because there are thousands."""
     told = f"{mark.trial}: {mark.why}" if mark.why else mark.trial
     flag = " err" if mark.is_errored else ""
     return (
-        f'<a class="m {mark.grade}{flag}" href="{escape(trial_path(experiment, mark.trial))}" '
+        f'<a class="m {mark.grade}{flag}" href="{beginning}{escape(path_part(mark.trial))}" '
         f'title="{escape(told)}">{escape(mark.text)}</a> '
     )
 

@@ -51,6 +51,8 @@ class Listed:
     datasets: tuple[str, ...]
     when: str
     """When its last trial was sealed."""
+    is_mixed: bool
+    """Whether its trials are of several agents, models or datasets."""
 
 
 def load_sealed(ledger: Ledger, name: str) -> Experiment | None:
@@ -164,6 +166,7 @@ def _describe(ledger: Ledger, page: list[tuple[Any, ...]]) -> list[Listed]:
             models=_distinct(counts[name], 1),
             datasets=_distinct(counts[name], 2),
             when=times.get(seq, ""),
+            is_mixed=len({row[:3] for row in counts[name] if row[3] != "withheld"}) > 1,
         )
         for name, seq in page
     ]

@@ -52,20 +52,21 @@ def show_time(value: str | float | None) -> str:
 
 def experiment_path(name: str) -> str:
     """The address of an experiment's page."""
-    return f"/experiments/{_part(name)}"
+    return f"/experiments/{path_part(name)}"
 
 
 def trial_path(experiment: str, trial: str) -> str:
     """The address of a trial's page."""
-    return f"/trials/{_part(experiment)}/{_part(trial)}"
+    return f"/trials/{path_part(experiment)}/{path_part(trial)}"
 
 
 def pair_path(one: tuple[str, str], other: tuple[str, str]) -> str:
     """The address of two trials side by side, each an experiment and a trial of it."""
-    a, b = ("/".join(map(_part, each)) for each in (one, other))
+    a, b = ("/".join(map(path_part, each)) for each in (one, other))
     return f"/diff?a={a}&b={b}"
 
 
-def _part(name: str) -> str:
+def path_part(name: str) -> str:
+    """A name as a part of an address."""
     # A name of bytes that are no text leads nowhere, and must still be shown.
     return quote(name, safe="", errors="replace")
