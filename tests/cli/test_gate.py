@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -46,6 +47,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (ERRORS, ["--max-errors", "7"], 0, "met"),
         (ERRORS, ["--max-errors", "50%"], 4, "errors"),
         (ERRORS, ["--max-errors", "0.8"], 0, "met"),
+        (JOBS / "29-passk-20", ["--max-errors", "0%", "--require-complete"], 0, "met"),
         (ERRORS, ["--max-errors", "6", "--ignore-error", "AgentTimeoutError"], 0, "met"),
         (ERRORS, ["--max-cost-usd", "100"], 6, "cost"),
         (KILLED, ["--min-mean", "1"], 0, "met"),
@@ -98,6 +100,23 @@ def test_a_run_that_is_not_over_is_told_of_even_where_it_is_let_pass(proctor: Pr
     assert "2 of 4 planned trials did not run; the job did not run to its end" in ran.out
 
 
+def test_an_interval_for_few_tasks_is_wider(proctor: Proctor) -> None:
+    asked = ["gate", ERRORS, "--min-mean", "0"]
+    assert "mean  0.3333333333333333  [0.1111, 0.6667]" in proctor(*asked).out
+    ran = proctor(*asked, "--interval", "student")
+    assert "mean  0.3333333333333333  [-0.0510, 0.7177]" in ran.out
+
+
+def test_an_interval_whose_library_is_missing_names_what_installs_it(
+    proctor: Proctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    monkeypatch.delitem(sys.modules, "proctor.report.statistics.student", raising=False)
+    ran = proctor("gate", PASSING, "--min-mean", "0", "--interval", "student")
+    assert (ran.code, ran.out) == (2, "")
+    assert "not installed: pip install 'proctor[stats]'" in ran.err
+
+
 def test_several_runs_are_held_against_the_limits_each_by_itself(proctor: Proctor) -> None:
     ran = proctor("gate", PASSING, ERRORS, "--min-mean", "0.5")
     assert ran.code == 1
@@ -136,7 +155,7 @@ def test_a_baseline_of_several_groups_is_refused(proctor: Proctor) -> None:
     assert "expected one, or the groups of 06-errors-oracle-k1" in ran.err
 
 
-@pytest.mark.parametrize("text", ["-1", "1.5", "150%", "many", "nan", "٣"])
+@pytest.mark.parametrize("text", ["-1", "1.5", "150%", "many", "nan", "٣", "9" * 5000])
 def test_errors_are_counted_in_trials_or_shares(proctor: Proctor, text: str) -> None:
     ran = proctor("gate", PASSING, f"--max-errors={text}")
     assert ran.code == 2
@@ -191,6 +210,25 @@ def test_a_torn_result_is_damage(proctor: Proctor, tmp_path: Path) -> None:
     assert ran.code == 5
     assert f"{torn}" in ran.out
     assert "trials: 15 planned = 14 run + 1 broken + 0 not run" in ran.out
+
+
+def test_a_torn_lock_is_damage_and_the_rewards_are_read_all_the_same(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    job = shutil.copytree(PASSING, tmp_path / "job")
+    (job / "lock.json").write_text("{")
+    ran = proctor("gate", job, "--min-mean", "0.6")
+    assert (ran.code, "ok      scripted__model-x__binary: mean >= 0.6" in ran.out) == (5, True)
+
+
+def test_rewards_too_large_for_a_mean_reach_no_floor(proctor: Proctor, tmp_path: Path) -> None:
+    job = shutil.copytree(JOBS / "13-single-task-adhoc", tmp_path / "job")
+    (trial,) = job.glob("pass-simple__*")
+    (trial / "verifier" / "reward.txt").unlink()
+    (trial / "verifier" / "reward.json").write_text('{"reward": -1' + "0" * 400 + "}")
+    ran = proctor("gate", job, "--min-mean", "0", "--junit", tmp_path / "gate.xml")
+    assert (ran.code, "mean >= 0.0: nan" in ran.out) == (1, True)
+    assert f"reward -1{'0' * 37}…; expected" in (tmp_path / "gate.xml").read_text()
 
 
 def test_an_edited_reward_is_damage_where_the_evidence_is_checked(

@@ -1,6 +1,7 @@
 """`proctor gate`: does a run reach what was asked of it? For machines that go by exit codes."""
 
 import os
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -8,6 +9,7 @@ import click
 from proctor.cli.gate_text import document_of, print_judged, render_verdict
 from proctor.cli.gate_types import ErrorsType, NumberType
 from proctor.cli.ledger.options import find_directory, ledger_option
+from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH, STDOUT, check_companions
 from proctor.cli.output import json_option, print_json, reading_progress, write_file
 from proctor.cli.stdout import send, tell
@@ -17,6 +19,7 @@ from proctor.report.gate.junit import render_junit
 from proctor.report.gate.limits import Limits, MaxErrors, Miss, gravest
 from proctor.report.gate.markdown import render_markdown
 from proctor.report.gate.measured import Measured, is_ledger, measure_experiment, measure_job
+from proctor.report.gate.numbers import FindInterval
 
 _CONDITIONS = (
     "min_mean",
@@ -27,6 +30,12 @@ _CONDITIONS = (
     "require_complete",
     "against",
 )
+
+_INTERVALS = {
+    "bootstrap": ("proctor.report.statistics.bootstrap", "cluster_bootstrap"),
+    "student": ("proctor.report.statistics.student", "cluster_student"),
+}
+"""What finds the interval of a mean: the module, loaded on use, and the function."""
 
 
 @click.command("gate")
@@ -53,6 +62,10 @@ _CONDITIONS = (
     "--ignore-error", "ignored", metavar="EXCEPTION", multiple=True,
     help="No error where the trial has a reward; may be given again.",
 )  # fmt: skip
+@click.option(
+    "--interval", type=click.Choice(list(_INTERVALS)), default="bootstrap", show_default=True,
+    help="Of the mean, by drawing tasks; student suits few tasks and needs proctor[stats].",
+)  # fmt: skip
 @click.option("--planned", type=click.IntRange(1), help="Trials that an experiment should have.")
 @click.option("--check-evidence", is_flag=True, help="Audit jobs; read all evidence of a ledger.")
 @click.option("--junit", type=PATH, help="Write JUnit XML to this file.")
@@ -72,6 +85,7 @@ def command(
     pass_mark: float,
     reward_key: str | None,
     ignored: tuple[str, ...],
+    interval: str,
     planned: int | None,
     check_evidence: bool,
     junit: str | None,
@@ -79,11 +93,12 @@ def command(
     directory: str | None,
     as_json: bool,
 ) -> int:
-    """Hold runs against limits, for CI: job directories, or experiments of a ledger.
+    """Hold runs against limits, for CI: an exit code for each miss.
 
-    The mean is harbor's: a trial without a reward counts as 0. An error is a trial without a
-    reward, or with an exception. A cost that is not known fails --max-cost-usd. Each run is held
-    against the limits by itself, and so is each of its groups (agent, model, dataset).
+    A run is a job directory, or an experiment of a ledger. The mean is harbor's: a trial
+    without a reward counts as 0. An error is a trial without a reward, or with an exception. A
+    cost that is not known fails --max-cost-usd. Each run is held against the limits by itself, and
+    so is each of its groups (agent, model, dataset).
 
     \b
     Exit codes; of several misses all are printed and the gravest decides, in this order:
@@ -110,17 +125,35 @@ def command(
         reward_key=reward_key,
         ignored_errors=frozenset(ignored),
     )
+    find_interval = _load_interval(interval)
     reader = _Reader(directory, check_evidence=check_evidence)
     baseline = None if against is None else reader.measure(against)
-    judged = [judge(reader.measure(thing, planned), limits, baseline) for thing in things]
+    judged = [
+        judge(reader.measure(thing, planned), limits, baseline, find_interval=find_interval)
+        for thing in things
+    ]
     miss = gravest([check for each in judged for check in each.checks])
     page = render_markdown(judged, limits, miss)
     if junit is not None:
         write_file(Path(junit), render_junit(judged, limits), reader.read)
     if markdown is not None and markdown != STDOUT:
-        write_file(Path(markdown), page.encode("utf-8", "replace"), reader.read)
+        write_file(Path(markdown), page.encode(), reader.read)
     _print(judged, miss, as_json=as_json, page=page if markdown == STDOUT else None)
     return miss.exit_code if miss else 0
+
+
+def _load_interval(name: str) -> FindInterval:
+    module, function = _INTERVALS[name]
+    try:
+        found: FindInterval = getattr(import_module(module), function)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("proctor"):
+            raise
+        raise InputError(
+            f"--interval {name} needs {error.name}, which is not installed: "
+            "pip install 'proctor[stats]'"
+        ) from error
+    return found
 
 
 def _check_options(*, as_json: bool, markdown: str | None) -> None:
@@ -183,4 +216,10 @@ class _Reader:
                 "hold an experiment of that name; --ledger or PROCTOR_LEDGER names one"
             )
         self.read.append(str(place))
-        return measure_experiment(place, name, planned=planned, check_evidence=self.check_evidence)
+        return measure_experiment(
+            place,
+            name,
+            planned=planned,
+            check_evidence=self.check_evidence,
+            progress=make_progress(),
+        )

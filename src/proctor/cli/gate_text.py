@@ -107,6 +107,7 @@ def _run_document(judged: Judged) -> dict[str, object]:
         "errors": msgspec.to_builtins(judged.errors),
         "cost_usd": {
             "total": cost.total,
+            "per_pass": cost.per_success,
             "known": cost.known,
             "n_known": cost.n_known,
             "n_unknown": cost.n_unknown,

@@ -6,6 +6,8 @@ import click
 
 from proctor.report.gate.limits import MaxErrors
 
+_MOST_DIGITS = 9
+
 
 class ErrorsType(click.ParamType[MaxErrors]):
     """A number of trials, such as 3, or a share of them, such as 0.05 or 5%."""
@@ -19,7 +21,7 @@ class ErrorsType(click.ParamType[MaxErrors]):
         if isinstance(value, MaxErrors):
             return value
         text = str(value)
-        if text.isascii() and text.isdecimal():
+        if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS:
             return MaxErrors(count=int(text))
         share = _parse(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
         if not 0 <= share <= 1:

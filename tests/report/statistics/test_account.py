@@ -47,6 +47,20 @@ def test_the_parts_add_up(told: list[tuple[str, float | None]], more: int | None
         assert found.mean_errors_as_zero <= found.mean_errors_excluded
 
 
+def test_an_earlier_attempt_does_not_count_beside_the_trial_that_does() -> None:
+    found = account_for(
+        [
+            attempt(trial="a__1.attempt-1", reason="harbor_trial_failed"),
+            attempt(trial="a__1", reward=1.0),
+            attempt(trial="b__1.attempt-1", reward=0.0),
+            attempt(trial="b__1", experiment="another", reward=1.0),
+        ],
+        planned=3,
+    )
+    assert (found.listed, found.begun_again, found.counted, found.not_run) == (4, 1, 3, 0)
+    assert (found.scored, found.zero_by_missing) == (3, 0)
+
+
 def test_nothing_has_no_mean() -> None:
     found = account_for([])
     assert (found.mean_errors_as_zero, found.mean_errors_excluded) == (None, None)

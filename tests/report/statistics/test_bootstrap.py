@@ -125,10 +125,14 @@ def test_very_large_and_very_small_values_keep_their_size() -> None:
     assert 1e-300 <= small.low < small.high <= 3e-300
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_values_that_are_not_finite_are_refused(value: float) -> None:
+@pytest.mark.parametrize(
+    "cluster", [[float("nan")], [float("inf")], [float("inf"), -float("inf")], [1e308] * 20]
+)
+def test_values_without_a_finite_sum_are_refused(cluster: list[float]) -> None:
     with pytest.raises(StatisticsError, match="expected finite numbers"):
-        cluster_bootstrap([[value], [1.0]])
+        cluster_bootstrap([cluster, [1.0]])
+    with pytest.raises(StatisticsError, match="expected finite numbers"):
+        cluster_bootstrap([[-1e308], [1e308], [1e308]])
 
 
 def test_no_replicates_are_refused() -> None:

@@ -9,12 +9,13 @@ from proctor.report.gate.limits import Check, Limits, Miss, gravest
 from proctor.report.gate.measured import Measured
 from proctor.report.gate.numbers import (
     Errors,
+    FindInterval,
     GroupNumbers,
-    add_costs,
     count_errors,
     count_group,
 )
-from proctor.report.statistics.efficiency import Spent
+from proctor.report.statistics.bootstrap import cluster_bootstrap
+from proctor.report.statistics.efficiency import Spent, add_up
 from proctor.sentence import count_of
 
 
@@ -36,18 +37,24 @@ class Judged:
         return gravest(self.checks)
 
 
-def judge(measured: Measured, limits: Limits, baseline: Measured | None = None) -> Judged:
+def judge(
+    measured: Measured,
+    limits: Limits,
+    baseline: Measured | None = None,
+    *,
+    find_interval: FindInterval = cluster_bootstrap,
+) -> Judged:
     """Hold a run against limits, and against a baseline where one is given.
 
     Raises:
         InputError: which reward counts, or which group of the baseline, is not said.
     """
-    judged = Judged(
-        measured,
-        [count_group(key, trials, limits) for key, trials in measured.groups.items()],
-        count_errors(measured, limits),
-        add_costs(measured),
-    )
+    groups = [
+        count_group(key, trials, limits, find_interval) for key, trials in measured.groups.items()
+    ]
+    passed = sum(group.passed for group in groups)
+    costs = add_up([trial.cost_usd for trial in measured.trials], passed)
+    judged = Judged(measured, groups, count_errors(measured, limits), costs)
     judged.checks += _check_damage(measured)
     if baseline is not None:
         judged.checks += _check_baseline(measured, baseline)
@@ -114,6 +121,8 @@ def _check_presence(measured: Measured, limits: Limits) -> Iterator[Check]:
         yield Check(thing=name, condition="trials to judge", found="none ran", miss=Miss.INCOMPLETE)
     if limits.require_complete:
         missing = find_missing(measured)
+        if measured.planned is None:
+            missing.append("the ledger does not say how many trials were planned; --planned does")
         found = "; ".join(missing) or f"all of {count_of(measured.run, 'trial')}"
         miss = Miss.INCOMPLETE if missing else None
         yield Check(thing=name, condition="complete", found=found, miss=miss)
@@ -122,8 +131,6 @@ def _check_presence(measured: Measured, limits: Limits) -> Iterator[Check]:
 def find_missing(measured: Measured) -> list[str]:
     """What keeps a run from being complete, in pieces of sentences."""
     found = []
-    if measured.planned is None:
-        found.append("the ledger does not say how many trials were planned; --planned does")
     if measured.not_run is not None and measured.not_run > 0:
         found.append(f"{measured.not_run} of {measured.planned} planned trials did not run")
     if measured.broken:
@@ -185,6 +192,7 @@ def _check_group(thing: str, group: GroupNumbers, limits: Limits) -> Iterator[Ch
 def _check_drop(thing: str, key: str, drop: Drop, limits: Limits) -> Check:
     most, paired = limits.max_drop or 0.0, drop.paired
     condition = f"drop against {drop.baseline} <= {most!r}"
+    miss: Miss | None
     if paired.difference is None:
         miss, found = Miss.INCOMPLETE, "no task in common"
     else:
@@ -230,7 +238,8 @@ def _check_cost(judged: Judged, limits: Limits) -> Iterator[Check]:
 def render_cost(cost: Spent) -> str:
     """What is known of a cost."""
     if cost.total is not None:
-        return f"{cost.total:.4f} USD"
+        each = "" if cost.per_success is None else f", {cost.per_success:.4f} a pass"
+        return f"{cost.total:.4f} USD{each}"
     trials = cost.n_known + cost.n_unknown
     if not cost.n_known:
         return f"not known for any of {count_of(trials, 'trial')}"

@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from proctor.report.gate.judging import Judged
 from proctor.report.gate.limits import Check, Limits
 from proctor.report.gate.measured import MeasuredTrial
-from proctor.report.gate.numbers import GroupNumbers, is_error, value_of
+from proctor.report.gate.numbers import GroupNumbers, is_error, render_reward, value_of
 from proctor.report.statistics.intervals import Interval
 
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -67,11 +67,15 @@ def _mark(case: Element, trial: MeasuredTrial, reward_key: str | None, limits: L
     value = value_of(trial, reward_key)
     if value is None or is_error(trial, limits):
         reason = trial.reason or trial.exception or f"no reward {reward_key}"
-        parts = ["no reward" if value is None else f"reward {value!r}", trial.exception, reason]
+        parts = [
+            "no reward" if value is None else f"reward {render_reward(value)}",
+            trial.exception,
+            reason,
+        ]
         said = clean(": ".join(dict.fromkeys(part for part in parts if part)))
         SubElement(case, "error", type=clean(reason), message=said).text = said
     elif not value >= limits.pass_mark:
-        said = f"reward {value!r}; expected {limits.pass_mark!r} or more"
+        said = f"reward {render_reward(value)}; expected {limits.pass_mark!r} or more"
         SubElement(case, "failure", type="reward", message=said).text = said
 
 

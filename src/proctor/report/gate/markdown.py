@@ -13,7 +13,7 @@ from proctor.report.gate.judging import (
     render_errors,
 )
 from proctor.report.gate.limits import Limits, Miss
-from proctor.report.gate.numbers import GroupNumbers, is_error, value_of
+from proctor.report.gate.numbers import GroupNumbers, is_error, render_reward, value_of
 from proctor.report.statistics.intervals import Interval
 
 _SPECIAL = re.compile(r"[*_\[\]~#$\\`|<>&@]|:(?=//)")
@@ -96,7 +96,7 @@ def _render_failed(judged: Judged, limits: Limits) -> Iterator[str]:
         failed = is_error(trial, limits)
         if failed or value is None or not value >= limits.pass_mark:
             why = trial.exception or trial.reason or "" if failed else "below the pass mark"
-            reward = "-" if value is None else repr(value)
+            reward = "-" if value is None else render_reward(value)
             rows.append((escape(trial.task), escape(trial.trial), reward, escape(why)))
     if not rows:
         return

@@ -11,12 +11,14 @@ from pathlib import Path
 import msgspec
 
 from proctor.audit.certificate import CertifiedGroup, certified_column
-from proctor.audit.job import audit_job, load_as_run
-from proctor.errors import DamageError, InputError
-from proctor.harbor.job import Job, Watch
+from proctor.audit.job import audit_job
+from proctor.errors import DamageError, InputError, JobError
+from proctor.harbor.job import Watch, load_job
+from proctor.harbor.trial import FoundTrial
 from proctor.ledger.claims.claiming import Wishes, make_claim
 from proctor.ledger.claims.standing import Scope
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.verification.steps import Progress
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.outcome.reasons import reason_for_exception
 from proctor.report.attempt import Attempt
@@ -100,13 +102,13 @@ def measure_job(path: str, *, check_evidence: bool = False, watch: Watch | None 
     Raises:
         JobError: there is no job.
     """
-    job, _ = load_as_run(path, watch=watch)
-    told = {each.place: each for each in load_jobs(path).attempts}
+    job = load_job(path, watch=watch)
+    told = _load_attempts(path)
     measured = Measured(
         name=job.name,
         kind="job",
         place=path,
-        trials=[_trial_of_job(job, place, told) for place in range(len(job.trials))],
+        trials=[_trial_of_job(found, told.get(found.directory)) for found in job.trials],
         planned=job.n_planned,
         broken=len(job.broken),
         is_over=job.finished,
@@ -117,13 +119,21 @@ def measure_job(path: str, *, check_evidence: bool = False, watch: Watch | None 
         trials = count_of(over, "trial")
         measured.damage.append(f"{path}: {trials} more than planned; `proctor audit` names them")
     if check_evidence:
-        measured.damage += [str(found) for found in _audit(path, measured.damage)]
+        measured.damage += list(_audit(path, measured.damage))
     return measured
 
 
-def _trial_of_job(job: Job, place: int, told: dict[str | None, Attempt]) -> MeasuredTrial:
-    found = job.trials[place]
-    trial, attempt = found.trial, told.get(found.directory)
+def _load_attempts(path: str) -> dict[str | None, Attempt]:
+    """What costs, times and reasons are known, by the trial's directory."""
+    try:
+        return {each.place: each for each in load_jobs(path).attempts}
+    except JobError:
+        # Its lock.json is torn, which is among the job's problems; its rewards can still be read.
+        return {}
+
+
+def _trial_of_job(found: FoundTrial, attempt: Attempt | None) -> MeasuredTrial:
+    trial = found.trial
     rewards = trial.verdict.rewards if trial.verdict else None
     return MeasuredTrial(
         trial=trial.name,
@@ -145,7 +155,12 @@ def _audit(path: str, known: list[str]) -> Iterator[str]:
 
 
 def measure_experiment(
-    directory: Path, experiment: str, *, planned: int | None = None, check_evidence: bool = False
+    directory: Path,
+    experiment: str,
+    *,
+    planned: int | None = None,
+    check_evidence: bool = False,
+    progress: Progress | None = None,
 ) -> Measured:
     """An experiment of a ledger, whose log is verified; with check_evidence, all artifacts too.
 
@@ -153,7 +168,7 @@ def measure_experiment(
         LedgerError: there is no ledger, no such experiment in it, or more of it than planned.
     """
     measured = Measured(name=experiment, kind="experiment", place=str(directory), planned=planned)
-    verified = verify_ledger(directory, fast=not check_evidence)
+    verified = verify_ledger(directory, fast=not check_evidence, progress=progress)
     measured.damage = [f"{each.kind}: {each.where}: {each.message}" for each in verified.damage]
     try:
         with Ledger.open(directory) as ledger:

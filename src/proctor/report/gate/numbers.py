@@ -2,22 +2,25 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from proctor.errors import InputError
+from proctor.errors import InputError, StatisticsError
 from proctor.report.gate.limits import Limits
 from proctor.report.gate.measured import Measured, MeasuredTrial
 from proctor.report.statistics.bootstrap import cluster_bootstrap
-from proctor.report.statistics.efficiency import Spent, add_up
 from proctor.report.statistics.intervals import Interval, wilson
 from proctor.reward.column import RewardColumn
 from proctor.reward.metric import DEFAULT_METRIC, operands
 from proctor.reward.metric import mean as mean_of
-from proctor.reward.number import Number, is_finite
+from proctor.reward.number import Number, json_number
+
+type FindInterval = Callable[[Sequence[Sequence[float]]], Interval | None]
+"""What finds the interval of a mean, from the values of each task."""
 
 _USUAL_KEY = "reward"
+_LONGEST = 40
 
 
 class GroupNumbers(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +59,15 @@ def value_of(trial: MeasuredTrial, reward_key: str | None) -> Number | None:
     """A trial's reward; None where it has none."""
     if not trial.rewards:
         return None
-    return (
-        next(iter(trial.rewards.values()))
-        if reward_key is None
-        else (trial.rewards.get(reward_key))
-    )
+    if reward_key is None:
+        return next(iter(trial.rewards.values()))
+    return trial.rewards.get(reward_key)
+
+
+def render_reward(value: Number) -> str:
+    """A reward as it is shown; a whole number may have any length."""
+    text = json_number(value) if isinstance(value, int) else repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def values_of(trials: Sequence[MeasuredTrial], limits: Limits) -> tuple[str | None, list[Number]]:
@@ -87,7 +94,12 @@ def values_of(trials: Sequence[MeasuredTrial], limits: Limits) -> tuple[str | No
     return key, operands(column, DEFAULT_METRIC)[key]
 
 
-def count_group(key: str, trials: Sequence[MeasuredTrial], limits: Limits) -> GroupNumbers:
+def count_group(
+    key: str,
+    trials: Sequence[MeasuredTrial],
+    limits: Limits,
+    find_interval: FindInterval = cluster_bootstrap,
+) -> GroupNumbers:
     """The numbers of a group; it has a trial at least.
 
     Raises:
@@ -97,24 +109,35 @@ def count_group(key: str, trials: Sequence[MeasuredTrial], limits: Limits) -> Gr
     rewarded = [value_of(trial, reward_key) for trial in trials]
     scored = [value for value in rewarded if value is not None]
     passed = sum(value >= limits.pass_mark for value in scored)
+    by_task = list(group_by_task(trials, values).values())
     return GroupNumbers(
         key=key,
         reward_key=reward_key,
         run=len(trials),
         scored=len(scored),
         zero_by_missing=len(trials) - len(scored),
-        mean=mean_of(values),
-        mean_interval=_interval(trials, values),
-        mean_scored=mean_of(scored) if scored else None,
+        mean=_mean(values),
+        mean_interval=_interval(by_task, find_interval),
+        mean_scored=_mean(scored) if scored else None,
         passed=passed,
         pass_rate=passed / len(trials),
         pass_interval=wilson(passed, len(trials)),
     )
 
 
-def _interval(trials: Sequence[MeasuredTrial], values: Sequence[Number]) -> Interval | None:
-    by_task = group_by_task(trials, values)
-    return cluster_bootstrap(list(by_task.values())) if all(map(is_finite, values)) else None
+def _interval(by_task: list[list[float]], find_interval: FindInterval) -> Interval | None:
+    try:
+        return find_interval(by_task)
+    except StatisticsError:  # nan and the infinities are rewards all the same
+        return None
+
+
+def _mean(values: Sequence[Number]) -> float:
+    try:
+        return mean_of(values)
+    except OverflowError:
+        # Whole numbers beyond what a mean can be: no floor is reached with it.
+        return math.nan
 
 
 def group_by_task(
@@ -152,9 +175,3 @@ def count_errors(measured: Measured, limits: Limits) -> Errors:
         trials=measured.run + measured.broken,
         kinds=dict(kinds.most_common()),
     )
-
-
-def add_costs(measured: Measured) -> Spent:
-    """What the counted trials of a run cost, as far as it is known."""
-    scored = sum(bool(trial.rewards) for trial in measured.trials)
-    return add_up([trial.cost_usd for trial in measured.trials], scored)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from proctor.errors import StatisticsError
 from proctor.report.statistics.intervals import CONFIDENCE, Interval, check_confidence
 from proctor.report.statistics.resampling import resample, scale
+from proctor.report.statistics.sums import finite_sum
 
 REPLICATES = 2000
 SEED = 1
@@ -34,7 +35,7 @@ def cluster_bootstrap(
     check_confidence(confidence)
     if replicates < 1:
         raise StatisticsError(f"{replicates} replicates; expected 1 or more")
-    totals = sorted((_sum(cluster), len(cluster)) for cluster in clusters if cluster)
+    totals = sorted((finite_sum(cluster), len(cluster)) for cluster in clusters if cluster)
     if len(totals) < 2:
         return None
     sizes = [size for _, size in totals]
@@ -43,17 +44,11 @@ def cluster_bootstrap(
     if least == greatest:
         return None
     above = [max(total - least * size, 0.0) for total, size in totals]
+    finite_sum(above)  # as far apart as floats reach, a sum of them is none
     ends = _find_ends(above, sizes, replicates, seed, confidence)
     # Rounding must not carry an end beyond the values themselves.
     low, high = (min(max(least + end, least), greatest) for end in ends)
     return Interval(low, high)
-
-
-def _sum(cluster: Sequence[float]) -> float:
-    total = math.fsum(cluster)
-    if not math.isfinite(total):
-        raise StatisticsError(f"a value is {total!r}; expected finite numbers")
-    return total
 
 
 def _find_ends(
