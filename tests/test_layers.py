@@ -60,7 +60,7 @@ BESIDES = {
     "ledger": frozenset({"backports", "cryptography"}),
     "record": frozenset({"genai_prices"}),
     "search": frozenset({"backports"}),
-    "report": frozenset({"scipy"}),
+    "report": frozenset({"jinja2", "markupsafe", "scipy"}),
     "task": frozenset({"pathspec", "yaml"}),
     "web": frozenset({"anyio", "h11", "jinja2", "markupsafe", "starlette", "uvicorn"}),
 }

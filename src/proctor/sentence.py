@@ -22,3 +22,14 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):
         text = type(value).__name__
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def printable(text: str) -> str:
+    """Text with its control characters spelled out: what is hostile is never sent to a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _spelled(char) for char in text)
+
+
+def _spelled(char: str) -> str:
+    return char.encode("unicode_escape", "backslashreplace").decode("ascii")

@@ -25,6 +25,8 @@
     trace_text, record_text        traces and records as lines for people
     traced                         the trials that a command about traces is asked for
     view                           pages in a browser
+    compare, report                two runs side by side; one document about runs
+    width                          how wide the screen is
     search, search_text            words in everything that is sealed
     commands                       groups whose commands are loaded when they are used
     options                        options that go only together

@@ -37,6 +37,8 @@ COMMANDS = {
     "outcome": "The result line, what its reader makes of it, and reason codes.",
     "show": "Show a trial, its trace, a step of it, or a record, readable.",
     "view": "Look at runs in a browser: a ledger, a job's directory, or a directory of jobs.",
+    "compare": "Hold two runs against each other, task by task.",
+    "report": "One document about runs, or a site of pages.",
     "search": "Find words in every sealed trace, with the step they are in.",
     "trace": "What an agent did: summary, classify, diff, follow, convert.",
     "ledger": "The sealed log: append-only, checkable by anyone.",

@@ -4,15 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from proctor.cli.ledger.plain_table import print_rows
 from proctor.cli.summary_text import (
-    UNKNOWN,
     render_behaviour,
     render_counts,
     render_field,
     render_reward,
-    render_seconds,
 )
 from proctor.inspection.experiment import Average, ExperimentSummary, telling_line
 from proctor.inspection.trial import TrialSummary
+from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of
 
 WIDE = 120

@@ -11,9 +11,9 @@ from proctor.inspection.times import TimeSummary
 from proctor.inspection.tool_errors import ErrorSummary, ToolError
 from proctor.inspection.trial import TrialSummary
 from proctor.inspection.writes import WriteSummary
+from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of
 
-UNKNOWN = "unknown"
 _LABEL = 15
 _NARROWEST = 40
 _SHOWN = 8
@@ -122,17 +122,6 @@ def render_behaviour(behaviour: Behaviour) -> str:
     """The share of each class, with how many turns it is of."""
     shares = ", ".join(f"{label} {share:.0%}" for label, share in behaviour.shares.items())
     return f"{shares or 'none'} of {count_of(behaviour.turns, 'turn')}"
-
-
-def render_seconds(seconds: float | None) -> str:
-    """A stretch of time, short: 12.3 s, 4 m 05 s, 2 h 10 m."""
-    if seconds is None:
-        return UNKNOWN
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{int(seconds) // 60} m {int(seconds) % 60:02} s"
-    return f"{int(seconds) // 3600:,} h {int(seconds) % 3600 // 60:02} m"
 
 
 def _count(count: int | None) -> str:

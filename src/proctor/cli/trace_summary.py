@@ -1,8 +1,6 @@
 """`proctor trace summary`: what happened in one trial, or in many."""
 
 import os
-import shutil
-import sys
 from collections.abc import Iterator
 from typing import Final
 
@@ -17,6 +15,7 @@ from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.summary_table import print_trials, render_experiment
 from proctor.cli.summary_text import render_trial
 from proctor.cli.traced import traced_trials
+from proctor.cli.width import find_width
 from proctor.errors import DamageError, TraceError
 from proctor.importers.traced_files import find_in_files, list_places
 from proctor.inspection.classification.rules import Classifier
@@ -97,15 +96,8 @@ def _summarise(
             show("trials summed up", done, len(waiting))
 
 
-def _find_width() -> int | None:
-    """Columns of the terminal; None where there is none."""
-    given = os.environ.get("COLUMNS", "")
-    is_screen = sys.stdout is not None and sys.stdout.isatty()
-    return shutil.get_terminal_size().columns if is_screen or given.isdigit() else None
-
-
 def _print(trials: list[TrialSummary]) -> None:
-    width = _find_width()
+    width = find_width()
     lines: Iterator[str] = iter(())
     if not trials:
         print_line("no trial fits")

@@ -3,8 +3,18 @@
     attempt     one trial as reports count it
     sealed      attempts in a ledger, at a position of its log
     in_jobs     attempts in plain harbor job directories, which need no ledger
-    statistics/   intervals, paired comparison, spread, costs: from numbers to numbers
-    gate/         does a run reach what was asked of it?
+    runs        a whole run: an experiment, or a job's directory
+    groups      attempts by agent, model and settings
+    scores      what attempts came to: means, pass rates, cost
+    behaviour   how agents went about it, from their traces
+    wording     what came of attempts, in a few words
+    marks       attempts at a task as a row of marks
+    comparison/ two runs side by side
+    document/   one report about runs
+    site/       a static site of runs
+    page/       documents as blocks, and their faces: text, Markdown, HTML, plots
+    statistics/ intervals, paired comparison, spread, costs: from numbers to numbers
+    gate/       does a run reach what was asked of it?
 
 Numbers that count as scores are made by `reward`; nothing here prints or writes to a ledger.
 """

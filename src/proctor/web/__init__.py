@@ -1,13 +1,22 @@
 """The viewer: what was run and what is sealed, as pages on this machine.
 
     subject     what is looked at: a ledger, or job directories
+    damage      whether the ledger is damaged, and what can be shown of it then
+    shelf, job_files    job directories, which may change while they are looked at
+    marks, sealed_marks    one trial as pages of many show it; from a ledger's index
     pages       templates to responses, and the headers that all of them have
+    shown, listing, kept    values as text, lists in pages, large texts made once
+    guard, writing, problems    hosts and headers, who may write, what leads nowhere
+    experiments     the first page
+    job_query, job_page, live    an experiment, what is asked of it, and its changes as events
     app         the table of routes
     trial       the page of one trial; what it shows is in trials/
     files       one file of a trial, as text or as bytes
     reviews     what is written from the page of a trial
     ledger      the pages of a ledger; what they show is in ledgers/
     visible     text of strangers made fit to be seen
+    compare     two experiments side by side
+    style       the style that all pages share, as text
     server      the program that answers, on loopback
     templates/, static/   the pages; no build step, nothing from elsewhere
 

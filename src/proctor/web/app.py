@@ -5,6 +5,7 @@
     /experiments/{experiment}/events     … and when something of it changed
     /trials/{experiment}/{trial}         one trial; …/files/{path}: a file, …/reviews: to write one
     /ledger, /ledger/entries/{seq}       the ledger, an entry; …/verification: all of it checked
+    /compare?a=E&b=E                     two experiments side by side
     /static/{path}                       style and script
 
 Paths are plain and absolute, so that a link can be sent to a colleague.
@@ -19,7 +20,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from proctor.web import experiments, files, job_page, ledger, reviews, trial
+from proctor.web import compare, experiments, files, job_page, ledger, reviews, trial
 from proctor.web.guard import LOOPBACK, Guard
 from proctor.web.live import Listeners
 from proctor.web.pages import STATIC
@@ -33,6 +34,7 @@ ROUTES: list[BaseRoute] = [
     *files.routes,
     *reviews.routes,
     *ledger.routes,
+    *compare.routes,
     Mount("/static", StaticFiles(directory=STATIC), name="static"),
 ]
 

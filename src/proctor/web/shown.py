@@ -60,6 +60,12 @@ def trial_path(experiment: str, trial: str) -> str:
     return f"/trials/{path_part(experiment)}/{path_part(trial)}"
 
 
+def pair_path(one: tuple[str, str], other: tuple[str, str]) -> str:
+    """The address of two trials side by side, each an experiment and a trial of it."""
+    a, b = ("/".join(map(path_part, each)) for each in (one, other))
+    return f"/diff?a={a}&b={b}"
+
+
 def path_part(name: str) -> str:
     """A name as a part of an address."""
     # A name of bytes that are no text leads nowhere, and must still be shown.

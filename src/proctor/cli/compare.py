@@ -1,0 +1,122 @@
+"""`proctor compare`: two runs side by side, scores and behaviour."""
+
+import contextlib
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+
+import click
+import msgspec
+
+from proctor.cli.ledger.options import find_directory, ledger_option, open_ledger
+from proctor.cli.ledger.progress import make_progress
+from proctor.cli.options import PATH, check_apart
+from proctor.cli.output import json_option, print_json, print_line
+from proctor.cli.stdout import send
+from proctor.cli.width import find_width
+from proctor.errors import InputError
+from proctor.ledger.ledger import Ledger
+from proctor.report.behaviour import Behaviour, summarise_attempts
+from proctor.report.comparison.compared import (
+    Comparison,
+    Terms,
+    choose_sides,
+    compare_sides,
+)
+from proctor.report.comparison.sides import Side, make_side
+from proctor.report.comparison.told import tell_comparison
+from proctor.report.page.markdown import render_markdown
+from proctor.report.page.text import render_text
+from proctor.report.runs import load_run
+
+_MOST_COMMANDS = 10
+
+
+@click.command("compare")
+@click.argument("one", metavar="A", type=PATH)
+@click.argument("other", metavar="B", type=PATH)
+@ledger_option
+@click.option("--a", "group_a", metavar="NAME", help="Which agent and model of A: part of a name.")
+@click.option("--b", "group_b", metavar="NAME", help="Which agent and model of B: part of a name.")
+@click.option(
+    "--common", is_flag=True, help="Leave out tasks that are not in both at one revision."
+)
+@click.option(
+    "--allow-unlike", is_flag=True, help="Compare although revisions or conditions differ."
+)
+@click.option("--no-behaviour", is_flag=True, help="Read no traces: scores, time and cost only.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
+@json_option
+def command(
+    one: str,
+    other: str,
+    directory: str | None,
+    group_a: str | None,
+    group_b: str | None,
+    as_json: bool,
+    **told: bool,
+) -> int:
+    """Hold two runs against each other, task by task.
+
+    Scores with how sure they are, and how the agents went about it. A and B are experiments of a
+    ledger, or harbor jobs' directories. Where one holds several agents or models, --a and --b say
+    which; both may be the same run. Runs whose tasks, revisions or conditions differ are refused
+    with what differs. docs/compare.md says how each number is made.
+
+    Example: proctor compare nightly candidate --common
+    """
+    check_apart("as_json", "as_markdown")
+    terms = Terms(common=told["common"], allow_unlike=told["allow_unlike"])
+    with opened_for((one, other), directory) as ledger:
+        is_named = directory is not None
+        a = make_side("A", load_run(one, ledger, prefers_ledger=is_named), group_a)
+        b = make_side("B", load_run(other, ledger, prefers_ledger=is_named), group_b)
+        behaviour = None if told["no_behaviour"] else _read_traces(a, b, terms, ledger)
+        compared = compare_sides(a, b, terms, behaviour)
+    if as_json:
+        print_json(msgspec.to_builtins(compared))
+        return 0
+    document = tell_comparison(compared, list(_commands(compared, (a, b), directory)))
+    if told["as_markdown"]:
+        send(render_markdown(document).rstrip("\n"))
+        return 0
+    for line in render_text(document, find_width()):
+        print_line(line)
+    return 0
+
+
+@contextlib.contextmanager
+def opened_for(things: Sequence[str], directory: str | None) -> Iterator[Ledger | None]:
+    """The ledger, if it was named, or one of the things is no path.
+
+    Raises:
+        InputError: there is none.
+    """
+    named = [thing for thing in things if not os.path.lexists(thing)]
+    if not named and directory is None:
+        yield None
+        return
+    place = find_directory(directory)
+    if directory is None and not (place / "checkpoint").exists():
+        raise InputError(
+            f"{named[0]}: there is no such directory, and no ledger at {place} that could hold it; "
+            "--ledger or PROCTOR_LEDGER names one"
+        )
+    with open_ledger(directory) as ledger:
+        yield ledger
+
+
+def _read_traces(a: Side, b: Side, terms: Terms, ledger: Ledger | None) -> Behaviour:
+    sides = choose_sides(a, b, terms)
+    attempts = {each.name: each for side in sides for each in side.attempts}
+    return summarise_attempts(list(attempts.values()), ledger, make_progress())
+
+
+def _commands(compared: Comparison, sides: Sequence[Side], directory: str | None) -> Iterator[str]:
+    """What shows two attempts at a task side by side, where the sides differ."""
+    places = {each.name: each.place or each.name for side in sides for each in side.attempts}
+    ledger = f" --ledger {shlex.quote(directory)}" if directory is not None else ""
+    differing = [each for each in compared.tasks if each.difference]
+    for each in sorted(differing, key=lambda told: -abs(told.difference or 0))[:_MOST_COMMANDS]:
+        pair = " ".join(shlex.quote(places[name]) for name in (each.trial_a, each.trial_b))
+        yield f"proctor trace diff {pair}{ledger}"

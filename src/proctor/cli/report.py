@@ -1,0 +1,136 @@
+"""`proctor report`: one document about a run, or a site of pages."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from proctor.cli.compare import opened_for
+from proctor.cli.ledger.options import find_directory, ledger_option
+from proctor.cli.ledger.progress import make_progress
+from proctor.cli.options import PATH, check_apart
+from proctor.cli.output import json_option, print_json, print_line, write_file
+from proctor.cli.stdout import send, tell
+from proctor.cli.width import find_width
+from proctor.harbor.render import render_json
+from proctor.ledger.ledger import Ledger
+from proctor.report.behaviour import Behaviour, summarise_attempts
+from proctor.report.document.facts import ReportFacts, gather_facts
+from proctor.report.document.told import tell_report
+from proctor.report.page.html import Frame, render_page
+from proctor.report.page.markdown import render_markdown
+from proctor.report.page.text import render_text
+from proctor.report.runs import Run, load_run
+from proctor.report.site.pages import make_pages
+from proctor.report.site.writing import write_site
+from proctor.sentence import count_of, printable
+from proctor.web.style import load_style
+
+_FORMATS: Final = ("text", "markdown", "html", "json")
+_SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}
+
+
+@click.command("report")
+@click.argument("things", metavar="RUN...", nargs=-1, required=True, type=PATH)
+@ledger_option
+@click.option(
+    "--format", "face", type=click.Choice(_FORMATS),
+    help="How it is written.  [default: by the name of -o, else text]",
+)  # fmt: skip
+@click.option("-o", "--output", type=PATH, help="Write it to this file instead of to stdout.")
+@click.option("--site", type=PATH, help="Write a site into this new directory: a page per trial.")
+@click.option("--no-behaviour", is_flag=True, help="Read no traces: scores, time and cost only.")
+@json_option
+def command(
+    things: tuple[str, ...],
+    directory: str | None,
+    face: str | None,
+    output: str | None,
+    site: str | None,
+    no_behaviour: bool,
+    as_json: bool,
+) -> int:
+    """One document about runs, or a site of pages.
+
+    It says what was run, what came of it, how sure that is and what it rests on. A RUN is an
+    experiment of a ledger, or a harbor job's directory. HTML is one file that needs nothing beside
+    itself, plots and all. --site makes pages that open from a disk or any static host: the report,
+    and one page a trial with its score, its trace and its verifier's output.
+
+    Example: proctor report nightly -o nightly.html
+    """
+    _check_asked()
+    with opened_for(things, directory) as ledger:
+        is_named = directory is not None
+        runs = [load_run(thing, ledger, prefers_ledger=is_named) for thing in things]
+        behaviour = None if no_behaviour else _read_traces(runs, ledger)
+        facts = gather_facts(runs, behaviour)
+        read = [thing for thing in things if os.path.lexists(thing)]
+        read += [str(find_directory(directory))] if ledger is not None else []
+        if site is not None and behaviour is not None:
+            pages = make_pages(facts, runs, behaviour, ledger, load_style(), make_progress())
+            return _tell_site(Path(site), write_site(Path(site), pages, read), as_json=as_json)
+    _deliver(facts, "json" if as_json else face or _face_of(output), output, read)
+    return 0
+
+
+def _deliver(facts: ReportFacts, face: str, output: str | None, read: Sequence[str]) -> None:
+    if output is None:
+        _print(facts, face)
+        return
+    write_file(Path(output), _render(facts, face).encode("utf-8", "backslashreplace"), read)
+    tell(f"{printable(output)}: the report, as {face}")
+
+
+def _check_asked() -> None:
+    for first, second in (
+        ("site", "output"),
+        ("site", "face"),
+        ("as_json", "face"),
+        ("site", "no_behaviour"),
+    ):
+        check_apart(first, second)
+
+
+def _face_of(output: str | None) -> str:
+    return _SUFFIXES.get(Path(output).suffix.lower(), "text") if output is not None else "text"
+
+
+def _read_traces(runs: Sequence[Run], ledger: Ledger | None) -> Behaviour:
+    attempts = {each.name: each for run in runs for each in run.attempts}
+    return summarise_attempts(list(attempts.values()), ledger, make_progress())
+
+
+def _print(facts: ReportFacts, face: str) -> None:
+    if face == "json":
+        print_json(msgspec.to_builtins(facts))
+    elif face == "text":
+        for line in render_text(tell_report(facts), find_width()):
+            print_line(line)
+    else:
+        send(_render(facts, face).rstrip("\n"))
+
+
+def _render(facts: ReportFacts, face: str) -> str:
+    """A whole file."""
+    match face:
+        case "json":
+            return render_json(msgspec.to_builtins(facts), indent=2) + "\n"
+        case "markdown":
+            return render_markdown(tell_report(facts))
+        case "html":
+            return render_page(tell_report(facts), Frame(load_style()))
+        case _:
+            return "\n".join(render_text(tell_report(facts), None)) + "\n"
+
+
+def _tell_site(place: Path, pages: int, *, as_json: bool) -> int:
+    if as_json:
+        print_json({"site": str(place), "pages": pages})
+    else:
+        index = printable(str(place / "index.html"))
+        print_line(f"{index}: the report, and {count_of(pages - 1, 'page')} of trials")
+    return 0

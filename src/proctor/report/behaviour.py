@@ -1,0 +1,88 @@
+"""How agents went about it, from their traces: each trial summed up, and many as one.
+
+What is counted is decided in `inspection`; a trial without a trace is in no mean of a trace.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from proctor.importers.traced_files import find_in_files
+from proctor.inspection.classification.rules import RULES_VERSION, Classifier
+from proctor.inspection.experiment import ExperimentSummary, summarise_experiment
+from proctor.inspection.trial import TrialSummary
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import find_trial
+from proctor.report.attempt import Attempt
+from proctor.traced.sealed import trace_row
+from proctor.traced.summaries import summarise_traced
+from proctor.traced.trial import TracedTrial
+from proctor.trajectory.parallel import map_paths
+
+CLASSIFIED_BY: Final = f"rules {RULES_VERSION}"
+"""What the labels come from."""
+_MANY: Final = 64
+"""Trials from which on more than one process is worth its start."""
+
+type Watch = Callable[[str, int, int], None]
+"""Told what is done, how much of it, and of how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """Trials by what they did."""
+
+    trials: dict[str, TrialSummary]
+    """By EXPERIMENT/TRIAL."""
+
+    def together(self, attempts: Sequence[Attempt]) -> ExperimentSummary:
+        """Some of them as one."""
+        return summarise_experiment([self.trials[each.name] for each in attempts])
+
+
+def summarise_attempts(
+    attempts: Sequence[Attempt], ledger: Ledger | None, watch: Watch, *, is_alone: bool = False
+) -> Behaviour:
+    """Every attempt's traces, read and summed up; by one process where other threads are.
+
+    Raises:
+        DamageError: the log does not give what its checkpoint says.
+    """
+    found: dict[str, TrialSummary] = {}
+    for attempt, summary in zip(
+        attempts, _summaries(attempts, ledger, is_alone=is_alone), strict=True
+    ):
+        found[attempt.name] = summary
+        watch("traces read", len(found), len(attempts))
+    return Behaviour(found)
+
+
+def _summaries(
+    attempts: Sequence[Attempt], ledger: Ledger | None, *, is_alone: bool
+) -> Iterator[TrialSummary]:
+    places = [each.place for each in attempts if each.place is not None]
+    if len(places) == len(attempts):
+        is_worth_it = len(places) >= _MANY and not is_alone
+        processes = len(os.sched_getaffinity(0)) if is_worth_it else 1
+        yield from map_paths(summarise_place, places, processes)
+        return
+    for attempt in attempts:
+        yield summarise_traced(trace_attempt(attempt, ledger), Classifier)
+
+
+def summarise_place(place: str) -> TrialSummary:
+    """The trial in a directory, summed up."""
+    return summarise_traced(next(iter(find_in_files(place))), Classifier)
+
+
+def trace_attempt(attempt: Attempt, ledger: Ledger | None) -> TracedTrial:
+    """An attempt with its files, wherever it lies.
+
+    Raises:
+        InputError: it is not there any more.
+        DamageError: the ledger is damaged.
+    """
+    if ledger is None or attempt.place is not None:
+        return next(iter(find_in_files(attempt.place or "")))
+    return trace_row(ledger, find_trial(ledger, attempt.name))

@@ -1,0 +1,208 @@
+"""Two sides compared: everything that a page, a table or a program wants to know of it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from proctor.report.attempt import Attempt
+from proctor.report.behaviour import Behaviour
+from proctor.report.comparison.likeness import (
+    Difference,
+    check_likeness,
+    choose_tasks,
+    find_likeness,
+)
+from proctor.report.comparison.measures import Measure, measure_sides
+from proctor.report.comparison.sides import Side
+from proctor.report.scores import Scores, all_rewards, score_tasks, scored_rewards
+from proctor.report.statistics.intervals import CONFIDENCE
+from proctor.report.statistics.paired import Paired, PairedTask, compare_paired
+from proctor.reward.number import exact_sum
+
+
+class SideTold(msgspec.Struct, frozen=True, kw_only=True):
+    """One side, and what it came to over the tasks compared."""
+
+    run: str
+    """The experiment or the job."""
+    agent: str
+    model: str
+    configuration: str
+    """Digest of the agent's own settings."""
+    statuses: dict[str, int]
+    """Trials compared, by the standing of their records."""
+    sources: dict[str, int]
+    """Trials compared, by where they come from."""
+    left_out: dict[str, int]
+    """Trials of the run in no number, by why."""
+    findings: dict[str, int]
+    """Integrity findings by code, in trials."""
+    scores: Scores
+
+
+class TaskTold(msgspec.Struct, frozen=True, kw_only=True):
+    """One task on both sides."""
+
+    task: str
+    rewards_a: tuple[float | None, ...]
+    """Of every attempt, in order; null: not scored."""
+    rewards_b: tuple[float | None, ...]
+    mean_a: float | None
+    """Over the scored; null: there are none."""
+    mean_b: float | None
+    difference: float | None
+    """A less B; null where one side has no score."""
+    trial_a: str
+    """EXPERIMENT/TRIAL that shows best what the difference is about."""
+    trial_b: str
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A compared with B."""
+
+    a: SideTold
+    b: SideTold
+    confidence: float
+    unlike: tuple[Difference, ...]
+    """Conditions that differ, and were allowed to."""
+    revised: tuple[str, ...]
+    """Tasks of unlike revisions that are compared all the same."""
+    only_a: tuple[str, ...]
+    """Tasks left out: not in B."""
+    only_b: tuple[str, ...]
+    left_out_revised: tuple[str, ...]
+    """Tasks left out: of another revision in B."""
+    paired: Paired
+    """Over the scored; a task without a score on a side is not in it."""
+    paired_errors_as_zero: Paired | None
+    """With what is not scored as 0, harbor's rule; null where everything is scored."""
+    tasks: tuple[TaskTold, ...]
+    """By difference, A's best first; those without one last."""
+    measures: tuple[Measure, ...]
+    with_traces: bool
+    """Whether traces were read."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is allowed in a comparison."""
+
+    common: bool = False
+    """Leave out tasks that are not in both, or not of one revision."""
+    allow_unlike: bool = False
+    """Compare although conditions differ."""
+
+
+def choose_sides(a: Side, b: Side, terms: Terms) -> tuple[Side, Side]:
+    """The sides with the tasks that are compared.
+
+    Raises:
+        InputError: the sides are not alike, and the terms do not allow for it.
+    """
+    likeness = find_likeness(a, b)
+    check_likeness(likeness, common=terms.common, allow_unlike=terms.allow_unlike)
+    tasks = choose_tasks(likeness, common=terms.common)
+    return a.narrowed(tasks), b.narrowed(tasks)
+
+
+def compare_sides(a: Side, b: Side, terms: Terms, behaviour: Behaviour | None) -> Comparison:
+    """Compare two sides whose tasks were not chosen yet.
+
+    Raises:
+        InputError: they are not alike, and the terms do not allow for it.
+    """
+    likeness = find_likeness(a, b)
+    ours, theirs = choose_sides(a, b, terms)
+    paired = compare_paired(scored_rewards(ours.tasks), scored_rewards(theirs.tasks))
+    told = _tell_side(ours), _tell_side(theirs)
+    is_missing = any(side.scores.account.zero_by_missing for side in told)
+    return Comparison(
+        a=told[0],
+        b=told[1],
+        confidence=CONFIDENCE,
+        unlike=likeness.differences,
+        revised=() if terms.common else likeness.revised,
+        only_a=likeness.only_a,
+        only_b=likeness.only_b,
+        left_out_revised=likeness.revised if terms.common else (),
+        paired=paired,
+        paired_errors_as_zero=(
+            compare_paired(all_rewards(ours.tasks), all_rewards(theirs.tasks))
+            if is_missing
+            else None
+        ),
+        tasks=tuple(_tell_tasks(ours, theirs, paired)),
+        measures=measure_sides(ours, theirs, behaviour),
+        with_traces=behaviour is not None,
+        notes=(*a.run.notes, *b.run.notes, *likeness.notes),
+    )
+
+
+def _tell_side(side: Side) -> SideTold:
+    attempts = side.attempts
+    left_out = dict(side.run.left_out)
+    if side.run.unreadable:
+        left_out["unreadable"] = len(side.run.unreadable)
+    return SideTold(
+        run=side.run.name,
+        agent=side.group.agent,
+        model=side.group.model,
+        configuration=side.group.configuration,
+        statuses=dict(sorted(Counter(each.status for each in attempts).items())),
+        sources=dict(sorted(Counter(each.source or "proctor" for each in attempts).items())),
+        left_out=left_out,
+        findings=dict(sorted(Counter(c for each in attempts for c in each.findings).items())),
+        scores=score_tasks(side.tasks),
+    )
+
+
+def _tell_tasks(a: Side, b: Side, paired: Paired) -> list[TaskTold]:
+    known = {each.task: each for each in paired.tasks}
+    told = [
+        _tell_task(task, a.tasks[task], b.tasks[task], known.get(task))
+        for task in a.tasks
+        if task in b.tasks
+    ]
+    return sorted(
+        told,
+        key=lambda each: (
+            each.difference is None,
+            # Differences that are equal but for rounding are sorted by name.
+            -round(each.difference or 0.0, 9),
+            each.task,
+        ),
+    )
+
+
+def _tell_task(
+    task: str, a: Sequence[Attempt], b: Sequence[Attempt], paired: PairedTask | None
+) -> TaskTold:
+    difference = paired.difference if paired else None
+    return TaskTold(
+        task=task,
+        rewards_a=tuple(each.reward for each in a),
+        rewards_b=tuple(each.reward for each in b),
+        mean_a=_mean(a),
+        mean_b=_mean(b),
+        difference=difference,
+        trial_a=_telling(a, wants_best=difference is None or difference >= 0).name,
+        trial_b=_telling(b, wants_best=difference is not None and difference < 0).name,
+    )
+
+
+def _mean(attempts: Sequence[Attempt]) -> float | None:
+    rewards = [each.reward for each in attempts if each.reward is not None]
+    return exact_sum(rewards) / len(rewards) if rewards else None
+
+
+def _telling(attempts: Sequence[Attempt], *, wants_best: bool) -> Attempt:
+    """The attempt to look at: the best of the side that is better, the worst of the other."""
+
+    def rank(attempt: Attempt) -> float:
+        reward = float("-inf") if attempt.reward is None else attempt.reward
+        return -reward if wants_best else reward
+
+    return min(attempts, key=rank)

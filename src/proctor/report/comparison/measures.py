@@ -1,0 +1,116 @@
+"""How the sides went about it: a mean on each side, and the difference task by task.
+
+What a trial does not tell is not 0 but missing; every mean says how many trials it is of.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from proctor.inspection.classification.labels import LABELS
+from proctor.inspection.experiment import average
+from proctor.inspection.trial import TrialSummary
+from proctor.report.attempt import Attempt
+from proctor.report.behaviour import Behaviour
+from proctor.report.comparison.sides import Side
+from proctor.report.statistics.intervals import Interval
+from proctor.report.statistics.paired import compare_paired
+
+type _OfTrial = Callable[[TrialSummary], float | None]
+type _OfAttempt = Callable[[Attempt], float | None]
+
+
+class Mean(msgspec.Struct, frozen=True, kw_only=True):
+    """A mean over those trials that tell."""
+
+    mean: float | None
+    """Null where none does."""
+    n: int
+    of: int
+    """How many trials there are."""
+
+
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing, on both sides."""
+
+    name: str
+    unit: str
+    """share, count, seconds, tokens or USD."""
+    a: Mean
+    b: Mean
+    difference: float | None
+    """A less B, over the tasks for which both tell; null where there are none."""
+    interval: Interval | None
+    """Of the difference, by drawing tasks."""
+    n_tasks: int
+    """Tasks for which both tell."""
+
+
+def _share(label: str) -> _OfTrial:
+    def of(trial: TrialSummary) -> float | None:
+        told = trial.trace.behaviour
+        return told.shares.get(label, 0.0) if told is not None and told.turns else None
+
+    return of
+
+
+def _traced(of: Callable[[TrialSummary], float]) -> _OfTrial:
+    return lambda trial: of(trial) if trial.has_trace else None
+
+
+_OF_TRACES: Final[dict[str, tuple[str, _OfTrial]]] = {
+    **{label: ("share", _share(label)) for label in LABELS},
+    "turns": ("count", _traced(lambda trial: trial.trace.turns)),
+    "tool calls": ("count", _traced(lambda trial: trial.trace.tool_calls)),
+    "tool errors": ("count", _traced(lambda trial: trial.trace.errors.total)),
+    "tool error rate": ("share", lambda trial: trial.trace.errors.rate),
+    "repeated calls": ("count", _traced(lambda trial: trial.trace.loops.repeats)),
+    "longest loop": (
+        "count",
+        _traced(lambda t: t.trace.loops.longest.times if t.trace.loops.longest else 0),
+    ),
+    "agent's wall time": ("seconds", lambda trial: trial.trace.times.wall_seconds),
+}
+_OF_RECORDS: Final[dict[str, tuple[str, _OfAttempt]]] = {
+    "trial's time": ("seconds", lambda attempt: attempt.seconds),
+    "tokens in": ("tokens", lambda attempt: attempt.tokens_in),
+    "tokens out": ("tokens", lambda attempt: attempt.tokens_out),
+    "cost": ("USD", lambda attempt: attempt.cost_usd),
+}
+
+
+def measure_sides(a: Side, b: Side, behaviour: Behaviour | None) -> tuple[Measure, ...]:
+    """Everything that both sides can be held against each other by; without traces, less."""
+    found = []
+    if behaviour is not None:
+        for name, (unit, of) in _OF_TRACES.items():
+            found.append(_measure(name, unit, a, b, _in_trace(behaviour, of)))
+    for name, (unit, told) in _OF_RECORDS.items():
+        found.append(_measure(name, unit, a, b, told))
+    return tuple(found)
+
+
+def _in_trace(behaviour: Behaviour, of: _OfTrial) -> _OfAttempt:
+    return lambda attempt: of(behaviour.trials[attempt.name])
+
+
+def _measure(name: str, unit: str, a: Side, b: Side, of: _OfAttempt) -> Measure:
+    by_task = [
+        {
+            task: [value for each in found if (value := of(each)) is not None]
+            for task, found in side.tasks.items()
+        }
+        for side in (a, b)
+    ]
+    paired = compare_paired(*by_task)
+    means = [average(value for values in tasks.values() for value in values) for tasks in by_task]
+    return Measure(
+        name=name,
+        unit=unit,
+        a=Mean(mean=means[0].mean, n=means[0].n, of=len(a.attempts)),
+        b=Mean(mean=means[1].mean, n=means[1].n, of=len(b.attempts)),
+        difference=paired.difference,
+        interval=paired.interval,
+        n_tasks=paired.n_tasks,
+    )

@@ -1,0 +1,318 @@
+"""A comparison as a document: what was compared, who is better, how sure it is, and where to look.
+
+Nothing is worked out here.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from proctor.report.comparison.compared import Comparison, SideTold, TaskTold
+from proctor.report.comparison.likeness import name_some
+from proctor.report.comparison.measures import Mean, Measure
+from proctor.report.marks import LEGEND, render_marks
+from proctor.report.page.blocks import (
+    Bars,
+    Block,
+    Cell,
+    Column,
+    Document,
+    Facts,
+    Heading,
+    Intervals,
+    Lines,
+    Paragraph,
+    Spread,
+    Table,
+    Tone,
+)
+from proctor.report.page.figures import (
+    UNKNOWN,
+    render_change,
+    render_ends,
+    render_number,
+    render_of,
+    render_signed,
+)
+from proctor.report.page.scale import extent
+from proctor.report.statistics.paired import Paired
+from proctor.report.wording import render_cost, render_counts, render_passed, render_value
+from proctor.sentence import count_of
+
+_FEW = 10
+"""Tasks below which a bootstrap is not to be relied on."""
+_MOST_BARS = 20
+"""Tasks at either end that are drawn, where there are more."""
+METHODS = {
+    "mcnemar-exact": "exact McNemar test",
+    "permutation-exact": "exact paired permutation test",
+    "permutation-monte-carlo": "paired permutation test, random signs",
+}
+
+
+def tell_comparison(compared: Comparison, commands: Sequence[str] = ()) -> Document:
+    """The document; commands that show single tasks are listed where they are given."""
+    blocks: list[Block] = [*_tell_top(compared), *_tell_result(compared)]
+    blocks += [Heading("The two sides"), _tell_sides(compared), *_tell_tasks(compared)]
+    if commands:
+        blocks += [Heading("See for yourself"), Lines(tuple(commands))]
+    blocks += _tell_measures(compared)
+    if compared.notes:
+        blocks.append(Heading("Notes"))
+        blocks += [Paragraph(note) for note in compared.notes]
+    return Document(f"A: {_name(compared.a)} against B: {_name(compared.b)}", tuple(blocks))
+
+
+def _name(side: SideTold) -> str:
+    who = side.agent if side.model == "none" else f"{side.agent}, {side.model}"
+    return f"{side.run} ({who})"
+
+
+def _tell_top(compared: Comparison) -> Iterator[Block]:
+    """What has to be known before any number."""
+    for each in compared.unlike:
+        yield Paragraph(f"Unlike conditions, compared because you asked: {each}.", "warn")
+    if compared.revised:
+        which = count_of(len(compared.revised), "task")
+        named = name_some(compared.revised)
+        yield Paragraph(
+            f"{which} of unlike revisions, compared because you asked: {named}.", "warn"
+        )
+    left = {
+        "only in A": compared.only_a,
+        "only in B": compared.only_b,
+        "of another revision": compared.left_out_revised,
+    }
+    for why, tasks in left.items():
+        if tasks:
+            which = count_of(len(tasks), "task")
+            yield Paragraph(f"Left out, {why}: {which} ({name_some(tasks)}).", "warn")
+    for letter, side in (("A", compared.a), ("B", compared.b)):
+        yield from _tell_standing(letter, side)
+
+
+def _tell_standing(letter: str, side: SideTold) -> Iterator[Block]:
+    partial = side.statuses.get("diagnostic", 0)
+    if partial:
+        counted = side.scores.account.counted
+        yield Paragraph(
+            f"Diagnostic: {partial} of the {count_of(counted, 'trial')} of {letter} have partial "
+            "records; good for comparing, not for a leaderboard.",
+            "warn",
+        )
+    if side.findings:
+        told = ", ".join(f"{code} in {count_of(n, 'trial')}" for code, n in side.findings.items())
+        yield Paragraph(f"Integrity findings in {letter}: {told}.", "bad")
+
+
+def _tell_sides(compared: Comparison) -> Block:
+    a, b = (dict(_tell_side(side)) for side in (compared.a, compared.b))
+    rows = [(Cell(label), Cell(a.get(label, "-")), Cell(b.get(label, "-"))) for label in {**a, **b}]
+    columns = (Column("", is_dear=True), Column("A"), Column("B"))
+    return Table(columns, tuple(rows), "The two sides")
+
+
+def _tell_side(side: SideTold) -> Iterator[tuple[str, str]]:
+    scores, account = side.scores, side.scores.account
+    yield "run", side.run
+    yield "agent", side.agent
+    yield "model", side.model
+    yield "configuration", side.configuration
+    yield "records", render_counts(side.statuses)
+    yield "from", render_counts(side.sources)
+    if side.left_out:
+        yield "in no number", render_counts(side.left_out)
+    yield "tasks", f"{scores.tasks:,}"
+    yield (
+        "trials",
+        f"{account.counted:,} = {account.scored:,} scored + {account.zero_by_missing:,} not",
+    )
+    if account.reasons:
+        yield "why not", render_counts(account.reasons)
+    yield "mean of scored", render_value(account.mean_errors_excluded, scores.interval)
+    yield (
+        "mean, missing = 0",
+        render_value(account.mean_errors_as_zero, scores.interval_errors_as_zero),
+    )
+    yield "passed (1 or more)", render_passed(scores)
+    for at, estimate in enumerate(scores.pass_at):
+        if estimate.k > 1:
+            yield f"pass@{estimate.k}", render_value(estimate.value, estimate.interval)
+            every = scores.pass_all[at]
+            yield f"pass^{every.k}", render_value(every.value, every.interval)
+    yield "cost per success", render_cost(scores)
+
+
+def _tell_result(compared: Comparison) -> Iterator[Block]:
+    paired = compared.paired
+    yield Heading("Result")
+    rows = [*_tell_paired(paired, "")]
+    if compared.paired_errors_as_zero is not None:
+        rows += _tell_paired(compared.paired_errors_as_zero, ", missing = 0")
+    yield Facts(tuple(rows))
+    if paired.interval is not None and paired.n_tasks < _FEW:
+        few = count_of(paired.n_tasks, "task")
+        yield Paragraph(f"Only {few}: intervals drawn from so few are too narrow.", "warn")
+    for letter, only in (("A", paired.only_a), ("B", paired.only_b)):
+        if only:
+            which = count_of(len(only), "task")
+            yield Paragraph(
+                f"{which} scored in {letter} alone, in no difference: {name_some(only)}."
+            )
+    if paired.difference is not None:
+        yield _plot_scores(compared)
+
+
+def _tell_paired(paired: Paired, how: str) -> Iterator[tuple[str, str]]:
+    if paired.difference is None:
+        yield f"A - B{how}", "unknown: no task has a score on both sides"
+        return
+    ends = f"95% interval {render_ends(paired.interval)}" if paired.interval else "no interval"
+    over = f"over {count_of(paired.n_tasks, 'task')}"
+    yield f"A - B{how}", f"{render_signed(paired.difference)}, {ends}, {over}"
+    method = METHODS.get(paired.method or "", paired.method)
+    yield f"p-value{how}", f"{_p(paired.p_value)} ({method})"
+    yield (
+        f"tasks{how}",
+        f"A better at {paired.wins:,}, alike at {paired.ties:,}, B better at {paired.losses:,}",
+    )
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return "below 0.0001" if value < 0.0001 else f"{value:.4f}".rstrip("0").rstrip(".")
+
+
+def _plot_scores(compared: Comparison) -> Block:
+    rows = []
+    for letter, side in (("A", compared.a), ("B", compared.b)):
+        ends = side.scores.interval
+        rows.append(
+            Spread(
+                f"mean of {letter}",
+                side.scores.account.mean_errors_excluded,
+                ends.low if ends else None,
+                ends.high if ends else None,
+            )
+        )
+    ends, found = compared.paired.interval, compared.paired.difference
+    # Chance alone may be what an interval around 0 shows: it is given no colour.
+    is_sure = ends is not None and not ends.low <= 0 <= ends.high
+    tone = _tone(found) if is_sure else ""
+    rows.append(
+        Spread("A - B", found, ends.low if ends else None, ends.high if ends else None, tone)
+    )
+    around = extent(value for row in rows for value in (row.value, row.low, row.high))
+    least, most = around or (0.0, 1.0)
+    return Intervals(
+        "Means and their difference, with 95% intervals",
+        tuple(rows),
+        mark=0.0,
+        least=min(least, 0.0),
+        most=max(most, 1.0),
+    )
+
+
+def _tone(difference: float | None) -> Tone:
+    return "" if not difference else "good" if difference > 0 else "bad"
+
+
+def _tell_tasks(compared: Comparison) -> Iterator[Block]:
+    yield Heading("Task by task")
+    columns = (
+        Column("task"),
+        Column("A"),
+        Column("mean A", is_number=True),
+        Column("B"),
+        Column("mean B", is_number=True),
+        Column("A - B", is_number=True),
+        Column("trial of A", is_extra=True),
+        Column("trial of B", is_extra=True),
+    )
+    rows = tuple(map(_tell_task, compared.tasks))
+    yield Table(columns, rows, "Tasks by difference, A's best first")
+    yield Paragraph(f"Attempts: {LEGEND}.", "soft")
+    differing = [(each.task, each.difference) for each in compared.tasks if each.difference]
+    if len(differing) > 2 * _MOST_BARS:
+        ends = (*differing[:_MOST_BARS], *differing[-_MOST_BARS:])
+        yield Bars(f"A - B by task: the {_MOST_BARS} at either end of the table", ends)
+    elif len(differing) > 1:
+        yield Bars("A - B by task, where they differ", tuple(differing))
+
+
+def _tell_task(told: TaskTold) -> tuple[Cell, ...]:
+    trial_a, trial_b = told.trial_a, told.trial_b
+    return (
+        Cell(told.task),
+        Cell(render_marks(told.rewards_a)),
+        Cell(_score(told.mean_a)),
+        Cell(render_marks(told.rewards_b)),
+        Cell(_score(told.mean_b)),
+        Cell(_signed(told.difference), _tone(told.difference), (trial_a, trial_b)),
+        Cell(trial_a.partition("/")[2], trials=(trial_a,)),
+        Cell(trial_b.partition("/")[2], trials=(trial_b,)),
+    )
+
+
+def _score(mean: float | None) -> str:
+    return "-" if mean is None else render_number(mean)
+
+
+def _signed(difference: float | None) -> str:
+    return "-" if difference is None else render_signed(difference)
+
+
+def _tell_measures(compared: Comparison) -> Iterator[Block]:
+    yield Heading("How they went about it")
+    columns = (
+        Column("mean a trial", is_dear=True),
+        Column("A", is_number=True),
+        Column("B", is_number=True),
+        Column("A - B", is_number=True),
+        Column("95% interval"),
+        Column("known of A", is_number=True, is_extra=True),
+        Column("known of B", is_number=True, is_extra=True),
+    )
+    rows = tuple(map(_tell_measure, compared.measures))
+    yield Table(columns, rows, "Behaviour, time, tokens and cost")
+    if not compared.with_traces:
+        yield Paragraph("Traces were not read: there is nothing about turns and tools.", "soft")
+    short = [each for each in compared.measures if not _is_full(each)]
+    if short:
+        told = "; ".join(_tell_coverage(short))
+        yield Paragraph(f"Not every trial tells everything, and what is unknown is not 0: {told}.")
+    yield Paragraph(
+        f"{count_of(len(compared.measures), 'measure')}, each with a 95% interval: about one in "
+        "twenty misses by chance alone.",
+        "soft",
+    )
+
+
+def _tell_coverage(short: Sequence[Measure]) -> Iterator[str]:
+    """Of how many trials things are known, those of which it is the same together."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for each in short:
+        names.setdefault((_coverage(each.a), _coverage(each.b)), []).append(each.name)
+    for (a, b), named in names.items():
+        yield f"{', '.join(named)}: {a} trials of A, {b} of B"
+
+
+def _is_full(measure: Measure) -> bool:
+    return measure.a.n == measure.a.of and measure.b.n == measure.b.of
+
+
+def _coverage(mean: Mean) -> str:
+    return f"{mean.n:,}/{mean.of:,}"
+
+
+def _tell_measure(measure: Measure) -> tuple[Cell, ...]:
+    unit, ends = measure.unit, measure.interval
+    within = f"{render_change(ends.low, unit)} to {render_change(ends.high, unit)}" if ends else "-"
+    return (
+        Cell(measure.name),
+        Cell(render_of(measure.a.mean, unit)),
+        Cell(render_of(measure.b.mean, unit)),
+        Cell(render_change(measure.difference, unit)),
+        Cell(within),
+        Cell(_coverage(measure.a)),
+        Cell(_coverage(measure.b)),
+    )

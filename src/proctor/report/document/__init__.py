@@ -1,0 +1,8 @@
+"""One run, or several, as one document: what was run, what came of it, and what that rests on.
+
+    facts       everything that the document says, as a value
+    told        the same as a document
+    sections    its parts that are about one agent and model
+
+Nothing is worked out while it is told, and nothing is read.
+"""

@@ -1,0 +1,266 @@
+"""Everything that a report says of runs, as a value. What could not be worked out says why."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from proctor.inspection.experiment import ExperimentSummary
+from proctor.report.attempt import Attempt
+from proctor.report.behaviour import CLASSIFIED_BY, Behaviour
+from proctor.report.groups import Group, group_attempts, group_by_task, name_groups
+from proctor.report.runs import Basis, Run
+from proctor.report.scores import Scores, score_tasks
+from proctor.report.statistics.efficiency import pareto
+from proctor.report.statistics.intervals import CONFIDENCE
+from proctor.sentence import count_of
+
+_UNKNOWN = "not known"
+
+
+class TaskFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One task, and the attempts at it."""
+
+    task: str
+    revisions: tuple[str, ...]
+    images: tuple[str, ...]
+    rewards: tuple[float | None, ...]
+    """Of every attempt, in order; null: not scored."""
+    trials: tuple[str, ...]
+    """EXPERIMENT/TRIAL of each."""
+    mean: float | None
+    """Over the scored; null: there are none."""
+    variance: float | None
+    """From attempt to attempt, unbiased; null where fewer than two are scored."""
+    is_flaky: bool
+    """Whether scored attempts differ."""
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the attempts were made under; more than one of a kind is a mixture."""
+
+    datasets: tuple[str, ...]
+    backends: tuple[str, ...]
+    profiles: tuple[str, ...]
+    limits: tuple[str, ...]
+    """Changes to the tasks' own limits; "the default" where there are none."""
+    revisions: tuple[str, ...]
+    """Of the agent's adapter."""
+    pinned_images: int
+    """Trials whose image is named by its content."""
+    first: str | None
+    """When the first of them ran, in UTC."""
+    last: str | None
+
+
+class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent and model in one run."""
+
+    run: str
+    label: str
+    """What tells it from the others of the report."""
+    agent: str
+    model: str
+    configuration: str
+    conditions: Conditions
+    statuses: dict[str, int]
+    """Trials by the standing of their records."""
+    sources: dict[str, int]
+    """Trials by where they come from."""
+    scores: Scores
+    tasks: tuple[TaskFacts, ...]
+    behaviour: ExperimentSummary | None
+    """Null where traces were not read."""
+    advisor_calls: int | None
+    """Null: no trial says."""
+    findings: dict[str, tuple[str, ...]]
+    """Integrity findings: trials by code."""
+    reviews: dict[str, int]
+    """Trials by the verdict of their latest review; `none`: nobody reviewed them."""
+    is_on_front: bool
+    """Whether no other group of the report is both cheaper and better."""
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One run."""
+
+    name: str
+    is_sealed: bool
+    left_out: dict[str, int]
+    """Trials in no number, by why."""
+    unreadable: tuple[tuple[str, str], ...]
+    """Trials of a job that could not be read, and why."""
+    notes: tuple[str, ...]
+    basis: Basis | None
+    """The position of the log; null for a job's directory."""
+
+
+class ReportFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole report."""
+
+    confidence: float
+    runs: tuple[RunFacts, ...]
+    groups: tuple[GroupFacts, ...]
+    classified_by: str | None
+    """What labelled the turns; null where traces were not read."""
+    not_computed: tuple[str, ...]
+    """What is missing, and why."""
+
+
+def gather_facts(runs: Sequence[Run], behaviour: Behaviour | None) -> ReportFacts:
+    """The facts of some runs."""
+    parts = [
+        (run, group, attempts)
+        for run in runs
+        for group, attempts in group_attempts(run.attempts).items()
+    ]
+    labels = name_groups(group for _, group, _ in parts)
+    found = [_gather_group(run, group, attempts, behaviour) for run, group, attempts in parts]
+    names = [
+        f"{run.name}: {labels[group]}" if len(runs) > 1 else labels[group]
+        for run, group, _ in parts
+    ]
+    best = set(pareto([_point(each) for each in found]))
+    groups = tuple(
+        msgspec.structs.replace(each, label=name, is_on_front=at in best)
+        for at, (each, name) in enumerate(zip(found, names, strict=True))
+    )
+    return ReportFacts(
+        confidence=CONFIDENCE,
+        runs=tuple(map(_gather_run, runs)),
+        groups=groups,
+        classified_by=CLASSIFIED_BY if behaviour is not None else None,
+        not_computed=tuple(_find_missing(groups)),
+    )
+
+
+def _point(group: GroupFacts) -> tuple[float | None, float | None]:
+    return mean_cost(group), group.scores.account.mean_errors_as_zero
+
+
+def mean_cost(group: GroupFacts) -> float | None:
+    """What a trial costs on average; None where the cost of one is not known."""
+    spent = group.scores.efficiency.cost_usd
+    return None if spent.total is None else spent.total / spent.n_known
+
+
+def _gather_run(run: Run) -> RunFacts:
+    return RunFacts(
+        name=run.name,
+        is_sealed=run.is_sealed,
+        left_out=run.left_out,
+        unreadable=tuple((each.place, each.message) for each in run.unreadable),
+        notes=run.notes,
+        basis=run.basis,
+    )
+
+
+def _gather_group(
+    run: Run, group: Group, attempts: Sequence[Attempt], behaviour: Behaviour | None
+) -> GroupFacts:
+    tasks = group_by_task(attempts)
+    scores = score_tasks(tasks)
+    spreads = {each.task: each for each in scores.spread.tasks}
+    advisor = [each.advisor_calls for each in attempts if each.advisor_calls is not None]
+    return GroupFacts(
+        run=run.name,
+        label=group.label,
+        agent=group.agent,
+        model=group.model,
+        configuration=group.configuration,
+        conditions=_gather_conditions(attempts),
+        statuses=_count(each.status for each in attempts),
+        sources=_count(each.source or "proctor" for each in attempts),
+        scores=scores,
+        tasks=tuple(
+            TaskFacts(
+                task=task,
+                revisions=_kinds(_in_task(each, "revision") for each in found),
+                images=_kinds(_in_task(each, "image") for each in found),
+                rewards=tuple(each.reward for each in found),
+                trials=tuple(each.name for each in found),
+                mean=spreads[task].mean if task in spreads else None,
+                variance=spreads[task].variance if task in spreads else None,
+                is_flaky=task in spreads and spreads[task].is_flaky,
+            )
+            for task, found in tasks.items()
+        ),
+        behaviour=behaviour.together(attempts) if behaviour is not None else None,
+        advisor_calls=sum(advisor) if advisor else None,
+        findings=_gather_findings(attempts),
+        reviews=_count(each.review or "none" for each in attempts),
+        is_on_front=False,
+    )
+
+
+def _in_task(attempt: Attempt, name: str) -> str | None:
+    return getattr(attempt.task_conditions, name, None)
+
+
+def _gather_conditions(attempts: Sequence[Attempt]) -> Conditions:
+    runs = [each.run_conditions for each in attempts]
+    times = sorted(each.when for each in attempts if each.when)
+    return Conditions(
+        datasets=_kinds(each.dataset for each in attempts),
+        backends=_kinds(each.backend if each else None for each in runs),
+        profiles=_kinds((each.profile or "none") if each else None for each in runs),
+        limits=_kinds(
+            (
+                ", ".join(f"{name} {value}" for name, value in sorted(each.changed.items()))
+                or "the default"
+            )
+            if each
+            else None
+            for each in runs
+        ),
+        revisions=_kinds(each.revision for each in attempts),
+        pinned_images=sum(
+            each.task_conditions is not None and each.task_conditions.has_pinned_image
+            for each in attempts
+        ),
+        first=times[0] if times else None,
+        last=times[-1] if times else None,
+    )
+
+
+def _gather_findings(attempts: Iterable[Attempt]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for attempt in attempts:
+        for code in attempt.findings:
+            found.setdefault(code, []).append(attempt.name)
+    return {code: tuple(names) for code, names in sorted(found.items())}
+
+
+def _kinds(values: Iterable[str | None]) -> tuple[str, ...]:
+    return tuple(sorted({value if value is not None else _UNKNOWN for value in values}))
+
+
+def _count(names: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(names).items()))
+
+
+def _find_missing(groups: Sequence[GroupFacts]) -> Iterable[str]:
+    """What is missing of each group, and why."""
+    for group in groups:
+        scores, name = group.scores, group.label
+        spent = scores.efficiency.cost_usd
+        if spent.n_unknown:
+            of = count_of(spent.n_known + spent.n_unknown, "trial")
+            yield (
+                f"{name}: cost per success, because the cost of {spent.n_unknown:,} of {of} is not "
+                "known"
+            )
+        elif not scores.passed:
+            yield f"{name}: cost per success, because nothing passed"
+        if scores.interval is None:
+            yield (
+                f"{name}: the interval of the mean, because fewer than 2 tasks have a score, or "
+                "all of them the same mean"
+            )
+        if scores.spread.within is None:
+            yield f"{name}: variance from attempt to attempt, because no task has 2 scored attempts"
+        if group.behaviour is None:
+            yield f"{name}: behaviour, because traces were not read"
+        elif group.behaviour.with_trace < group.behaviour.trials:
+            without = count_of(group.behaviour.trials - group.behaviour.with_trace, "trial")
+            yield f"{name}: the behaviour of {without}, which left no trace that could be used"

@@ -1,0 +1,24 @@
+"""The attempts at a task as a row of marks, one each, which a reader takes in at a glance."""
+
+from collections.abc import Iterable
+from typing import Final
+
+PASSED: Final = "●"
+PARTLY: Final = "◐"
+FAILED: Final = "○"
+NOT_SCORED: Final = "x"
+LEGEND: Final = f"{PASSED} 1 or more, {PARTLY} between, {FAILED} 0 or less, {NOT_SCORED} not scored"
+_MOST: Final = 20
+
+
+def mark_of(reward: float | None) -> str:
+    """The mark of one attempt."""
+    if reward is None:
+        return NOT_SCORED
+    return PASSED if reward >= 1 else PARTLY if reward > 0 else FAILED
+
+
+def render_marks(rewards: Iterable[float | None]) -> str:
+    """The marks of all, in order; the first twenty of many."""
+    marks = "".join(map(mark_of, rewards))
+    return marks if len(marks) <= _MOST else f"{marks[:_MOST]}+{len(marks) - _MOST}"

@@ -1,0 +1,56 @@
+"""Cells fitted to the columns of a terminal: the widest give way, and what is cut ends in `…`."""
+
+import unicodedata
+from collections.abc import Sequence
+
+GAP = 2
+_NARROWEST = 8
+
+
+def fit_widths(widths: Sequence[int], is_dear: Sequence[bool], room: int) -> list[int]:
+    """Widths of columns that together have no more room than there is, if that can be."""
+    found, room = list(widths), room - GAP * (len(widths) - 1)
+    for cuttable in (False, True):
+        places = [at for at, dear in enumerate(is_dear) if dear <= cuttable]
+        while sum(found) > room and max((found[at] for at in places), default=0) > _NARROWEST:
+            found[max(places, key=lambda at: found[at])] -= 1
+    return found
+
+
+def place_cell(cell: str, width: int, *, is_right: bool) -> str:
+    """A cell of exactly that width."""
+    if cell.isascii() and len(cell) <= width:
+        return cell.rjust(width) if is_right else cell.ljust(width)
+    cut = cut_cell(cell, width)
+    blank = " " * (width - width_of(cut))
+    return blank + cut if is_right else cut + blank
+
+
+def cut_cell(cell: str, width: int) -> str:
+    """A cell of at most that width."""
+    if width_of(cell) <= width:
+        return cell
+    kept = cell[:width]
+    while kept and width_of(kept) > width - 1:
+        kept = kept[:-1]
+    return f"{kept}…"
+
+
+def cut_middle(text: str, width: int) -> str:
+    """A name of at most that width; both ends stay, because the end often tells names apart."""
+    if width_of(text) <= width:
+        return text
+    end = width // 2
+    while end and width_of(text[-end:]) > width // 2:
+        end -= 1
+    return f"{cut_cell(text, width - width_of(text[len(text) - end :]))}{text[len(text) - end :]}"
+
+
+def width_of(text: str) -> int:
+    """Columns that a terminal takes for it."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
+        for char in text
+    )

@@ -1,0 +1,86 @@
+"""Numbers as people read them. What is not known is called so, never shown as nothing or 0."""
+
+from typing import Protocol
+
+UNKNOWN = "unknown"
+
+
+class Ends(Protocol):
+    """Where a number lies."""
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+        ...
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        ...
+
+
+def render_seconds(seconds: float | None) -> str:
+    """A stretch of time, short: 12.3 s, 4 m 05 s, 2 h 10 m."""
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{int(seconds) // 60} m {int(seconds) % 60:02} s"
+    return f"{int(seconds) // 3600:,} h {int(seconds) % 3600 // 60:02} m"
+
+
+def render_number(value: float | None) -> str:
+    """A score or a count, to three digits after the point at most."""
+    if value is None:
+        return UNKNOWN
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3f}".rstrip("0").rstrip(".") or "0"
+
+
+def render_signed(value: float | None) -> str:
+    """A difference, with its sign."""
+    if value is None:
+        return UNKNOWN
+    return f"+{render_number(value)}" if value > 0 else render_number(value)
+
+
+def render_ends(ends: Ends | None) -> str:
+    """An interval; nothing where there is none."""
+    return "" if ends is None else f"[{render_number(ends.low)}, {render_number(ends.high)}]"
+
+
+def render_money(value: float | None) -> str:
+    """Dollars, with enough digits for small amounts."""
+    if value is None:
+        return UNKNOWN
+    return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4g}"
+
+
+def render_percent(share: float) -> str:
+    """A share as people say it."""
+    return f"{share:.1%}"
+
+
+def render_of(value: float | None, unit: str) -> str:
+    """A number in its unit: share, count, seconds, tokens or USD."""
+    match unit:
+        case "share":
+            return UNKNOWN if value is None else render_percent(value)
+        case "seconds":
+            return render_seconds(value)
+        case "USD":
+            return render_money(value)
+        case _:
+            return render_number(value)
+
+
+def render_change(value: float | None, unit: str) -> str:
+    """A difference in its unit, with its sign."""
+    if value is None:
+        return UNKNOWN
+    sign = "+" if value > 0 else "-" if value < 0 else ""
+    if unit == "share":
+        return f"{sign}{abs(value) * 100:.1f} pp"
+    return f"{sign}{render_of(abs(value), unit)}"

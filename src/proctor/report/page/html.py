@@ -1,0 +1,109 @@
+"""Blocks as HTML, and whole pages that need nothing beside themselves: no script, no other file.
+
+All text is escaped by the template engine. A page says itself that nothing may be loaded from
+anywhere, and names its own style by its hash.
+"""
+
+import base64
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from proctor.digest import sha256_hex
+from proctor.report.page.blocks import Block, Document, Facts, Heading, Lines, Paragraph, Table
+from proctor.report.page.svg import render_svg
+from proctor.sentence import printable
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where the pages of trials are; None where there is none."""
+
+    trial: Callable[[str], str | None] = lambda _name: None
+    """By EXPERIMENT/TRIAL."""
+    pair: Callable[[str, str], str | None] = lambda _one, _other: None
+    """Two trials side by side."""
+
+    def find(self, trials: tuple[str, ...]) -> str | None:
+        """Where a cell about these leads."""
+        if len(trials) == 2:
+            return self.pair(*trials)
+        return self.trial(trials[0]) if trials else None
+
+
+NO_LINKS: Final = Links()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What is around a document that stands by itself."""
+
+    style: str
+    """The text of its style sheet."""
+    up: tuple[str, str] | None = None
+    """Where its way back leads, and what that is called."""
+
+
+def _one_line(text: str) -> str:
+    return printable(text.replace("\n", " "))
+
+
+def _many_lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def _coded(text: str) -> Markup:
+    """A sentence; what stands between backticks in it is code."""
+    pieces = _one_line(text).split("`")
+    if len(pieces) % 2 == 0:
+        return escape(_one_line(text))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if at % 2 else escape(piece)
+        for at, piece in enumerate(pieces)
+    )
+
+
+def _kind(block: Block) -> str:
+    match block:
+        case Heading() | Paragraph() | Facts() | Table() | Lines():
+            return type(block).__name__
+        case _:
+            return "Plot"
+
+
+_ENVIRONMENT: Final = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_ENVIRONMENT.filters |= {"line": _one_line, "lines": _many_lines, "kind": _kind, "coded": _coded}
+
+
+def render_blocks(blocks: Iterable[Block], links: Links = NO_LINKS) -> Markup:
+    """Blocks as a piece of a page."""
+    numbered = list(enumerate(blocks, 1))
+
+    def draw(number: int) -> Markup:
+        # Every text in a picture was escaped when it was drawn.
+        return Markup(render_svg(numbered[number - 1][1], number))  # type: ignore[arg-type] # noqa: S704
+
+    template = _ENVIRONMENT.get_template("blocks.html")
+    return Markup(template.render(blocks=numbered, links=links, draw=draw))  # noqa: S704
+
+
+def render_page(document: Document, frame: Frame, links: Links = NO_LINKS) -> str:
+    """A whole page in one file."""
+    digest = base64.b64encode(bytes.fromhex(sha256_hex(frame.style.encode()))).decode()
+    return _ENVIRONMENT.get_template("document.html").render(
+        title=document.title,
+        body=render_blocks(document.blocks, links),
+        style=Markup(frame.style),  # noqa: S704 - it is ours
+        style_digest=digest,
+        up=frame.up,
+    )

@@ -1,0 +1,77 @@
+"""Blocks as Markdown (GitHub's). Names from runs cannot make links, tags, tables or headings."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from proctor.report.page.blocks import Block, Document, Facts, Heading, Lines, Paragraph, Table
+from proctor.report.page.drawn import draw_plot
+from proctor.sentence import printable
+
+_PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>|#!~$])")
+_WIDTH = 80
+_MARKED = {"warn": "Note", "bad": "Problem"}
+
+
+def render_markdown(document: Document) -> str:
+    """A whole document, ending in a newline."""
+    parts = [f"# {escape(document.title)}", *map(_render, document.blocks)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def escape(text: str) -> str:
+    """Text that stays what it is wherever it stands in a line."""
+    line = _PUNCTUATION.sub(r"\\\1", printable(text.replace("\n", " ")))
+    line = line.replace("&", "&amp;")
+    # A bare address would become a link.
+    line = re.sub(r"(?i)\b(https?|ftp)://", r"\1:&#47;&#47;", line)
+    return re.sub(r"(?i)\bwww\.", "www&#46;", line)
+
+
+def _render(block: Block) -> str:
+    match block:
+        case Heading():
+            return f"{'#' * block.level} {escape(block.text)}"
+        case Paragraph():
+            mark = _MARKED.get(block.tone)
+            return f"> **{mark}:** {escape(block.text)}" if mark else _at_start(escape(block.text))
+        case Facts():
+            rows = [(label, text.replace("\n", "; ")) for label, text in block.rows]
+            return _render_rows(["", ""], [False, False], rows)
+        case Table():
+            headings = [column.name for column in block.columns]
+            rights = [column.is_number for column in block.columns]
+            return _render_rows(headings, rights, ([c.text for c in row] for row in block.rows))
+        case Lines():
+            head = f"{escape(block.summary)}\n\n" if block.summary else ""
+            return head + _render_lines(block.lines)
+        case _:
+            drawn = list(draw_plot(block, _WIDTH))
+            return f"{escape(block.title)}\n\n{_render_lines(drawn)}" if drawn else ""
+
+
+def _at_start(line: str) -> str:
+    """A line that begins neither a list nor a quotation."""
+    return re.sub(r"^(\d+)([.)])", r"\1\\\2", re.sub(r"^([-+=])", r"\\\1", line))
+
+
+def _render_rows(
+    headings: Iterable[str], rights: Iterable[bool], rows: Iterable[Iterable[str]]
+) -> str:
+    lines = [_row(map(escape, headings)), _row("--:" if right else "---" for right in rights)]
+    return "\n".join([*lines, *(_row(map(escape, row)) for row in rows)])
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _render_lines(lines: Iterable[str]) -> str:
+    """Lines between fences that none of them can be."""
+    shown = [printable(line) for line in lines]
+    longest = max((len(run) for line in shown for run in _ticks(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}text", *shown, fence])
+
+
+def _ticks(line: str) -> Iterator[str]:
+    return (found[0] for found in re.finditer("`+", line))

@@ -1,0 +1,104 @@
+"""Blocks as lines of a terminal. Control characters are spelled out."""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from proctor.report.page.blocks import (
+    Block,
+    Cell,
+    Document,
+    Facts,
+    Heading,
+    Lines,
+    Paragraph,
+    Table,
+)
+from proctor.report.page.columns import GAP, fit_widths, place_cell, width_of
+from proctor.report.page.drawn import draw_plot
+from proctor.sentence import printable
+
+WIDE = 120
+"""Columns from which on nothing is left out."""
+_PLAIN_WIDTH = 100
+_LONGEST_LABEL = 24
+_LOWER = 3
+"""The level of headings within a section."""
+
+
+def render_text(document: Document, width: int | None) -> Iterator[str]:
+    """A document in so many columns; where nobody looks, no table is cut."""
+    title = list(_wrap(document.title, width or _PLAIN_WIDTH, ""))
+    yield from title
+    yield "=" * max(map(width_of, title), default=0)
+    for block in document.blocks:
+        lines = list(_render(block, width))
+        yield from ["", *lines] if lines else []
+
+
+def _render(block: Block, width: int | None) -> Iterator[str]:
+    room = width or _PLAIN_WIDTH
+    match block:
+        case Heading():
+            yield printable(block.text)
+            yield ("-" if block.level < _LOWER else "~") * min(width_of(block.text), room)
+        case Paragraph():
+            yield from _wrap(block.text, room, "! " if block.tone in ("bad", "warn") else "")
+        case Facts():
+            yield from _render_facts(block, room)
+        case Table():
+            yield from _render_table(block, width)
+        case Lines():
+            yield from ([printable(block.summary)] if block.summary else [])
+            yield from (f"  {printable(line)}".rstrip() for line in block.lines)
+        case _:
+            if drawn := list(draw_plot(block, room)):
+                yield printable(block.title)
+                yield from drawn
+
+
+def _wrap(text: str, room: int, mark: str) -> Iterable[str]:
+    return textwrap.wrap(
+        printable(text),
+        room,
+        initial_indent=mark,
+        subsequent_indent=" " * len(mark),
+        break_on_hyphens=False,
+    )
+
+
+def _render_facts(facts: Facts, room: int) -> Iterator[str]:
+    longest = max((width_of(label) for label, _ in facts.rows), default=0)
+    margin = min(longest, _LONGEST_LABEL) + GAP
+    for label, text in facts.rows:
+        lines = [
+            piece
+            for line in text.split("\n")
+            for piece in textwrap.wrap(
+                printable(line), max(room - margin, 20), break_on_hyphens=False
+            )
+            or [""]
+        ]
+        for at, line in enumerate(lines):
+            head = place_cell(printable(label) if at == 0 else "", margin, is_right=False)
+            yield f"{head}{line}".rstrip()
+
+
+def _render_table(table: Table, width: int | None) -> Iterator[str]:
+    is_narrow = width is not None and width < WIDE
+    kept = [at for at, column in enumerate(table.columns) if not (is_narrow and column.is_extra)]
+    headings = [table.columns[at] for at in kept]
+    below = [[_shown(row[at]) for row in table.rows] for at in kept]
+    columns = [[head.name, *cells] for head, cells in zip(headings, below, strict=True)]
+    widths = [max(map(width_of, column)) for column in columns]
+    if width is not None:
+        widths = fit_widths(widths, [head.is_dear or head.is_number for head in headings], width)
+    placed = [
+        [place_cell(cell, wide, is_right=head.is_number) for cell in column]
+        for head, column, wide in zip(headings, columns, widths, strict=True)
+    ]
+    for row in zip(*placed, strict=True):
+        yield (" " * GAP).join(row).rstrip()
+
+
+def _shown(cell: Cell) -> str:
+    return printable(cell.text.replace("\n", " "))

@@ -1,0 +1,154 @@
+"""What a report is about: an experiment of a ledger, or a harbor job's directory.
+
+In no number are attempts that were superseded or withheld, and those that were kept beside a trial
+that was tried again. How many they are is told.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from proctor.errors import InputError
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.note import Checkpoint
+from proctor.ledger.query import TrialFilter, find_trials
+from proctor.report.attempt import Attempt
+from proctor.report.in_jobs import Unreadable, load_jobs
+from proctor.report.sealed import load_position
+
+_IN_NO_NUMBER: Final = ("superseded", "withheld")
+_TRIED_AGAIN: Final = "tried again"
+_KEPT: Final = re.compile(r"\.attempt-[0-9]+\Z")
+"""How the name of an attempt ends that was kept beside the trial that counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """The position of a log that numbers rest on."""
+
+    origin: str
+    """Name of the log."""
+    size: int
+    """Entries that count."""
+    root: str
+    """Root hash of the tree, hex, at the latest checkpoint."""
+    checkpoint: str
+    """The signed note itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Attempts that were made as one."""
+
+    name: str
+    """The experiment, or the name of the job's directory; never a path."""
+    is_sealed: bool
+    """Whether it is in a ledger."""
+    attempts: tuple[Attempt, ...]
+    """Those that count."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """How many do not count, by why."""
+    unreadable: tuple[Unreadable, ...] = ()
+    """Trials of a job that could not be read."""
+    notes: tuple[str, ...] = ()
+    """What whoever reads the numbers should know."""
+    basis: Basis | None = None
+    """Null for a job's directory."""
+
+
+def load_run(thing: str, ledger: Ledger | None, *, prefers_ledger: bool = False) -> Run:
+    """The run that a path or an experiment's name stands for; what is both is a path as a rule.
+
+    Raises:
+        InputError: it is neither, or nothing is in it.
+    """
+    if ledger is None or (os.path.lexists(thing) and not prefers_ledger):
+        return load_job_run(thing)
+    is_sealed = thing.isprintable() and find_trials(ledger, TrialFilter(experiment=thing, limit=1))
+    if not is_sealed and os.path.lexists(thing):
+        return load_job_run(thing)
+    return load_sealed_run(ledger, thing)
+
+
+def load_sealed_run(ledger: Ledger, experiment: str) -> Run:
+    """An experiment of a ledger, as it stands now.
+
+    Raises:
+        InputError: there is none of that name.
+        DamageError: the log does not give what its checkpoint says.
+    """
+    checkpoint = ledger.refresh()
+    found = load_position(ledger, at=checkpoint.tree.size or None, experiment=experiment)
+    if not found.attempts:
+        raise InputError(
+            f"{experiment}: no such experiment in {ledger.directory}, and no such directory; "
+            "`proctor ledger list` has what is sealed"
+        )
+    counted, left_out = leave_out(found.attempts)
+    return Run(
+        name=experiment,
+        is_sealed=True,
+        attempts=counted,
+        left_out=left_out,
+        basis=_basis_of(checkpoint),
+    )
+
+
+def leave_out(attempts: Sequence[Attempt]) -> tuple[tuple[Attempt, ...], dict[str, int]]:
+    """The attempts that count, and how many do not, by why."""
+    names = {each.name for each in attempts}
+    counted: list[Attempt] = []
+    left_out: Counter[str] = Counter()
+    for each in attempts:
+        trial = _KEPT.sub("", each.name)
+        if each.status in _IN_NO_NUMBER:
+            left_out[each.status] += 1
+        elif trial != each.name and trial in names:
+            left_out[_TRIED_AGAIN] += 1
+        else:
+            counted.append(each)
+    return tuple(counted), dict(sorted(left_out.items()))
+
+
+def _basis_of(checkpoint: Checkpoint) -> Basis:
+    return Basis(
+        origin=checkpoint.origin,
+        size=checkpoint.tree.size,
+        root=checkpoint.tree.root.hex(),
+        checkpoint=checkpoint.render().decode("utf-8", "replace"),
+    )
+
+
+def load_job_run(path: str) -> Run:
+    """A job's directory, or a directory of jobs.
+
+    Raises:
+        InputError: there is no job, or no trial that can be read.
+    """
+    found = load_jobs(path)
+    if not found.attempts:
+        raise InputError(f"{path}: no trial in it that can be read; expected a harbor job")
+    counted, left_out = leave_out(found.attempts)
+    place = Path(path).resolve()
+    return Run(
+        name=place.name,
+        is_sealed=False,
+        attempts=counted,
+        left_out=left_out,
+        unreadable=tuple(
+            Unreadable(Path(each.place).name, _without(each.message, path, place.name))
+            for each in found.unreadable
+        ),
+        notes=tuple(_without(note, path, place.name) for note in found.notes),
+    )
+
+
+def _without(text: str, path: str, name: str) -> str:
+    """A sentence without the place on this machine: a report is sent to others."""
+    for known in (str(Path(path).resolve()), path.rstrip("/")):
+        text = text.replace(known, name)
+    return text

@@ -1,0 +1,77 @@
+"""One side's numbers: two means with what they rest on, pass rate, pass@k and pass^k, cost."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median_low
+
+import msgspec
+
+from proctor.report.attempt import Attempt
+from proctor.report.statistics.account import Account, account_for
+from proctor.report.statistics.bootstrap import cluster_bootstrap
+from proctor.report.statistics.efficiency import Efficiency, efficiency_of, is_success
+from proctor.report.statistics.intervals import Interval, wilson
+from proctor.report.statistics.passk import PassEstimate, pass_all, pass_at
+from proctor.report.statistics.variance import Spread, spread_of
+from proctor.reward.passk import eligible_ks
+
+type Tasks = Mapping[str, Sequence[Attempt]]
+
+
+class Scores(msgspec.Struct, frozen=True, kw_only=True):
+    """What some attempts came to."""
+
+    account: Account
+    """Denominators, and both means."""
+    tasks: int
+    interval: Interval | None
+    """Of the mean over the scored, by drawing tasks; null below 2 tasks."""
+    interval_errors_as_zero: Interval | None
+    """Of the mean with what is not scored as 0."""
+    passed: int
+    """Attempts with a reward of 1 or more."""
+    pass_interval: Interval | None
+    """Wilson's, of the share of all attempts that passed."""
+    pass_at: tuple[PassEstimate, ...]
+    """What is not scored has not passed."""
+    pass_all: tuple[PassEstimate, ...]
+    spread: Spread
+    """Of the scored, from attempt to attempt and from task to task."""
+    efficiency: Efficiency
+
+
+def score_tasks(tasks: Tasks) -> Scores:
+    """The numbers of attempts by task."""
+    attempts = [attempt for found in tasks.values() for attempt in found]
+    passes = {task: [is_success(each) for each in found] for task, found in tasks.items()}
+    passed = sum(map(sum, passes.values()))
+    ks = _choose_ks([len(found) for found in tasks.values()])
+    return Scores(
+        account=account_for(attempts),
+        tasks=len(tasks),
+        interval=cluster_bootstrap(list(scored_rewards(tasks).values())),
+        interval_errors_as_zero=cluster_bootstrap(list(all_rewards(tasks).values())),
+        passed=passed,
+        pass_interval=wilson(passed, len(attempts)),
+        pass_at=tuple(pass_at(k, passes) for k in ks),
+        pass_all=tuple(pass_all(k, passes) for k in ks),
+        spread=spread_of(scored_rewards(tasks)),
+        efficiency=efficiency_of(attempts),
+    )
+
+
+def _choose_ks(sizes: Sequence[int]) -> list[int]:
+    """1, and harbor's ks up to the number of attempts that at least half of the tasks have."""
+    return [1, *eligible_ks(median_low(sizes))] if sizes else []
+
+
+def scored_rewards(tasks: Tasks) -> dict[str, list[float]]:
+    """Rewards by task; what is not scored is left out."""
+    return {
+        task: [each.reward for each in found if each.reward is not None]
+        for task, found in tasks.items()
+    }
+
+
+def all_rewards(tasks: Tasks) -> dict[str, list[float]]:
+    """Rewards by task, with 0 for what is not scored: harbor's rule."""
+    return {task: [each.reward or 0.0 for each in found] for task, found in tasks.items()}

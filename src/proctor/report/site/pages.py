@@ -1,0 +1,78 @@
+"""The pages of a site, one after the other: the report, then every trial."""
+
+from collections.abc import Iterator, Sequence
+
+from proctor.ledger.ledger import Ledger
+from proctor.record.ids import make_id
+from proctor.report.attempt import Attempt
+from proctor.report.behaviour import Behaviour, Watch, trace_attempt
+from proctor.report.document.facts import ReportFacts
+from proctor.report.document.told import tell_report
+from proctor.report.marks import mark_of
+from proctor.report.page.blocks import Block, Cell, Column, Document, Heading, Table
+from proctor.report.page.figures import UNKNOWN, render_money, render_seconds
+from proctor.report.page.html import Frame, Links, render_page
+from proctor.report.runs import Run
+from proctor.report.site.trial import render_reward, tell_trial
+
+
+def make_pages(
+    facts: ReportFacts,
+    runs: Sequence[Run],
+    behaviour: Behaviour,
+    ledger: Ledger | None,
+    style: str,
+    watch: Watch,
+) -> Iterator[tuple[str, str]]:
+    """Every page as its relative name and its text.
+
+    Raises:
+        DamageError: the log does not give what its checkpoint says.
+    """
+    attempts = [each for run in runs for each in run.attempts]
+    names = _name_pages(attempts)
+    report = tell_report(facts)
+    blocks: tuple[Block, ...] = (*report.blocks, Heading("Trials"), _tell_trials(attempts))
+    links = Links(trial=names.get)
+    yield "index.html", render_page(Document(report.title, blocks), Frame(style), links)
+    frame = Frame(style, up=("../../index.html", report.title))
+    for done, attempt in enumerate(attempts, 1):
+        trial = trace_attempt(attempt, ledger)
+        document = tell_trial(attempt, trial, behaviour.trials[attempt.name])
+        yield names[attempt.name], render_page(document, frame)
+        watch("pages written", done, len(attempts))
+
+
+def _name_pages(attempts: Sequence[Attempt]) -> dict[str, str]:
+    """Where the page of each trial is; ids are made safe to be names of files."""
+    return {
+        each.name: f"trials/{make_id(each.experiment)}/{make_id(each.trial)}.html"
+        for each in attempts
+    }
+
+
+def _tell_trials(attempts: Sequence[Attempt]) -> Table:
+    columns = (
+        Column("trial"),
+        Column("task"),
+        Column(""),
+        Column("reward"),
+        Column("took", is_number=True),
+        Column("cost", is_number=True),
+        Column("findings"),
+        Column("review"),
+    )
+    rows = tuple(
+        (
+            Cell(each.trial, trials=(each.name,)),
+            Cell(each.task or UNKNOWN),
+            Cell(mark_of(each.reward)),
+            Cell(render_reward(each)),
+            Cell(render_seconds(each.seconds)),
+            Cell(render_money(each.cost_usd)),
+            Cell(", ".join(each.findings) or "none", "bad" if each.findings else ""),
+            Cell(each.review or "none"),
+        )
+        for each in attempts
+    )
+    return Table(columns, rows, "Trials")

@@ -1,0 +1,41 @@
+"""What came of attempts, in a few words: said the same way in every document."""
+
+from collections.abc import Mapping
+
+from proctor.report.page.figures import (
+    UNKNOWN,
+    Ends,
+    render_ends,
+    render_money,
+    render_number,
+    render_percent,
+)
+from proctor.report.scores import Scores
+
+
+def render_counts(counts: Mapping[str, int]) -> str:
+    """Counts by name."""
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none"
+
+
+def render_value(value: float | None, ends: Ends | None) -> str:
+    """A number, and its interval where there is one."""
+    return f"{render_number(value)} {render_ends(ends)}".rstrip()
+
+
+def render_passed(scores: Scores) -> str:
+    """How many passed, their share, and its interval."""
+    counted, ends = scores.account.counted, scores.pass_interval
+    share = render_percent(scores.passed / counted) if counted else UNKNOWN
+    within = f" [{render_percent(ends.low)}, {render_percent(ends.high)}]" if ends else ""
+    return f"{scores.passed:,}/{counted:,} {share}{within}"
+
+
+def render_cost(scores: Scores) -> str:
+    """What a success costs, or why nobody knows."""
+    spent = scores.efficiency.cost_usd
+    if spent.total is None:
+        return f"{UNKNOWN}: known of {spent.n_known:,} of {spent.n_known + spent.n_unknown:,}"
+    if spent.per_success is None:
+        return f"no success for {render_money(spent.total)}"
+    return render_money(spent.per_success)

@@ -1,0 +1,151 @@
+"""Two experiments side by side: `/compare?a=E&b=E`.
+
+What `proctor compare` says, with links to the trials and to two of them at a time. Sides that are
+not alike are refused here too; the form has what can be allowed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from proctor.errors import InputError, NotThereError
+from proctor.ledger.ledger import Ledger
+from proctor.report.behaviour import Behaviour, summarise_attempts
+from proctor.report.comparison.compared import Terms, choose_sides, compare_sides
+from proctor.report.comparison.sides import Side, make_side
+from proctor.report.comparison.told import tell_comparison
+from proctor.report.groups import group_attempts
+from proctor.report.page.html import Links, render_blocks
+from proctor.report.runs import Run, load_job_run, load_sealed_run
+from proctor.web.pages import render_page
+from proctor.web.sealed_marks import list_experiments
+from proctor.web.shown import pair_path, trial_path
+from proctor.web.subject import Subject
+
+_MOST_NAMED: Final = 200
+"""Experiments that the form offers; others can be typed."""
+_MOST_TRACES: Final = 200
+"""Trials whose traces are read without being asked to: more take longer than a page should."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the address says."""
+
+    names: tuple[str, str]
+    groups: tuple[str, str]
+    terms: Terms
+    traces: str
+    """yes, no, or "" where it is left to the number of trials."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both sides are named."""
+        return all(self.names)
+
+
+def _read_asked(query: Mapping[str, str]) -> _Asked:
+    return _Asked(
+        names=(query.get("a", ""), query.get("b", "")),
+        groups=(query.get("group_a", ""), query.get("group_b", "")),
+        terms=Terms(common="common" in query, allow_unlike="unlike" in query),
+        traces=query.get("traces", ""),
+    )
+
+
+def _show_compare(request: Request) -> Response:
+    subject: Subject = request.app.state.subject
+    asked = _read_asked(request.query_params)
+    with subject.opened() as ledger:
+        runs = [_load(subject, ledger, name) for name in asked.names if name]
+        offered = [[group.full_label for group in group_attempts(run.attempts)] for run in runs]
+        title, body, refusal = "Compare", Markup(""), ""
+        if asked.is_whole:
+            try:
+                title, body = _compare(runs, asked, ledger)
+            except NotThereError:
+                raise
+            except InputError as error:
+                refusal = str(error)
+        return render_page(
+            "compare.html",
+            title=title,
+            body=body,
+            refusal=refusal,
+            asked=asked,
+            groups=offered if asked.is_whole else [[], []],
+            experiments=_list_names(subject, ledger),
+            most_traces=_MOST_TRACES,
+        )
+
+
+def _load(subject: Subject, ledger: Ledger | None, name: str) -> Run:
+    """A run by its name.
+
+    Raises:
+        NotThereError: there is none.
+        DamageError: the ledger is damaged.
+    """
+    if ledger is None:
+        job = subject.shelf.find(name)
+        if job is None:
+            raise NotThereError(f"there is no experiment {name[:80]!r}")
+        return load_job_run(str(job.directory))
+    try:
+        return load_sealed_run(ledger, name if name.isprintable() else "")
+    except InputError as error:
+        raise NotThereError(f"there is no experiment {name[:80]!r}") from error
+
+
+def _compare(runs: list[Run], asked: _Asked, ledger: Ledger | None) -> tuple[str, Markup]:
+    """The title of the comparison, and the comparison.
+
+    Raises:
+        InputError: the sides are not alike, or it is not plain which groups are meant.
+    """
+    a = make_side("A", runs[0], asked.groups[0] or None)
+    b = make_side("B", runs[1], asked.groups[1] or None)
+    behaviour = _read_traces(a, b, asked, ledger)
+    document = tell_comparison(compare_sides(a, b, asked.terms, behaviour))
+    return document.title, render_blocks(document.blocks, _make_links(a, b))
+
+
+def _read_traces(a: Side, b: Side, asked: _Asked, ledger: Ledger | None) -> Behaviour | None:
+    sides = choose_sides(a, b, asked.terms)
+    attempts = {each.name: each for side in sides for each in side.attempts}
+    wanted = asked.traces or ("yes" if len(attempts) <= _MOST_TRACES else "no")
+    if wanted != "yes":
+        return None
+    # A process with threads must not fork.
+    return summarise_attempts(
+        list(attempts.values()), ledger, lambda _what, _done, _of: None, is_alone=True
+    )
+
+
+def _make_links(a: Side, b: Side) -> Links:
+    """Addresses by the names that the pages know trials by: in a job, those of directories."""
+    known = {
+        each.name: (side.run.name, Path(each.place).name if each.place else each.trial)
+        for side in (a, b)
+        for each in side.attempts
+    }
+    return Links(
+        trial=lambda name: trial_path(*known[name]) if name in known else None,
+        pair=lambda one, other: pair_path(known[one], known[other]),
+    )
+
+
+def _list_names(subject: Subject, ledger: Ledger | None) -> list[str]:
+    if ledger is None:
+        return sorted(job.name for job in subject.jobs)[:_MOST_NAMED]
+    _, rows = list_experiments(ledger, count=_MOST_NAMED)
+    return [row.name for row in rows]
+
+
+routes: list[BaseRoute] = [Route("/compare", _show_compare, name="compare")]

@@ -1,0 +1,37 @@
+"""Pages of single trials: bounded, and said to be where they are."""
+
+import json
+from pathlib import Path
+
+from proctor.importers.traced_files import find_in_files
+from proctor.report.page.blocks import Lines, Paragraph
+from proctor.report.site.steps import MOST_STEPS, cut_text, tell_trace
+
+
+def write_trace(place: Path, steps: int, text: str) -> Path:
+    path = place / "trajectory.jsonl"
+    with path.open("w") as file:
+        for step in range(1, steps + 1):
+            file.write(json.dumps({"role": "assistant", "step": step, "content": text}) + "\n")
+    return path
+
+
+def test_a_long_trace_is_cut_aloud(tmp_path: Path) -> None:
+    path = write_trace(tmp_path, MOST_STEPS + 50, "hello")
+    (trial,) = find_in_files(str(path))
+    blocks = list(tell_trace(trial, "e/t"))
+    assert sum(isinstance(block, Lines) for block in blocks) == MOST_STEPS
+    rest = f"`proctor show e/t --step {MOST_STEPS + 1}-` shows the rest."
+    assert blocks[-1] == Paragraph(f"Cut after {MOST_STEPS} steps; {rest}", "warn")
+
+
+def test_long_texts_do_not_make_a_long_page(tmp_path: Path) -> None:
+    path = write_trace(tmp_path, 300, "x" * 100_000)
+    (trial,) = find_in_files(str(path))
+    lines = [block for block in tell_trace(trial, "e/t") if isinstance(block, Lines)]
+    assert sum(len(line) for block in lines for line in block.lines) < 500_000
+
+
+def test_a_cut_text_keeps_both_ends_and_says_how_much_is_missing() -> None:
+    lines = cut_text("a" * 10 + "b" * 100 + "c" * 10, 20)
+    assert lines == ["a" * 10, "… 100 characters cut …", "c" * 10]
