@@ -24,6 +24,7 @@
     trace_text, record_text        traces and records as lines for people
     traced                         the trials that a command about traces is asked for
     view                           pages in a browser
+    case                           one trial as one page that can be checked
     search, search_text            words in everything that is sealed
     commands                       groups whose commands are loaded when they are used
     options                        options that go only together

@@ -3,6 +3,7 @@
     attempt     one trial as reports count it
     sealed      attempts in a ledger, at a position of its log
     in_jobs     attempts in plain harbor job directories, which need no ledger
+    case/       one trial as one page that checks itself
 
 Numbers that count as scores are made by `reward`; nothing here prints or writes to a ledger.
 """
