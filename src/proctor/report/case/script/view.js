@@ -85,12 +85,14 @@ class TraceView {
         (!this.failures.checked || isFailure(each)) &&
         (!words || `${each.tool} ${each.text}`.toLowerCase().includes(words)),
     );
+    this.at = -1;
     this.show(0);
   }
 
   /** Show entries from a place on. */
   show(from) {
     this.list.replaceChildren();
+    this.named = new Set();
     [this.from, this.to] = [from, from];
     this.extend(1);
   }
@@ -116,15 +118,17 @@ class TraceView {
     const { step, role, tool, text } = shown;
     const failed = isFailure(shown);
     const summary = make(
-      "summary", "", make("a", "place", `step ${step}`), " ", make("span", "tag", onOneLine(role, 40) || "no role"), " ",
-      make("b", "", onOneLine(tool, 60)), failed ? make("span", "tag bad", "error") : "", " ",
-      make("span", "soft preview", onOneLine(text, PREVIEW)),
+      "summary", "", make("span", "tag", onOneLine(role, 40) || "no role"), " ", make("b", "", onOneLine(tool, 60)), " ",
+      failed ? make("span", "tag bad", "error") : "", " ", make("span", "soft preview", onOneLine(text, PREVIEW)),
     );
-    summary.firstChild.href = `#step-${step}`;
+    const place = make("a", "place", `step ${step}`);
+    place.href = `#step-${step}`;
     const details = make("details", "", summary);
     details.addEventListener("toggle", () => details.open && this.fill(details, shown), { once: true });
-    const item = make("li", failed ? "failed" : "", details);
-    if (!this.list.querySelector(`#step-${step}`)) item.id = `step-${step}`;
+    const item = make("li", failed ? "failed" : "", place, details);
+    // Of several entries of a step only one can be what a link leads to.
+    if (!this.named.has(step)) item.id = `step-${step}`;
+    this.named.add(step);
     return item;
   }
 
@@ -145,10 +149,10 @@ class TraceView {
   }
 
   goToFailure() {
-    const at = this.at ?? -1;
-    const next = this.wanted.findIndex((each, place) => place > at && isFailure(each));
+    const later = this.wanted.findIndex((each, place) => place > this.at && isFailure(each));
+    const next = later < 0 ? this.wanted.findIndex(isFailure) : later;
     if (next >= 0) this.goToPlace(next);
-    else this.count.textContent = at < 0 ? "There is no error." : "There is no later error.";
+    else this.count.textContent = "There is no error.";
   }
 
   goToPlace(place) {
