@@ -141,8 +141,8 @@ def _lie(page: bytes) -> bytes:
 
 
 def _soften(page: bytes) -> bytes:
-    """The script with one check that always passes, which leaves the others."""
-    script = load_script().replace("if (altered.length) throw", "if (false) throw").encode()
+    """The script with one check that always passes."""
+    script = load_script().replace("if (shown.altered.size) throw", "if (false) throw").encode()
     return with_script(redo(page, replace_file("result.json", b"{}")), script)
 
 
@@ -239,5 +239,5 @@ FORGERIES = (
     Forgery("a verdict of a review", _redone(_change_verdict), TREE, "not-proven"),
     Forgery("another entry as the trial", _edited(_drop_trial), READABLE, "damaged"),
     Forgery("another script", _lie, None, "page-differs"),
-    Forgery("a script with one check less", _soften, LEFT_OUT, "altered-evidence"),
+    Forgery("a script with one check less", _soften, None, "altered-evidence"),
 )

@@ -34,7 +34,9 @@ async function checkCase(text) {
 
 function sentence(error) {
   const text = error.message || String(error);
-  return `${text[0].toUpperCase()}${text.slice(1)}.`;
+  // A path is not a word that a sentence can begin with.
+  const isWord = /^[a-z]+ /.test(text);
+  return `${isWord ? text[0].toUpperCase() : text[0]}${text.slice(1)}.`;
 }
 
 /** The data, with its form checked: these keys and no others. */
@@ -95,6 +97,7 @@ async function readShown(data) {
     remarks,
     evidence: entry.at("evidence").items.map(readFile),
     files: new Map(),
+    altered: new Map(),
     leftOut: new Map(data.leftOut),
   };
 }
@@ -152,15 +155,14 @@ async function checkSigner(data, shown) {
 
 async function checkEvidence(data, shown) {
   const named = new Map(shown.evidence.map((file) => [file.sha256, file]));
-  const altered = [];
   for (const [sha, packed] of data.files) {
     const file = named.get(sha);
     if (file === undefined) throw new Error(`the page holds a file ${sha} that the entry does not name`);
     const bytes = await inflate(fromBase64(packed ?? "") ?? new Uint8Array(), file.size);
     if (bytes !== null && toHex(await sha256(bytes)) === sha) shown.files.set(sha, bytes);
-    else altered.push(`${file.path} is not what was sealed: its bytes do not have the SHA-256 ${sha}`);
+    else shown.altered.set(sha, `${file.path} is not what was sealed: its bytes do not have the SHA-256 ${sha}`);
   }
-  if (altered.length) throw new Error(altered.join("; "));
+  if (shown.altered.size) throw new Error([...shown.altered.values()].join("; "));
   const embedded = shown.evidence.filter(({ sha256: sha }) => shown.files.has(sha)).length;
   const total = shown.evidence.length;
   if (total && !embedded) return ["open", `None of the ${total} files is in this page.`];
@@ -168,7 +170,7 @@ async function checkEvidence(data, shown) {
 }
 
 async function checkLeftOut(shown) {
-  const away = shown.evidence.filter(({ sha256: sha }) => !shown.files.has(sha));
+  const away = shown.evidence.filter(({ sha256: sha }) => !shown.files.has(sha) && !shown.altered.has(sha));
   if (!away.length) return ["passed", "Nothing was left out."];
   for (const { path, sha256: sha } of away) {
     const why = shown.leftOut.get(sha);
@@ -218,7 +220,8 @@ async function checkReward(shown) {
   }
   const spelled = [...rewards].map(([name, value]) => `${name} ${value}`).join(", ");
   const held = JSON.stringify(onOneLine(fromUtf8(bytes), 80));
-  return ["passed", `${file.path} holds ${held}; read as ${spelled}; counted as ${reward ?? "none"}. The record says ${stated.raw}.`];
+  const counted = `counted as ${reward ?? "none"}. The record says ${stated.raw}.`;
+  return ["passed", `${file.path} holds ${held}; read as ${spelled}; ${counted}`];
 }
 
 function compareRewards(rewards, evaluation, certificate) {

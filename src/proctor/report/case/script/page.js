@@ -4,7 +4,8 @@
 const STYLE_SHA256 = "the style's SHA-256";
 const NOTICE =
   "Nothing on this page has been checked yet. A script in this file checks it and says so here; where this sentence " +
-  "stays, no script ran, and what stands below is only what whoever made the file wrote. `proctor check` checks it without a browser.";
+  "stays, no script ran, and what stands below is only what whoever made the file wrote. `proctor check` checks it " +
+  "without a browser.";
 const STATES = { passed: ["good", "checked"], failed: ["bad", "FAILED"], open: ["warn", "not checked"] };
 const PROVES = [
   "If every check passed, the record, its evidence and what was said of it are byte for byte what the holder of the " +
@@ -14,7 +15,8 @@ const PROVES = [
   "It does not prove that this is the owner's only history. A checkpoint that you or a cosigner kept from before binds the " +
     "owner: compare it below.",
   "It does not prove that the script of this page is proctor's: whoever writes a page can write one that says what they like. " +
-    "`proctor check FILE` reads the same data, runs nothing of the page, and says whether the script is the one it would have written.",
+    "`proctor check FILE` reads the same data, runs nothing of the page, and says whether the script is the one it would " +
+    "have written.",
 ];
 const IMAGES = { "89504e47": "image/png", ffd8ff: "image/jpeg", "47494638": "image/gif", 52494646: "image/webp" };
 
@@ -43,13 +45,15 @@ async function checkPage(plain, facts, shown) {
   if (!plain.isEqualNode(expected)) {
     const [found, wanted] = [texts(plain), texts(expected)];
     const at = wanted.findIndex((text, place) => text !== found[place]);
-    const what = at < 0 ? "something was added" : `${JSON.stringify(onOneLine(found[at] ?? "", 80))} stands where the data gives ${JSON.stringify(onOneLine(wanted[at], 80))}`;
+    const quote = (text) => JSON.stringify(onOneLine(text ?? "", 80));
+    const what = at < 0 ? "something was added" : `${quote(found[at])} stands where the data gives ${quote(wanted[at])}`;
     return { state: "failed", title, detail: `The text in the file is not what follows from the data: ${what}.` };
   }
   if (!(await isBare(shown))) {
     return { state: "failed", title, detail: "Something was added to this page, or what keeps other scripts out was changed." };
   }
-  return { state: "passed", title, detail: "The text for readers without script is what follows from the checked data; nothing else stands in the file." };
+  const detail = "The text for readers without script is what follows from the data; nothing else stands in the file.";
+  return { state: "passed", title, detail };
 }
 
 async function isBare(shown) {
@@ -79,15 +83,19 @@ function judge(checks) {
   return ["good", `${passed} checks passed, none failed${open ? `; ${open} could not be made` : ""}.`];
 }
 
-function makeChecks(checks) {
+function makeVerdict(checks) {
   const [kind, sentence] = judge(checks);
   const verdict = make("p", `verdict ${kind}`, sentence);
   verdict.setAttribute("role", "status");
+  return verdict;
+}
+
+function makeChecks(checks) {
   const list = make("ul", "checks", ...checks.map(({ state, title, detail }) => {
     const [tone, word] = STATES[state];
     return make("li", "", make("span", `tag ${tone}`, word), " ", make("b", "", title), make("p", "", detail));
   }));
-  return make("section", "", make("h2", "", "What was checked in your browser"), verdict, list,
+  return make("section", "", make("h2", "", "What was checked in your browser"), list,
     make("h3", "", "What this proves, and what not"), make("ul", "", ...PROVES.map((text) => make("li", "", text))));
 }
 
@@ -101,7 +109,8 @@ function makeComparison(shown) {
   button.type = "button";
   button.addEventListener("click", async () => {
     const [state, detail] = await compareWith(field.value, shown);
-    answer.replaceChildren(make("span", `tag ${STATES[state][0]}`, { passed: "same", failed: "NOT THE SAME", open: "open" }[state]), ` ${detail}`);
+    const word = { passed: "same", failed: "NOT THE SAME", open: "open" }[state];
+    answer.replaceChildren(make("span", `tag ${STATES[state][0]}`, word), ` ${detail}`);
   });
   const words = "A public key, a checkpoint, a root, a digest or a consistency proof that came to you by another way: ";
   return make("section", "noprint", make("h2", "", "Compare with what you have"), make("label", "", words, field), button, answer);
@@ -146,7 +155,8 @@ function makeFiles(shown, title, wanted) {
 }
 
 function makeFile({ path, sha256: sha, size }, bytes) {
-  const details = make("details", "file", make("summary", "", make("code", "", onOneLine(path, 300)), make("span", "soft", ` ${size} bytes`)));
+  const summary = make("summary", "", make("code", "", onOneLine(path, 300)), make("span", "soft", ` ${size} bytes`));
+  const details = make("details", "file", summary);
   details.addEventListener("toggle", () => {
     const start = toHex(bytes.subarray(0, 4));
     const kind = Object.keys(IMAGES).find((mark) => start.startsWith(mark));
@@ -176,27 +186,44 @@ function makeCase(found, facts) {
   const isOfVerifier = (path) => /^(steps\/[^/]+\/)?verifier\//.test(path);
   const reward = byTitle.get("Score")[0][1];
   const main = make("main", "", make("p", "soft", "proctor case file"), make("h1", "", nameOf(shown)),
-    make("p", "score", "Reward ", make("strong", "", reward)), makeChecks(found.checks), makeComparison(shown),
+    makeVerdict(found.checks), make("p", "score", "Reward ", make("strong", "", reward)),
+    makeChecks(found.checks), makeComparison(shown),
     section("Score"), section("Trial"), section("Pins"), section("Findings"), section("Said of it later"), makeTraces(shown),
     makeFiles(shown, "Verifier output", isOfVerifier), makeFiles(shown, "Other files", (path) => !isOfVerifier(path)),
     section("Evidence"),
     section("Place in the ledger", makeFolded("Checkpoint, as it is signed", shown.noteText),
       makeFolded("Entry, as it is stored", shown.line), makeFolded("Record, as it is hashed", shown.entry.at("record").raw)));
   main.id = "case";
+  main.querySelector(".score").after(makeContents(main));
   return main;
+}
+
+/** Links to the sections of the page. */
+function makeContents(main) {
+  const links = [...main.querySelectorAll(":scope > section")].map((section) => {
+    const title = section.querySelector("h2").textContent;
+    section.id = title.toLowerCase().replaceAll(" ", "-");
+    const link = make("a", "", title);
+    link.href = `#${section.id}`;
+    return make("li", "", link);
+  });
+  const contents = make("nav", "noprint", make("ul", "contents", ...links));
+  contents.setAttribute("aria-label", "On this page");
+  return contents;
 }
 
 async function openCase() {
   const plain = document.getElementById("case");
   const data = document.getElementById("case-data");
   if (!globalThis.crypto?.subtle || !globalThis.DecompressionStream || !"".toWellFormed) {
-    plain.querySelector(".notice").textContent = "Nothing was checked: this browser lacks WebCrypto or DecompressionStream. `proctor check` checks this file.";
+    plain.querySelector(".notice").textContent =
+      "Nothing was checked: this browser lacks WebCrypto or DecompressionStream. `proctor check` checks this file.";
     return;
   }
   const found = await checkCase(data.textContent);
   if (!found.shown) {
-    const main = make("main", "", make("h1", "", "A case file that is damaged"), makeChecks(found.checks));
-    plain.replaceWith(main);
+    const title = make("h1", "", "A case file that is damaged");
+    plain.replaceWith(make("main", "", title, makeVerdict(found.checks), makeChecks(found.checks)));
     return;
   }
   const facts = listFacts(found.shown);
