@@ -193,6 +193,12 @@ FORGERIES = (
         PAGE,
         "page-differs",
     ),
+    Forgery(
+        "a head that leads elsewhere",
+        _replaced(b"<title>", b'<meta http-equiv="refresh" content="99; url=about:blank"><title>'),
+        PAGE,
+        "page-differs",
+    ),
     Forgery("the title", _replaced(b"<title>", b"<title>Certified: "), PAGE, "page-differs"),
     Forgery(
         "a style that hides what failed",

@@ -127,8 +127,11 @@ def unpack(coded: str, size: int) -> bytes | None:
     """The bytes in it, which must be as many; None where they are not. Never unpacks more."""
     unpacker = zlib.decompressobj()
     try:
-        plain = unpacker.decompress(base64.b64decode(coded, validate=True), size + 1)
+        packed = base64.b64decode(coded, validate=True)
+        plain = unpacker.decompress(packed, size + 1)
     except (zlib.error, binascii.Error, ValueError, OverflowError):
         return None
     is_whole = unpacker.eof and not unpacker.unused_data and not unpacker.unconsumed_tail
-    return plain if is_whole and len(plain) == size else None
+    # Bits behind the last byte, which would mean nothing, make it another text.
+    is_plain = base64.b64encode(packed).decode() == coded
+    return plain if is_whole and is_plain and len(plain) == size else None

@@ -50,7 +50,10 @@ async function checkPage(plain, facts, shown) {
     return { state: "failed", title, detail: `The text in the file is not what follows from the data: ${what}.` };
   }
   if (!(await isBare(shown))) {
-    return { state: "failed", title, detail: "Something was added to this page, or what keeps other scripts out was changed." };
+    const detail =
+      "Something was added to this page, or what keeps other scripts out was changed. An extension of your browser can " +
+      "have done it: look again without.";
+    return { state: "failed", title, detail };
   }
   const detail = "The text for readers without script is what follows from the data; nothing else stands in the file.";
   return { state: "passed", title, detail };
@@ -61,7 +64,8 @@ async function isBare(shown) {
   const own = document.scripts[1];
   const styles = document.querySelectorAll("style, link");
   const policy = document.querySelector("meta[http-equiv]");
-  if (document.scripts.length !== 2 || styles.length !== 1 || !policy) return false;
+  const head = [...document.head.children].map((element) => element.nodeName).join();
+  if (document.scripts.length !== 2 || head !== "META,META,META,META,META,TITLE,STYLE" || !policy) return false;
   const [script, style] = [await digest(own.textContent), await digest(styles[0].textContent)];
   const wanted =
     `default-src 'none'; script-src 'sha256-${toBase64(script)}'; style-src 'sha256-${toBase64(style)}'; ` +

@@ -11,7 +11,7 @@ const HEX_FLOAT = /^(-?)0x([01])(?:\.([0-9a-f]{1,13}))?p([+-][0-9]{1,4})$/;
 function readRewards(path, bytes) {
   const text = fromUtf8(bytes);
   if (path.endsWith(".txt")) {
-    const number = text.trim();
+    const number = text.replace(/^[ \t\n\r\f\v]+|[ \t\n\r\f\v]+$/g, "");
     return PLAIN_NUMBER.test(number) && Number.isFinite(Number(number)) ? new Map([["reward", Number(number)]]) : null;
   }
   let node;
