@@ -38,7 +38,7 @@ def command(
     directory: str | None,
     as_json: bool,
 ) -> int:
-    """Write one sealed trial as an HTML page that checks itself in a browser.
+    """Write one sealed trial as an HTML page that checks itself.
 
     TRIAL is a trial's id, EXPERIMENT/TRIAL, an entry's number, or the beginning of one that fits no
     other. The page needs no network and no proctor: it holds the record, the evidence, the proof
