@@ -2,6 +2,7 @@
 
 import base64
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def verdict_of(page: Page) -> str:
 
 def test_an_honest_file_passes_every_check(shared: Page, honest: bytes, tmp_path: Path) -> None:
     open_file(shared, tmp_path / "case.html", honest)
-    assert verdict_of(shared) == "8 checks passed, none failed; 1 could not be made."
+    assert verdict_of(shared).startswith("8 checks passed, none failed; 1 could not be made.")
     assert shared.locator(".score").inner_text() == "Reward 1.0"
     assert "verifier/reward.txt holds" in shared.locator(".checks").inner_text()
     assert "reward-seeded" in shared.locator("main").inner_text()
@@ -307,7 +308,7 @@ def test_what_was_left_out_is_told_as_not_checked(
 ) -> None:
     forged = redo(honest, drop_file("verifier/reward.txt", "size"))
     open_file(shared, tmp_path / "case.html", forged)
-    assert verdict_of(shared) == "6 checks passed, none failed; 3 could not be made."
+    assert verdict_of(shared).startswith("6 checks passed, none failed; 3 could not be made.")
     assert (
         "verifier/reward.txt (too large to be embedded)" in shared.locator(".checks").inner_text()
     )
@@ -334,3 +335,20 @@ def test_the_page_is_accessible(
     found = Axe().run(page)
     context.close()
     assert found.response["violations"] == []
+
+
+@pytest.mark.soak
+def test_a_file_of_15_megabytes_opens(page: Page, tmp_path: Path) -> None:
+    chance = random.Random(8)
+    rows = [
+        {"role": "assistant", "step": number, "content": chance.randbytes(300).hex()}
+        for number in range(35_000)
+    ]
+    trace = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    made = make_page(tmp_path, {**FILES, "agent/trajectory.jsonl": trace})
+    assert 12_000_000 < len(made) < 20_000_000
+    open_file(page, tmp_path / "case.html", made)
+    assert failed_in(page) == set()
+    page.get_by_label("Step").fill("34000")
+    page.get_by_label("Step").press("Enter")
+    page.locator("#step-34000 pre").first.wait_for()

@@ -11,6 +11,7 @@ import msgspec
 
 from proctor import __version__
 from proctor.errors import DamageError, InputError, LedgerError
+from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.claims.proof import find_leaves
 from proctor.ledger.entry import (
     AnyEntry,
@@ -84,9 +85,8 @@ def make_case(ledger: Ledger, row: TrialRow, checkpoint: Checkpoint, *, largest:
             f"{name}: the page has {largest - room:,} bytes without any evidence; expected a "
             "larger --max-size"
         )
-    files, left_out = _choose_files(
-        ledger, trial, _find_withheld(entries.values(), row), room, largest
-    )
+    gone = _find_gone(ledger, entries.values(), row)
+    files, left_out = _choose_files(ledger.artifacts, trial, gone, room, largest)
     opened = open_case(msgspec.structs.replace(bare, files=files, left_out=left_out), name)
     return MadeCase(opened, render_page(opened))
 
@@ -115,43 +115,42 @@ def _digests(trial: TrialEntry) -> list[str]:
     return list(dict.fromkeys(file.sha256 for file in trial.evidence))
 
 
-def _find_withheld(entries: Iterable[AnyEntry], row: TrialRow) -> set[str]:
-    """Digests of evidence that an entry says was taken out of this trial."""
+def _find_gone(ledger: Ledger, entries: Iterable[AnyEntry], row: TrialRow) -> set[str]:
+    """Digests of evidence that an entry says was taken out of this trial, and that is not there.
+
+    What is withheld may be back, or may have stayed for the sake of another trial.
+    """
     told = [entry for entry in entries if isinstance(entry, WithholdEntry)]
     ours = [entry for entry in told if entry.subject and entry.subject.record == row.record]
-    return {sha256 for entry in ours for sha256 in entry.artifacts}
+    named = {sha256 for entry in ours for sha256 in entry.artifacts}
+    return {sha256 for sha256 in named if not ledger.artifacts.holds(sha256)}
 
 
 def _choose_files(
-    ledger: Ledger, trial: TrialEntry, withheld: set[str], room: int, largest: int
+    artifacts: Artifacts, trial: TrialEntry, gone: set[str], room: int, largest: int
 ) -> tuple[list[PackedFile], list[LeftOut]]:
     """What is embedded, what matters most first, and why the rest is not."""
     files: dict[str, PackedFile] = {}
     unpacked = _UNPACKED * largest
     for file in _order(trial):
-        # A file that is withheld may be back, or may have stayed for the sake of another trial.
-        if file.sha256 in files or (
-            file.sha256 in withheld and not ledger.artifacts.holds(file.sha256)
-        ):
+        if file.sha256 in files or file.sha256 in gone:
             continue
         if file.size > unpacked:
-            ledger.artifacts.check(file.sha256, file.size)
+            artifacts.check(file.sha256, file.size)
             continue
-        packed = PackedFile(sha256=file.sha256, deflate=pack(ledger.artifacts.load(file.sha256)))
-        # In the place of its line among those that were left out.
+        packed = PackedFile(sha256=file.sha256, deflate=pack(artifacts.load(file.sha256)))
+        # The rest of its line takes the room of the one among those that were left out.
         if len(packed.deflate) <= room:
             files[file.sha256] = packed
             room -= len(packed.deflate)
             unpacked -= file.size
+    digests = _digests(trial)
     left_out = [
-        LeftOut(
-            sha256=sha256,
-            why="withheld" if sha256 in withheld and not ledger.artifacts.holds(sha256) else "size",
-        )
-        for sha256 in _digests(trial)
+        LeftOut(sha256=sha256, why="withheld" if sha256 in gone else "size")
+        for sha256 in digests
         if sha256 not in files
     ]
-    return [files[sha256] for sha256 in _digests(trial) if sha256 in files], left_out
+    return [files[sha256] for sha256 in digests if sha256 in files], left_out
 
 
 def _order(trial: TrialEntry) -> list[EvidenceFile]:

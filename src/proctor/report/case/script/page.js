@@ -84,7 +84,8 @@ function judge(checks) {
   const open = checks.filter(({ state }) => state === "open").length;
   if (failed) return ["bad", `${failed === 1 ? "A check" : `${failed} checks`} FAILED: do not rely on what this page shows.`];
   const passed = checks.length - open;
-  return ["good", `${passed} checks passed, none failed${open ? `; ${open} could not be made` : ""}.`];
+  const left = open ? `; ${open} could not be made` : "";
+  return ["good", `${passed} checks passed, none failed${left}. Whose ledger it is, only a key from elsewhere shows.`];
 }
 
 function makeVerdict(checks) {

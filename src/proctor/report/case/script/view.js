@@ -68,12 +68,14 @@ class TraceView {
     for (const input of [this.role, this.failures]) input.addEventListener("change", () => this.filter());
     this.words.addEventListener("input", () => this.filter());
     this.step.addEventListener("change", () => this.goTo(Number(this.step.value)));
-    return make(
+    const form = make(
       "form", "filters noprint",
       make("label", "", "Role ", this.role), make("label", "", this.failures, " errors only"),
       make("label", "", "Find ", this.words), make("label", "", "Step ", this.step),
       this.button("Next error", () => this.goToFailure()), this.button("Unfold", () => this.unfold()),
     );
+    form.addEventListener("submit", (event) => event.preventDefault());
+    return form;
   }
 
   filter() {
