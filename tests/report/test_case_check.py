@@ -7,14 +7,15 @@ import pytest
 
 from proctor.audit.things import Thing, find_thing
 from proctor.errors import InputError, LedgerError, MissingArtifactError
-from proctor.ledger.claims.proof import load_checkpoint
 from proctor.ledger.entry import TrialScore
 from proctor.ledger.keys import cosign, make_key
 from proctor.report.case.checking import check_case_file
 from proctor.report.case.making import make_case
 from tests.ledger.ledgers import EXPERIMENT, find_key
+from tests.ledger.trials import seal_files
 from tests.report.cases import (
     FILES,
+    LARGEST,
     SCORE,
     TRIAL,
     drop_file,
@@ -96,13 +97,22 @@ def test_a_cosigned_checkpoint_is_proven_under_and_checked(tmp_path: Path) -> No
 
 
 def test_a_trial_that_is_not_under_the_checkpoint_is_refused(tmp_path: Path) -> None:
-    with seal_case(tmp_path / "ledger") as ledger:
-        kept = tmp_path / "kept"
-        kept.write_bytes(ledger.checkpoint().render())
-        row = ledger.find("trial-001")
+    with seal_case(tmp_path) as ledger:
+        older = ledger.refresh()
+        seal_files(ledger, "later", {})
         ledger.refresh()
-        older = load_checkpoint(str(kept))
-        assert make_case(ledger, row, older, largest=2_000_000).opened.case.trial == row.seq
+        assert make_case(ledger, ledger.find(TRIAL), older, largest=LARGEST).opened.record
+        with pytest.raises(LedgerError, match="entry 5; the checkpoint speaks of 5"):
+            make_case(ledger, ledger.find("later"), older, largest=LARGEST)
+
+
+def test_a_checkpoint_from_before_evidence_was_withheld_is_refused(tmp_path: Path) -> None:
+    with seal_case(tmp_path) as ledger:
+        older = ledger.refresh()
+        ledger.withhold(ledger.find(TRIAL), reason="a key", author="ana", evidence=["result.json"])
+        ledger.refresh()
+        with pytest.raises(LedgerError, match="expected a newer checkpoint"):
+            make_case(ledger, ledger.find(TRIAL), older, largest=LARGEST)
 
 
 def test_what_is_too_large_is_named_and_not_embedded(tmp_path: Path) -> None:

@@ -33,6 +33,9 @@ from proctor.report.case.steps import find_traces
 
 _KEYS: Final = "SELECT seq FROM entries WHERE kind = 'key' AND seq < ?"
 _REMARKS: Final = "SELECT DISTINCT seq FROM remarks WHERE record = ? AND seq < ?"
+_WITHHELD_LATER: Final = (
+    "SELECT DISTINCT seq FROM remarks WHERE record = ? AND kind = 'withhold' AND seq >= ?"
+)
 _UNPACKED: Final = 8
 """How many times --max-size the embedded files may have together, unpacked: a browser holds them
 all at once."""
@@ -86,6 +89,7 @@ def make_case(ledger: Ledger, row: TrialRow, checkpoint: Checkpoint, *, largest:
             "larger --max-size"
         )
     gone = _find_gone(ledger, entries.values(), row)
+    _check_told(ledger, row, gone, len(leaves))
     files, left_out = _choose_files(ledger.artifacts, trial, gone, room, largest)
     opened = open_case(msgspec.structs.replace(bare, files=files, left_out=left_out), name)
     return MadeCase(opened, render_page(opened))
@@ -124,6 +128,21 @@ def _find_gone(ledger: Ledger, entries: Iterable[AnyEntry], row: TrialRow) -> se
     ours = [entry for entry in told if entry.subject and entry.subject.record == row.record]
     named = {sha256 for entry in ours for sha256 in entry.artifacts}
     return {sha256 for sha256 in named if not ledger.artifacts.holds(sha256)}
+
+
+def _check_told(ledger: Ledger, row: TrialRow, gone: set[str], size: int) -> None:
+    """Refuse a checkpoint from before evidence was taken out: nothing under it says that it was.
+
+    Raises:
+        LedgerError: it is one.
+    """
+    later = [ledger.entry(seq) for seq in _select(ledger, _WITHHELD_LATER, row.record, size)]
+    for entry in later:
+        if _find_gone(ledger, [entry] if isinstance(entry, WithholdEntry) else [], row) - gone:
+            raise LedgerError(
+                f"{row.experiment_id}/{row.trial_id}: entry {entry.seq} took evidence out of it "
+                f"after the checkpoint of {size:,} entries; expected a newer checkpoint"
+            )
 
 
 def _choose_files(
