@@ -17,12 +17,15 @@ from proctor.files import read_head, read_small
 from proctor.sentence import reason_of
 
 _HEAD = 1 << 16
+_HTML_HEAD = 1 << 10
 _LONGEST_HEAD = 1 << 24
 """A first line that is longer than _HEAD is read on so far; beyond it, the name has to tell."""
 
 _MARK = b"\xef\xbb\xbf"
 _BLANK = _MARK + b" \t\r\n"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_CASE = b'<meta name="generator" content="proctor-case-'
+"""Stands among the first lines of a case file, which is HTML."""
 _NOTE = re.compile(rb"[^\n{\[]{1,1000}\n[0-9]{1,20}\n[A-Za-z0-9+/]{43}=\n")
 """A checkpoint: origin, size and root, a line each."""
 _LEDGER = ("checkpoint", "entries", "artifacts", "index.sqlite")
@@ -43,6 +46,7 @@ class Thing(StrEnum):
     PROOF = "proof"
     CLAIM = "claim"
     BUNDLE = "bundle"
+    CASE = "case file"
     TASK = "task"
     DATASET = "dataset"
     TRIAL = "trial"
@@ -119,6 +123,8 @@ def _find_mark(path: str, head: bytes) -> Thing | None:
     """By the first bytes of what is no JSON: a signed note, or what is compressed."""
     if _NOTE.match(head):
         return Thing.CHECKPOINT
+    if _CASE in head[:_HTML_HEAD] and head[:1] == b"<":
+        return Thing.CASE
     if not head.startswith(_ZSTD):
         return None
     return Thing.BUNDLE if path.endswith((".tar.zst", ".tzst")) else Thing.CLAIM

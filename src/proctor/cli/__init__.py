@@ -27,6 +27,7 @@
     view                           pages in a browser
     compare, report                two runs side by side; one document about runs
     width                          how wide the screen is
+    case                           one trial as one page that can be checked
     search, search_text            words in everything that is sealed
     commands                       groups whose commands are loaded when they are used
     options                        options that go only together

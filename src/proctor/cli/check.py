@@ -29,11 +29,14 @@ _CHECKS = {
     Thing.PROOF: "ledger.claims.checks.check_proof_file",
     Thing.CLAIM: "ledger.claims.checks.check_claim_file",
     Thing.BUNDLE: "ledger.exchange.checked.check_bundle_file",
+    Thing.CASE: "report.case.checking.check_case_file",
     Thing.TASK: "audit.checks.tasks.check_task_directory",
     Thing.DATASET: "audit.checks.tasks.check_dataset_directory",
 }
 """Module and function of proctor; loaded on use, as some are slow to load."""
-_SIGNED = frozenset({Thing.LEDGER, Thing.CHECKPOINT, Thing.PROOF, Thing.CLAIM, Thing.BUNDLE})
+_SIGNED = frozenset(
+    {Thing.LEDGER, Thing.CHECKPOINT, Thing.PROOF, Thing.CLAIM, Thing.BUNDLE, Thing.CASE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,8 @@ class _Aids:
     "keys",
     multiple=True,
     metavar="PUB",
-    help="Public key that must have signed a ledger, checkpoint, proof or claim: a file, or its "
-    "text; may be given several times.",
+    help="Public key that must have signed a ledger, checkpoint, proof, claim or case file: a "
+    "file, or its text; may be given several times.",
 )
 @json_option
 def command(
@@ -78,7 +81,8 @@ def command(
     dataset, every task that harbor would pass over in silence is named; a certificate and a score
     record are added up again from their operands. A proof and a claim are followed to the root of
     the checkpoint in them, without the ledger; --key says whose signature is trusted, and without
-    one nobody's is. A job is for `proctor audit`.
+    one nobody's is. Of a case file all that its page checks is checked, and the page too, none of
+    which is run. A job is for `proctor audit`.
 
     Exit code 1: a problem was found. 2: something could not be checked; the rest was.
 
@@ -143,7 +147,7 @@ def _check_used(kinds: set[Thing], aids: _Aids) -> None:
         raise click.UsageError("--evidence goes with a trial record; none was given")
     if aids.keys and not kinds & _SIGNED:
         raise click.UsageError(
-            "--key goes with a ledger, a checkpoint, a proof or a claim; none was given"
+            "--key goes with a ledger, checkpoint, proof, claim or case file; none was given"
         )
 
 

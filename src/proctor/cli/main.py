@@ -44,6 +44,7 @@ COMMANDS = {
     "ledger": "The sealed log: append-only, checkable by anyone.",
     "import": "Bring runs into the ledger: what other systems left, and bundles.",
     "export": "Take sealed trials out, in a form that others read.",
+    "case": "Write one sealed trial as an HTML page that checks itself.",
     "record": "What is kept of one trial: make a record, and its schema.",
     "task": "Task directories: the digests that pin them.",
     "image": "Root file systems for the sandbox: import, list, remove.",

@@ -15,6 +15,7 @@
     page/       documents as blocks, and their faces: text, Markdown, HTML, plots
     statistics/ intervals, paired comparison, spread, costs: from numbers to numbers
     gate/       does a run reach what was asked of it?
+    case/       one trial as one page that checks itself
 
 Numbers that count as scores are made by `reward`; nothing here prints or writes to a ledger.
 """

@@ -1,0 +1,241 @@
+"""Everything that `proctor check` says of a case file: from its data, and of the page around it.
+
+Nothing in the page is run. What it checks is what the page's own script checks, and one thing that
+the page cannot: whether the script is the one that proctor would have written.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from proctor import __version__
+from proctor.audit.checks.checked import Checked, Tally
+from proctor.audit.things import Thing
+from proctor.diagnostic import Diagnostic
+from proctor.digest import sha256_hex
+from proctor.errors import (
+    DamageError,
+    InputError,
+    KeyFileError,
+    NoteError,
+    ProofFileError,
+    SignatureError,
+)
+from proctor.files import read_small
+from proctor.ledger.claims.document import parse_hash
+from proctor.ledger.claims.proof import read_entry
+from proctor.ledger.claims.trust import (
+    find_unchecked_signatures,
+    find_verifier_key,
+    judge_signatures,
+)
+from proctor.ledger.entry import (
+    RescoreEntry,
+    ReviewEntry,
+    SupersedeEntry,
+    WithholdEntry,
+    decode_line,
+)
+from proctor.ledger.note import VerifierKey, parse_verifier_key
+from proctor.ledger.signature import check_signature, did_sign
+from proctor.ledger.tree import check_inclusion, leaf_hash
+from proctor.report.case.derivation import find_differences, find_unchecked_reward
+from proctor.report.case.document import parse_case
+from proctor.report.case.opened import OpenedCase, open_case
+from proctor.report.case.page import FoundPage, differs_from, parse_page, render_page, script_digest
+from proctor.sentence import count_of, reason_of
+
+_ELSE = (
+    "that the ledger says nothing else, earlier or later, about it: that takes the ledger",
+    "that the run happened as the record says: an owner can seal one that never did",
+)
+
+
+def check_case_file(path: str, given: Sequence[str] = ()) -> Checked:
+    """A case file: its proofs, its evidence, its reward, and the page around them.
+
+    Raises:
+        InputError: it cannot be read.
+        KeyFileError: a key that was given is none.
+    """
+    keys = [find_verifier_key(key) for key in given]
+    try:
+        page = read_small(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {reason_of(error)}") from error
+    try:
+        found = parse_page(page, path)
+        case = parse_case(found.data, path)
+        opened = open_case(case, path)
+    except (ProofFileError, NoteError, DamageError) as error:
+        return Checked(
+            path=path,
+            thing=Thing.CASE,
+            summary="it cannot be read, and proves nothing",
+            diagnostics=(Diagnostic("damaged", str(error)),),
+        )
+    tally = Tally()
+    tally.add(_find_problems(opened))
+    tally.add(judge_signatures(opened.checkpoint, keys, "the checkpoint", opened.keys))
+    tally.add(_judge_page(page, opened))
+    return Checked(
+        path=path,
+        thing=Thing.CASE,
+        summary=_summarize(opened),
+        diagnostics=tally.kept,
+        more=tally.more,
+        unchecked=tuple(_find_unchecked(opened, found, keys)),
+    )
+
+
+def _summarize(opened: OpenedCase) -> str:
+    reward = opened.entry.at("record", "evaluation", "reward")
+    score = "not scored" if reward.is_nothing else f"reward {reward.say()}"
+    tree = opened.checkpoint.tree
+    embedded = sum(file.sha256 in opened.files for file in opened.evidence)
+    return (
+        f"{opened.name}, {score}, entry {opened.case.trial} of {tree.size:,} of "
+        f"{opened.checkpoint.origin}, {embedded:,} of "
+        f"{count_of(len(opened.evidence), 'file')} of evidence in it"
+    )
+
+
+def _find_problems(opened: OpenedCase) -> Iterator[Diagnostic]:
+    yield from _check_entries(opened)
+    yield from _check_signer(opened)
+    for file in opened.evidence:
+        if file.sha256 in opened.altered:
+            message = (
+                f"{file.path} is not what was sealed: its bytes have not the SHA-256 {file.sha256}"
+            )
+            yield Diagnostic("altered-evidence", message)
+    yield from _check_left_out(opened)
+    if find_unchecked_reward(opened) is None:
+        yield from (Diagnostic("reward-differs", each) for each in find_differences(opened))
+    yield from _check_remarks(opened)
+
+
+def _check_entries(opened: OpenedCase) -> Iterator[Diagnostic]:
+    tree = opened.checkpoint.tree
+    for entry in opened.case.entries:
+        try:
+            path = [parse_hash(node, f"entry {entry.seq}: path") for node in entry.path]
+            if entry.line is None:
+                leaf = parse_hash(entry.leaf or "", f"entry {entry.seq}: leaf")
+            else:
+                leaf = leaf_hash(entry.line.encode())
+            check_inclusion(leaf, entry.seq, tree.size, path, tree.root)
+            if entry.line is not None:
+                read_entry(entry.line.encode(), entry.seq)
+        except (DamageError, ProofFileError) as error:
+            yield Diagnostic("not-proven", str(error))
+
+
+def _check_signer(opened: OpenedCase) -> Iterator[Diagnostic]:
+    """That the key which the ledger's own entries name signed the checkpoint."""
+    if not opened.keys or opened.keys[0].seq != 0:
+        yield Diagnostic(
+            "no-key", "the ledger's first entry, which names its key, is not in the page"
+        )
+        return
+    try:
+        check_signature(opened.checkpoint, _follow_keys(opened), "the checkpoint")
+    except (SignatureError, KeyFileError) as error:
+        yield Diagnostic("bad-signature", str(error))
+
+
+def _follow_keys(opened: OpenedCase) -> VerifierKey:
+    """The key that signs in the end, each named by the one before it.
+
+    Raises:
+        SignatureError: one is not, or is of another ledger.
+        KeyFileError: an entry names no key.
+    """
+    key: VerifierKey | None = None
+    for entry in opened.keys:
+        if entry.origin != opened.checkpoint.origin:
+            raise SignatureError(f"entry {entry.seq} names a key of another ledger")
+        if key is not None and not did_sign(key, entry):
+            raise SignatureError(f"the key of entry {entry.seq} is not signed by the one before it")
+        key = parse_verifier_key(entry.key)
+    assert key is not None  # noqa: S101 - there is one at least
+    return key
+
+
+def _check_left_out(opened: OpenedCase) -> Iterator[Diagnostic]:
+    withheld = _find_withheld(opened)
+    for file in opened.evidence:
+        if file.sha256 in opened.files or file.sha256 in opened.altered:
+            continue
+        why = opened.left_out.get(file.sha256)
+        if why is None:
+            message = f"{file.path} is named by the entry, is not in the page, and nothing says why"
+            yield Diagnostic("missing-evidence", message)
+        elif why == "withheld" and file.sha256 not in withheld:
+            message = f"{file.path} is said to be withheld; no entry in the page says so"
+            yield Diagnostic("missing-evidence", message)
+
+
+def _remarks(opened: OpenedCase) -> Iterator[tuple[int, object]]:
+    for seq, entry in opened.remarks:
+        if entry is not None:
+            yield seq, decode_line(entry.raw, f"entry {seq}")
+
+
+def _find_withheld(opened: OpenedCase) -> set[str]:
+    return {
+        sha256
+        for _, entry in _remarks(opened)
+        if isinstance(entry, WithholdEntry) and entry.subject
+        if entry.subject.record == opened.record
+        for sha256 in entry.artifacts
+    }
+
+
+def _check_remarks(opened: OpenedCase) -> Iterator[Diagnostic]:
+    for seq, entry in _remarks(opened):
+        match entry:
+            case SupersedeEntry():
+                named = {entry.subject.record, entry.by.record}
+            case ReviewEntry() | RescoreEntry():
+                named = {entry.subject.record}
+            case WithholdEntry():
+                named = {entry.subject.record} if entry.subject else set()
+            case _:
+                named = set()
+        if opened.record not in named:
+            yield Diagnostic(
+                "foreign-entry", f"entry {seq} is about something else than this trial"
+            )
+
+
+def _judge_page(page: bytes, opened: OpenedCase) -> Iterator[Diagnostic]:
+    """Whether the page is, to the byte, what this version writes around its data."""
+    case = opened.case
+    if case.script != script_digest() and case.proctor != __version__:
+        return
+    wanted = render_page(opened)
+    if page != wanted:
+        message = f"the page is not what proctor {__version__} writes around its data"
+        yield Diagnostic("page-differs", f"{message}: {differs_from(page, wanted)}")
+        return
+    message = f"the page and its script are, to the byte, what proctor {__version__} writes"
+    yield Diagnostic("own-page", message, is_problem=False)
+
+
+def _find_unchecked(
+    opened: OpenedCase, found: FoundPage, keys: Sequence[VerifierKey]
+) -> Iterator[str]:
+    case = opened.case
+    if case.script != script_digest() and case.proctor != __version__:
+        yield (
+            f"what the page shows and says of itself: it was written by proctor {case.proctor!r}, "
+            f"and its script (SHA-256 {sha256_hex(found.script.encode())}) is unknown to "
+            f"{__version__}; believe what is said here, not what the page says"
+        )
+    yield from find_unchecked_signatures([opened.checkpoint], keys, opened.keys)
+    for file in opened.evidence:
+        if file.sha256 not in opened.files and (why := opened.left_out.get(file.sha256)):
+            reason = "withheld" if why == "withheld" else "too large to be embedded"
+            yield f"{file.path}: not in the page ({reason}), SHA-256 {file.sha256}"
+    if (reward := find_unchecked_reward(opened)) is not None:
+        yield reward
+    yield from _ELSE

@@ -1,0 +1,184 @@
+"""A sealed trial to a case: its entries with their proofs, and as much evidence as a page can hold.
+
+A pure function of the ledger under a checkpoint: no clock, and the same bytes every time.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from proctor import __version__
+from proctor.errors import DamageError, InputError, LedgerError
+from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.claims.proof import find_leaves
+from proctor.ledger.entry import (
+    AnyEntry,
+    EvidenceFile,
+    TrialEntry,
+    Withheld,
+    WithholdEntry,
+    decode_line,
+)
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.note import Checkpoint
+from proctor.ledger.query import TrialRow
+from proctor.ledger.tree import leaf_hash, prove_inclusion
+from proctor.report.case.document import FORMAT, Case, CaseEntry, LeftOut, PackedFile
+from proctor.report.case.facts import REWARD_FILES
+from proctor.report.case.opened import OpenedCase, open_case, pack
+from proctor.report.case.page import render_page, script_digest
+from proctor.report.case.steps import find_traces
+
+_KEYS: Final = "SELECT seq FROM entries WHERE kind = 'key' AND seq < ?"
+_REMARKS: Final = "SELECT DISTINCT seq FROM remarks WHERE record = ? AND seq < ?"
+_WITHHELD_LATER: Final = (
+    "SELECT DISTINCT seq FROM remarks WHERE record = ? AND kind = 'withhold' AND seq >= ?"
+)
+_UNPACKED: Final = 8
+"""How many times --max-size the embedded files may have together, unpacked: a browser holds them
+all at once."""
+_FIRST_STEPS_ROOM: Final = 16_384
+"""Bytes that are kept free for the first steps, which are known only when the files are."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCase:
+    """A case and its page."""
+
+    opened: OpenedCase
+    page: bytes
+
+
+def make_case(ledger: Ledger, row: TrialRow, checkpoint: Checkpoint, *, largest: int) -> MadeCase:
+    """The case of a sealed trial under a checkpoint, in at most `largest` bytes; `refresh` before.
+
+    Raises:
+        LedgerError: the trial was withheld, or was sealed after the checkpoint.
+        DamageError: the ledger is not what the checkpoint says, or evidence is missing or altered.
+        InputError: not even a page without evidence is so small.
+    """
+    leaves = find_leaves(ledger, checkpoint, "the checkpoint")
+    name = f"{row.experiment_id}/{row.trial_id}"
+    if row.seq >= len(leaves):
+        raise LedgerError(f"{name}: entry {row.seq}; the checkpoint speaks of {len(leaves):,}")
+    places = {row.seq, *_select(ledger, _KEYS, len(leaves))}
+    places |= set(_select(ledger, _REMARKS, row.record, len(leaves)))
+    packed = [_pack_entry(ledger, leaves, seq) for seq in sorted(places)]
+    entries = {each.seq: entry for each, entry in packed if entry is not None}
+    trial = entries.get(row.seq)
+    if not isinstance(trial, TrialEntry):
+        raise LedgerError(
+            f"{name}: withheld, so there is nothing to show; `proctor show {row.seq}` says why"
+        )
+    bare = Case(
+        format=FORMAT,
+        proctor=__version__,
+        script=script_digest(),
+        trial=row.seq,
+        checkpoint=checkpoint.render().decode(),
+        entries=[each for each, _ in packed],
+        files=[],
+        left_out=[LeftOut(sha256=sha256, why="size") for sha256 in _digests(trial)],
+    )
+    room = largest - len(render_page(open_case(bare, name))) - _FIRST_STEPS_ROOM
+    if room < 0:
+        raise InputError(
+            f"{name}: the page has {largest - room:,} bytes without any evidence; expected a "
+            "larger --max-size"
+        )
+    gone = _find_gone(ledger, entries.values(), row)
+    _check_told(ledger, row, gone, len(leaves))
+    files, left_out = _choose_files(ledger.artifacts, trial, gone, room, largest)
+    opened = open_case(msgspec.structs.replace(bare, files=files, left_out=left_out), name)
+    return MadeCase(opened, render_page(opened))
+
+
+def _select(ledger: Ledger, query: str, *values: object) -> list[int]:
+    return [seq for (seq,) in ledger.index.select(query, values)]
+
+
+def _pack_entry(
+    ledger: Ledger, leaves: Sequence[bytes], seq: int
+) -> tuple[CaseEntry, AnyEntry | None]:
+    line = ledger.line(seq)
+    entry = decode_line(line, f"{ledger.directory}: entry {seq}")
+    path = [node.hex() for node in prove_inclusion(leaves, seq)]
+    if isinstance(entry, Withheld):
+        return CaseEntry(seq=seq, line=None, leaf=leaves[seq].hex(), path=path), None
+    if leaf_hash(line) != leaves[seq]:
+        raise DamageError(
+            f"{ledger.directory}: the line of entry {seq} is not the one that was sealed; "
+            "`proctor ledger verify` says what is wrong"
+        )
+    return CaseEntry(seq=seq, line=line.decode(), leaf=None, path=path), entry
+
+
+def _digests(trial: TrialEntry) -> list[str]:
+    return list(dict.fromkeys(file.sha256 for file in trial.evidence))
+
+
+def _find_gone(ledger: Ledger, entries: Iterable[AnyEntry], row: TrialRow) -> set[str]:
+    """Digests of evidence that an entry says was taken out of this trial, and that is not there.
+
+    What is withheld may be back, or may have stayed for the sake of another trial.
+    """
+    told = [entry for entry in entries if isinstance(entry, WithholdEntry)]
+    ours = [entry for entry in told if entry.subject and entry.subject.record == row.record]
+    named = {sha256 for entry in ours for sha256 in entry.artifacts}
+    return {sha256 for sha256 in named if not ledger.artifacts.holds(sha256)}
+
+
+def _check_told(ledger: Ledger, row: TrialRow, gone: set[str], size: int) -> None:
+    """Refuse a checkpoint from before evidence was taken out: nothing under it says that it was.
+
+    Raises:
+        LedgerError: it is one.
+    """
+    later = [ledger.entry(seq) for seq in _select(ledger, _WITHHELD_LATER, row.record, size)]
+    for entry in later:
+        if _find_gone(ledger, [entry] if isinstance(entry, WithholdEntry) else [], row) - gone:
+            raise LedgerError(
+                f"{row.experiment_id}/{row.trial_id}: entry {entry.seq} took evidence out of it "
+                f"after the checkpoint of {size:,} entries; expected a newer checkpoint"
+            )
+
+
+def _choose_files(
+    artifacts: Artifacts, trial: TrialEntry, gone: set[str], room: int, largest: int
+) -> tuple[list[PackedFile], list[LeftOut]]:
+    """What is embedded, what matters most first, and why the rest is not."""
+    files: dict[str, PackedFile] = {}
+    unpacked = _UNPACKED * largest
+    for file in _order(trial):
+        if file.sha256 in files or file.sha256 in gone:
+            continue
+        if file.size > unpacked:
+            artifacts.check(file.sha256, file.size)
+            continue
+        packed = PackedFile(sha256=file.sha256, deflate=pack(artifacts.load(file.sha256)))
+        # The rest of its line takes the room of the one among those that were left out.
+        if len(packed.deflate) <= room:
+            files[file.sha256] = packed
+            room -= len(packed.deflate)
+            unpacked -= file.size
+    digests = _digests(trial)
+    left_out = [
+        LeftOut(sha256=sha256, why="withheld" if sha256 in gone else "size")
+        for sha256 in digests
+        if sha256 not in files
+    ]
+    return [files[sha256] for sha256 in digests if sha256 in files], left_out
+
+
+def _order(trial: TrialEntry) -> list[EvidenceFile]:
+    """Reward files first, then what the verifier left, traces, and the rest by size."""
+    traces = set(find_traces([file.path for file in trial.evidence], ()))
+
+    def rank(file: EvidenceFile) -> tuple[int, int, str]:
+        is_verifiers = "verifier/" in file.path
+        kinds = (file.path in REWARD_FILES, is_verifiers, file.path in traces, True)
+        return kinds.index(True), file.size, file.path
+
+    return sorted(trial.evidence, key=rank)

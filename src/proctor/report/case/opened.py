@@ -1,0 +1,137 @@
+"""A case as it is looked at: the trial's entry as it is spelled, and its files unpacked.
+
+Only that the parts can be read is checked here; what they prove is for `checking`.
+"""
+
+import base64
+import binascii
+import zlib
+from dataclasses import dataclass
+
+from proctor.digest import sha256_hex
+from proctor.errors import DamageError
+from proctor.ledger.claims.document import check_unique
+from proctor.ledger.entry import EvidenceFile, KeyEntry, TrialEntry, decode_line, record_digest
+from proctor.ledger.note import Checkpoint, parse_checkpoint
+from proctor.report.case.document import Case, PackedFile
+from proctor.report.case.spelled import Spelled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedCase:
+    """What a page may show."""
+
+    case: Case
+    trial: TrialEntry
+    entry: Spelled
+    """The trial's entry, as it is spelled."""
+    record: str
+    """SHA-256 of the record's bytes."""
+    checkpoint: Checkpoint
+    keys: tuple[KeyEntry, ...]
+    """Entries that name the ledger's keys, in their order."""
+    path: tuple[str, ...]
+    """The way from the trial's entry to the root."""
+    remarks: tuple[tuple[int, Spelled | None], ...]
+    """What was said of it, by place in the log; None where that was withheld."""
+    files: dict[str, bytes]
+    """Plain bytes by SHA-256, of those that have it."""
+    altered: tuple[str, ...]
+    """Digests of files whose bytes are other ones."""
+
+    @property
+    def evidence(self) -> tuple[EvidenceFile, ...]:
+        """What the entry names."""
+        return self.trial.evidence
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why files are not in the page, by SHA-256."""
+        return {each.sha256: each.why for each in self.case.left_out}
+
+    @property
+    def name(self) -> str:
+        """EXPERIMENT/TRIAL."""
+        record = self.entry.at("record")
+        return f"{record.at('experiment_id').say()}/{record.at('trial_id').say()}"
+
+
+def open_case(case: Case, where: str) -> OpenedCase:
+    """A case with its entries read and its files unpacked.
+
+    Raises:
+        ProofFileError: a part of it cannot be read, or could be read in two ways.
+        NoteError: its checkpoint is none.
+        DamageError: a line is no entry.
+    """
+    checkpoint = parse_checkpoint(case.checkpoint.encode(), f"{where}: checkpoint")
+    keys: list[KeyEntry] = []
+    remarks: list[tuple[int, Spelled | None]] = []
+    own: tuple[TrialEntry, bytes, list[str]] | None = None
+    for packed in case.entries:
+        line = None if packed.line is None else packed.line.encode()
+        if line is None:
+            remarks.append((packed.seq, None))
+            continue
+        check_unique(line, f"{where}: entry {packed.seq}")
+        entry = decode_line(line, f"entry {packed.seq}")
+        if packed.seq == case.trial and isinstance(entry, TrialEntry):
+            own = entry, line, packed.path
+        elif isinstance(entry, KeyEntry):
+            keys.append(entry)
+        else:
+            remarks.append((packed.seq, Spelled(line)))
+    if own is None:
+        raise DamageError(f"entry {case.trial}, which the case is about, is not a trial in it")
+    trial, line, path = own
+    files, altered = _unpack(case.files, trial)
+    return OpenedCase(
+        case=case,
+        trial=trial,
+        entry=Spelled(line),
+        record=record_digest(trial),
+        checkpoint=checkpoint,
+        keys=tuple(keys),
+        path=tuple(path),
+        remarks=tuple(remarks),
+        files=files,
+        altered=altered,
+    )
+
+
+def _unpack(
+    packed: list[PackedFile], trial: TrialEntry
+) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    sizes = {file.sha256: file.size for file in trial.evidence}
+    files: dict[str, bytes] = {}
+    altered: list[str] = []
+    for file in packed:
+        if file.sha256 not in sizes:
+            raise DamageError(
+                f"the page holds a file {file.sha256[:80]!r} that the entry does not name"
+            )
+        plain = unpack(file.deflate, sizes[file.sha256])
+        if plain is None or sha256_hex(plain) != file.sha256:
+            altered.append(file.sha256)
+        else:
+            files[file.sha256] = plain
+    return files, tuple(altered)
+
+
+def pack(data: bytes) -> str:
+    """Bytes as a case file holds them."""
+    return base64.b64encode(zlib.compress(data, 9)).decode()
+
+
+def unpack(coded: str, size: int) -> bytes | None:
+    """The bytes in it, which must be as many; None where they are not. Never unpacks more."""
+    unpacker = zlib.decompressobj()
+    try:
+        packed = base64.b64decode(coded, validate=True)
+        plain = unpacker.decompress(packed, size + 1)
+    except (zlib.error, binascii.Error, ValueError, OverflowError):
+        return None
+    is_whole = unpacker.eof and not unpacker.unused_data and not unpacker.unconsumed_tail
+    # Bits behind the last byte, which would mean nothing, make it another text.
+    is_plain = base64.b64encode(packed).decode() == coded
+    return plain if is_whole and is_plain and len(plain) == size else None

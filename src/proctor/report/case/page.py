@@ -1,0 +1,147 @@
+"""The page around a case's data, and the data in a page.
+
+One file that needs nothing else: its style and its script stand in it, and its policy lets no other
+script run. The same data gives the same bytes, so that a page can be held against what this version
+of proctor would have written.
+"""
+
+import base64
+import html
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from proctor.digest import sha256_digest, sha256_hex
+from proctor.errors import ProofFileError
+from proctor.report.case.document import FORMAT, render_data
+from proctor.report.case.facts import Section, list_facts
+from proctor.report.case.opened import OpenedCase
+from proctor.report.case.spelled import on_one_line
+
+MARK: Final = f'<meta name="generator" content="{FORMAT}">'.encode()
+"""What a case file is known by; it stands among its first bytes."""
+_HERE: Final = Path(__file__).parent
+_SCRIPTS: Final = (
+    "bytes", "json", "ed25519", "proofs", "rewards", "trace", "facts", "checks", "view", "page",
+)  # fmt: skip
+_DATA: Final = b'<script type="application/json" id="case-data">'
+_SCRIPT: Final = b"<script>"
+_END: Final = b"</script>"
+_STYLE_MARK: Final = "the style's SHA-256"
+_LONGEST_NAME: Final = 400
+NOTICE: Final = (
+    "Nothing on this page has been checked yet. A script in this file checks it and says so here; "
+    "where this sentence stays, no script ran, and what stands below is only what whoever made the "
+    "file wrote. `proctor check` checks it without a browser."
+)
+
+
+@cache
+def load_style() -> str:
+    """The style of the page."""
+    return (_HERE / "case.css").read_text(encoding="utf-8")
+
+
+@cache
+def load_script() -> str:
+    """The script of the page."""
+    parts = [(_HERE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS]
+    return "".join(parts).replace(_STYLE_MARK, sha256_hex(load_style().encode()))
+
+
+def script_digest() -> str:
+    """SHA-256 of the script that this version writes, as hex."""
+    return sha256_hex(load_script().encode())
+
+
+def render_page(opened: OpenedCase) -> bytes:
+    """The whole file of a case."""
+    script, style = load_script(), load_style()
+    policy = (
+        f"default-src 'none'; script-src '{_source(script)}'; style-src '{_source(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    name = on_one_line(opened.name, _LONGEST_NAME)
+    parts = [
+        "<!doctype html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        MARK.decode(),
+        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy, quote=True)}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>{html.escape(name)} · proctor case file</title>",
+        f"<style>{style}</style>",
+        "</head>",
+        "<body>",
+        '<main id="case">',
+        f"<h1>{html.escape(name)}</h1>",
+        f'<p class="notice">{html.escape(NOTICE)}</p>',
+        *map(_render_section, list_facts(opened)),
+        "</main>",
+        f"{_DATA.decode()}{render_data(opened.case)}{_END.decode()}",
+        f"{_SCRIPT.decode()}{script}{_END.decode()}",
+        "</body>",
+        "</html>",
+    ]
+    return ("\n".join(parts) + "\n").encode()
+
+
+def _source(text: str) -> str:
+    return f"sha256-{base64.b64encode(sha256_digest(text.encode())).decode()}"
+
+
+def _render_section(section: Section) -> str:
+    title, facts = section
+    pairs = [
+        f"<dt>{html.escape(label)}</dt><dd>{html.escape(value)}</dd>" for label, value in facts
+    ]
+    lines = ["<section>", f"<h2>{html.escape(title)}</h2>", '<dl class="facts">', *pairs]
+    return "\n".join([*lines, "</dl>", "</section>"])
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPage:
+    """What is in a page's file."""
+
+    data: str
+    script: str
+
+
+def parse_page(page: bytes, where: str) -> FoundPage:
+    """The data and the script of a case file; nothing of them is read.
+
+    Raises:
+        ProofFileError: it is torn, or has more than one of either.
+    """
+    data = _between(page, _DATA, where, "the data")
+    script = _between(page, _SCRIPT, where, "the script")
+    try:
+        return FoundPage(data.decode("utf-8"), script.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ProofFileError(f"{where}: not UTF-8: {error}") from error
+
+
+def _between(page: bytes, start: bytes, where: str, what: str) -> bytes:
+    before, found, rest = page.partition(start)
+    inside, ended, after = rest.partition(_END)
+    if not found or not ended:
+        raise ProofFileError(f"{where}: torn: {what} of the case file has no end or no beginning")
+    if start in before or start in after:
+        raise ProofFileError(f"{where}: {what} of the case file stands in it twice")
+    return inside
+
+
+def differs_from(page: bytes, wanted: bytes) -> str:
+    """Where a page is another one, in a few words."""
+    found, expected = page.splitlines(), wanted.splitlines()
+    for number, (one, other) in enumerate(zip(found, expected, strict=False), 1):
+        if one != other:
+            return f"line {number:,} is {_cut(one)}; expected {_cut(other)}"
+    return f"it has {len(found):,} lines; expected {len(expected):,}"
+
+
+def _cut(line: bytes) -> str:
+    return repr(on_one_line(line[:400].decode("utf-8", "replace"), 100))

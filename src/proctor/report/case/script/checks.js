@@ -1,0 +1,323 @@
+"use strict";
+// Everything that can be checked of a case without anything else: each check says what it did and what came of it.
+// A check is {state, title, detail}; state is passed, failed or open. An open one could not be made.
+
+/** Check a case's data; `found.shown` has what the page may show of it, null where nothing is to be relied on. */
+async function checkCase(text) {
+  const found = { checks: [], shown: null };
+  const run = async (title, work) => {
+    try {
+      const [state, detail] = await work();
+      found.checks.push({ state, title, detail });
+    } catch (error) {
+      found.checks.push({ state: "failed", title, detail: sentence(error) });
+    }
+  };
+  let data;
+  let shown;
+  await run("The data in the page can be read", async () => {
+    data = readCase(text);
+    shown = await readShown(data);
+    return ["passed", `A case file of format ${data.format}, written by proctor ${data.proctor}.`];
+  });
+  if (!shown) return found;
+  await run("The entries are in the tree that the checkpoint signs", () => checkEntries(data, shown));
+  await run("The ledger's key signed the checkpoint", () => checkSigner(data, shown));
+  await run("The evidence is what was sealed", () => checkEvidence(data, shown));
+  await run("What was left out is accounted for", () => checkLeftOut(shown));
+  await run("The reward follows from the reward file", () => checkReward(shown));
+  await run("What was said later is about this record", () => checkRemarks(shown));
+  await run("Cosignatures", () => checkCosigners(shown));
+  found.shown = shown;
+  return found;
+}
+
+function sentence(error) {
+  const text = error.message || String(error);
+  // A path is not a word that a sentence can begin with.
+  const isWord = /^[a-z]+ /.test(text);
+  return `${isWord ? text[0].toUpperCase() : text[0]}${text.slice(1)}.`;
+}
+
+/** The data, with its form checked: these keys and no others. */
+function readCase(text) {
+  const root = parseJson(text);
+  expectKeys(root, ["format", "proctor", "script", "trial", "checkpoint", "entries", "files", "left_out"], "the data");
+  const format = root.at("format").string;
+  if (format !== "proctor-case-1") throw new Error(`format is ${root.at("format").raw}; expected "proctor-case-1"`);
+  const entries = root.at("entries").items.map((node) => {
+    expectKeys(node, ["seq", "line", "leaf", "path"], "an entry");
+    return {
+      seq: node.at("seq").value,
+      line: node.at("line").string,
+      leaf: node.at("leaf").string,
+      path: node.at("path").items.map((each) => each.string),
+    };
+  });
+  return {
+    format,
+    proctor: say(root.at("proctor")),
+    script: root.at("script").string,
+    trial: root.at("trial").value,
+    checkpoint: root.at("checkpoint").string ?? "",
+    entries,
+    files: root.at("files").items.map((node) => [node.at("sha256").string, node.at("deflate").string]),
+    leftOut: root.at("left_out").items.map((node) => [node.at("sha256").string, node.at("why").string]),
+  };
+}
+
+function expectKeys(node, keys, what) {
+  const found = node.kind === "object" ? [...node.value.keys()] : [];
+  if (found.sort().join() !== [...keys].sort().join()) throw new Error(`${what} has other keys than a case file's`);
+}
+
+/** What the page may show: the trial's entry as it is spelled, and what goes with it. Nothing of it is checked yet. */
+async function readShown(data) {
+  const own = data.entries.find(({ seq, line }) => seq === data.trial && line !== null);
+  if (!own) throw new Error("the trial's own entry is not in the data");
+  const entry = parseJson(own.line);
+  if (entry.at("kind").string !== "trial") throw new Error("the entry is no trial");
+  const remarks = [];
+  let key = "";
+  for (const { seq, line } of data.entries) {
+    const other = line === null ? null : parseJson(line);
+    const kind = other && other.at("kind").string;
+    if (kind === "key") key = other.at("key").string ?? "";
+    else if (seq !== data.trial) remarks.push({ seq, entry: other });
+  }
+  return {
+    seq: data.trial,
+    line: own.line,
+    entry,
+    recordSha256: toHex(await sha256(toUtf8(entry.at("record").raw))),
+    note: readNote(data.checkpoint),
+    noteText: data.checkpoint,
+    key,
+    path: own.path,
+    remarks,
+    evidence: entry.at("evidence").items.map(readFile),
+    files: new Map(),
+    altered: new Map(),
+    leftOut: new Map(data.leftOut),
+  };
+}
+
+function readFile(node) {
+  const size = node.at("size").value;
+  const sha = node.at("sha256").string;
+  const path = node.at("path").string;
+  if (path === null || !/^[0-9a-f]{64}$/.test(sha ?? "") || !Number.isSafeInteger(size) || size < 0) {
+    throw new Error("the entry's list of evidence is none");
+  }
+  return { path, sha256: sha, size };
+}
+
+async function checkEntries(data, shown) {
+  let before = -1;
+  for (const { seq, line, leaf, path } of data.entries) {
+    if (!Number.isSafeInteger(seq) || seq <= before) throw new Error("the entries are not in the order of the log");
+    before = seq;
+    if ((line === null) === (leaf === null)) throw new Error(`entry ${seq}: expected a line or a leaf`);
+    const hash = line === null ? readPath([leaf])[0] : await leafHash(toUtf8(line));
+    await checkInclusion(hash, seq, shown.note.tree, readPath(path));
+    if (line !== null && parseJson(line).at("seq").raw !== String(seq)) {
+      throw new Error(`entry ${seq} says that it is another one`);
+    }
+  }
+  const size = shown.note.tree.size;
+  return [
+    "passed",
+    `The trial is entry ${shown.seq} of ${size}. ${countOf(data.entries.length, "entry", "entries")} of the ledger are ` +
+      `in this page; each was hashed and followed to the root ${toHex(shown.note.tree.root)}.`,
+  ];
+}
+
+async function checkSigner(data, shown) {
+  let key = null;
+  for (const { seq, line } of data.entries) {
+    const entry = line === null ? null : parseJson(line);
+    if (entry === null || entry.at("kind").string !== "key") continue;
+    const text = entry.at("key").string ?? "";
+    const origin = entry.at("origin").string;
+    if (origin !== shown.note.origin) throw new Error(`entry ${seq} names a key of another ledger`);
+    if (key === null && seq !== 0) throw new Error("the ledger's first entry, which names its key, is not in the page");
+    if (key !== null) await checkHandover(key, origin, text, entry.at("signature").string);
+    key = await readKey(text);
+  }
+  if (key === null) throw new Error("no entry names the ledger's key");
+  await checkNoteSignature(shown.note, key);
+  return [
+    "passed",
+    `${key.text} signed it, the key that the ledger itself names. Whether that is the right key, only somebody outside ` +
+      "this file can say: compare it below.",
+  ];
+}
+
+async function checkEvidence(data, shown) {
+  const named = new Map(shown.evidence.map((file) => [file.sha256, file]));
+  for (const [sha, packed] of data.files) {
+    const file = named.get(sha);
+    if (file === undefined) throw new Error(`the page holds a file ${sha} that the entry does not name`);
+    const bytes = await inflate(fromBase64(packed ?? "") ?? new Uint8Array(), file.size);
+    if (bytes !== null && toHex(await sha256(bytes)) === sha) shown.files.set(sha, bytes);
+    else shown.altered.set(sha, `${file.path} is not what was sealed: its bytes do not have the SHA-256 ${sha}`);
+  }
+  if (shown.altered.size) throw new Error([...shown.altered.values()].join("; "));
+  const embedded = shown.evidence.filter(({ sha256: sha }) => shown.files.has(sha)).length;
+  const total = shown.evidence.length;
+  if (total && !embedded) return ["open", `None of the ${total} files is in this page.`];
+  return ["passed", `${embedded} of ${countOf(total, "file")} are in this page, and each has the SHA-256 that the entry names.`];
+}
+
+async function checkLeftOut(shown) {
+  const away = shown.evidence.filter(({ sha256: sha }) => !shown.files.has(sha) && !shown.altered.has(sha));
+  if (!away.length) return ["passed", "Nothing was left out."];
+  for (const { path, sha256: sha } of away) {
+    const why = shown.leftOut.get(sha);
+    if (why !== "size" && why !== "withheld") {
+      throw new Error(`${path} is named by the entry, is not in the page, and nothing says why`);
+    }
+    if (why === "withheld" && !isToldWithheld(shown, sha)) {
+      throw new Error(`${path} is said to be withheld; no entry of the ledger in this page says so`);
+    }
+  }
+  const told = away.map(({ path, sha256: sha }) => `${path} (${LEFT_OUT[shown.leftOut.get(sha)]})`);
+  return ["open", `Not in this page, and so not checked: ${told.join(", ")}. The entry has their digests.`];
+}
+
+function isToldWithheld(shown, sha) {
+  return shown.remarks.some(
+    ({ entry }) =>
+      entry && entry.at("kind").string === "withhold" &&
+      entry.at("subject", "record").string === shown.recordSha256 &&
+      entry.at("artifacts").items.some((each) => each.string === sha),
+  );
+}
+
+async function checkReward(shown) {
+  const evaluation = shown.entry.at("record", "evaluation");
+  const stated = evaluation.at("reward");
+  const certificate = shown.entry.at("score", "certificate");
+  const basis = certificate.at("basis").string;
+  const file = [REWARD_JSON, REWARD_TEXT].map((path) => shown.evidence.find((each) => each.path === path)).find(Boolean);
+  if (!file) {
+    const without = "There is no reward file at verifier/ among the evidence";
+    return ["open", stated.isNothing ? `${without}, and the trial is not scored.` : `${without}: the reward was not derived here.`];
+  }
+  const bytes = shown.files.get(file.sha256);
+  if (!bytes) return ["open", `${file.path} is not in this page: the reward was not derived.`];
+  if (basis !== null && basis !== "reward file") {
+    return ["open", `The score rests on the ${say(certificate.at("basis"))}, which this page does not add up.`];
+  }
+  const rewards = readRewards(file.path, bytes);
+  if (rewards === null) {
+    return ["open", `${file.path} is not one of the simple cases that this page reads; \`proctor check\` applies all the rules.`];
+  }
+  compareRewards(rewards, evaluation, certificate);
+  const reward = chooseReward(rewards);
+  if (reward === null ? !stated.isNothing : stated.isNothing || stated.value !== reward) {
+    throw new Error(`${file.path} gives the reward ${reward}; the record says ${stated.raw}`);
+  }
+  const spelled = [...rewards].map(([name, value]) => `${name} ${value}`).join(", ");
+  const held = JSON.stringify(onOneLine(fromUtf8(bytes), 80));
+  const counted = `counted as ${reward ?? "none"}. The record says ${stated.raw}.`;
+  return ["passed", `${file.path} holds ${held}; read as ${spelled}; ${counted}`];
+}
+
+function compareRewards(rewards, evaluation, certificate) {
+  const lists = [
+    [evaluation.at("breakdown"), (node) => node.value, "the record's breakdown"],
+    [certificate.at("rewards"), readOperand, "the certificate's operand"],
+  ];
+  for (const [node, read, what] of lists) {
+    if (node.isNothing) continue;
+    const stated = node.kind === "object" ? node.value : new Map();
+    const names = [...rewards.keys()].sort().join("\n");
+    if (names !== [...stated.keys()].sort().join("\n")) throw new Error(`${what} has other rewards than the reward file`);
+    for (const [name, value] of rewards) {
+      const other = stated.get(name);
+      if (read(other) !== value) throw new Error(`${what} has ${other.raw} for ${name}; the reward file gives ${value}`);
+    }
+  }
+}
+
+async function checkRemarks(shown) {
+  for (const { seq, entry } of shown.remarks) {
+    if (entry === null) continue;
+    const named = [entry.at("subject", "record").string, entry.at("by", "record").string];
+    named.push(...entry.at("about").items.map((each) => each.string));
+    if (!named.includes(shown.recordSha256)) throw new Error(`entry ${seq} is about another trial`);
+  }
+  const entries = countOf(shown.remarks.length, "entry", "entries");
+  const told = shown.remarks.length ? `${entries}, about the SHA-256 of this record.` : "No such entry is in this page.";
+  return ["passed", `${told} That the ledger holds no other one takes the whole ledger.`];
+}
+
+async function checkCosigners(shown) {
+  const others = shown.note.signatures.filter(({ name, keyId }) => !shown.key.startsWith(`${name}+${keyId}+`));
+  if (!others.length) return ["open", "Nobody but the ledger's owner signed this checkpoint."];
+  const names = others.map(({ name, keyId }) => `${onOneLine(name)}+${keyId}`).join(", ");
+  return ["open", `There are lines by ${names}. Paste a public key of theirs below to check one.`];
+}
+
+function countOf(number, noun, plural) {
+  return `${number} ${number === 1 ? noun : plural || `${noun}s`}`;
+}
+
+/** Hold something that came by another way against the case: a key, a checkpoint, a root, a digest or a consistency proof. */
+async function compareWith(pasted, shown) {
+  const text = pasted.trim();
+  try {
+    if (text.startsWith("{")) return await compareProof(parseJson(text), shown);
+    if (text.includes("\n")) return await compareNote(readNote(`${text}\n`), shown);
+    if (/^(?:[0-9a-fA-F]{64}|[A-Za-z0-9+/]{43}=)$/.test(text)) return compareHash(text, shown);
+    return await compareKey(await readKey(text), shown);
+  } catch (error) {
+    return ["failed", sentence(error)];
+  }
+}
+
+async function compareKey(key, shown) {
+  const time = await checkNoteSignature(shown.note, key);
+  if (time === null) return ["passed", `This key signed the checkpoint of this case.`];
+  const when = new Date(Number(time) * 1000);
+  const told = Number.isNaN(when.valueOf()) ? `second ${time}` : when.toISOString();
+  return ["passed", `This key cosigned the checkpoint of this case, at ${told} as that cosigner says.`];
+}
+
+async function compareNote(note, shown) {
+  const { origin, tree } = shown.note;
+  if (note.origin !== origin) throw new Error(`that is a checkpoint of ${note.origin}; this case is of ${origin}`);
+  if (note.tree.size !== tree.size) {
+    return ["open", `That checkpoint has ${note.tree.size} entries, this one ${tree.size}. Whether one grew from the other ` +
+      "takes a consistency proof, which `proctor ledger prove --since` writes: paste it here."];
+  }
+  if (!isSame(note.tree.root, tree.root)) {
+    throw new Error("as many entries, and another root: there are two histories of this ledger");
+  }
+  return ["passed", "The checkpoint of this case has the same size and the same root."];
+}
+
+async function compareProof(proof, shown) {
+  if (proof.at("format").string !== "proctor-proof-1" || proof.at("kind").string !== "consistency") {
+    throw new Error("that is no consistency proof");
+  }
+  const [older, newer] = ["older", "newer"].map((name) => readNote(proof.at(name).string ?? ""));
+  if (older.origin !== newer.origin || newer.origin !== shown.note.origin) throw new Error("a proof of another ledger");
+  await checkConsistency(older.tree, newer.tree, readPath(proof.at("path").items.map((each) => each.string)));
+  const own = shown.note.tree;
+  if (![older.tree, newer.tree].some((tree) => tree.size === own.size && isSame(tree.root, own.root))) {
+    throw new Error("the proof is right, but neither of its checkpoints is the one of this case");
+  }
+  return ["passed", `The ledger grew from ${older.tree.size} to ${newer.tree.size} entries, and the first ${older.tree.size} ` +
+    "stayed as they were; one of the two is the checkpoint of this case. Their signatures were not looked at."];
+}
+
+function compareHash(text, shown) {
+  const hash = fromHex(text.toLowerCase()) || fromBase64(text);
+  if (isSame(hash, shown.note.tree.root)) return ["passed", "That is the root of this case's checkpoint."];
+  if (toHex(hash) === shown.recordSha256) return ["passed", "That is the SHA-256 of this record."];
+  const file = shown.evidence.find(({ sha256: sha }) => sha === toHex(hash));
+  if (file) return ["passed", `That is the SHA-256 of ${onOneLine(file.path)}.`];
+  throw new Error("that is neither the root, nor the record's digest, nor that of a file of the evidence");
+}
