@@ -1,6 +1,7 @@
 """What is looked at is found by its exact name; no name of a request becomes part of a path."""
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -43,6 +44,15 @@ def test_a_job_and_a_ledger_give_the_same_trial(sealed: Path) -> None:
             assert trial.record is not None
             found.append(trial.record)
     assert found[0] == found[1]
+
+
+def test_a_trial_is_not_taken_for_an_attempt_that_is_kept_in_it(tmp_path: Path) -> None:
+    job = GrowingJob(tmp_path)
+    job.end(0)
+    place = job.directory / job.trials[0]
+    shutil.copytree(job.source / job.trials[0], place / "attempts" / "1")
+    with Subject(jobs=(job.directory,)).trial(JOB, place.name) as trial:
+        assert trial.name == str(place)
 
 
 def test_a_hostile_name_is_text_and_nothing_else(tmp_path: Path, page: Page) -> None:

@@ -153,8 +153,9 @@ class Subject:
     def _trial_in_job(self, experiment: str, trial: str) -> TracedTrial:
         place = self.trial_directory(experiment, trial)
         try:
-            return next(iter(find_in_files(str(place))))
-        except (InputError, OSError, StopIteration) as error:
+            # Attempts that were kept in it come before the trial itself.
+            return list(find_in_files(str(place)))[-1]
+        except (InputError, OSError, IndexError) as error:
             raise NotThereError(f"{_shown(trial)} is no trial, or is gone: {error}") from error
 
 
