@@ -2,9 +2,9 @@
 
 Both are real servers on loopback, over the same directory. Harbor answers with a summary of each
 task; our page has that and a link to every trial besides. Harbor reads all trials at each request;
-ours reads them once, and looks at most every two seconds whether any is another one. Shown beside it
-are the answer with that look, and the first one of a server that was just started, where nothing is
-known to either.
+ours reads them once, and looks at most every two seconds whether any is another one. Shown beside
+it are the answer with that look, and the first one of a server that was just started, where nothing
+is known to either.
 """
 
 import json
