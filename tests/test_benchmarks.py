@@ -49,7 +49,7 @@ TINY: dict[str, Subject] = {
     "search": partial(search_rows, megabytes=1),
     "show": partial(show_rows, megabytes=9),
     "summarise": partial(summary_rows, files=5),
-    "view-job": partial(view_job_rows, n_tasks=3, n_attempts=2),
+    "view-job": partial(view_job_rows, n_tasks=3, n_attempts=2, pause=0),
     "view-memory": partial(view_memory_rows, records=200),
 }
 
@@ -104,6 +104,7 @@ BARS = {
     "show-sealed-1gb-memory": "<= 1",
     "summarise-10k": "<= 3",
     "view-job-6-first": None,
+    "view-job-6-checked": None,
     "view-job-6": ">= 10",
     "view-memory": "<= 1",
 }

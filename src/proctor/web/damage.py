@@ -53,6 +53,11 @@ class Health:
         self._kept: tempfile.TemporaryDirectory[str] | None = None
         """Where the index of a damaged log lies."""
 
+    @property
+    def seen(self) -> Seen | None:
+        """What the ledger was at the last look."""
+        return self._seen
+
     def look(self) -> str | None:
         """What is wrong with the ledger, in a sentence; None where nothing is known to be."""
         with self._lock:

@@ -24,6 +24,7 @@ from proctor.web.sealed_marks import find_version, load_sealed
 from proctor.web.shelf import JobShelf
 
 _SHOWN = 80
+_VERSIONS = 200
 _PREPARED = 3
 """Jobs whose trials are read before anybody asks."""
 
@@ -41,6 +42,8 @@ class Subject:
         self.shelf = JobShelf(jobs, root)
         """The jobs; those in `root` as they come and go."""
         self.kept = Kept()
+        self._versions: dict[str, tuple[object, str]] = {}
+        """Of experiments of the ledger, with what it was when they were found."""
         self.health = Health(ledger) if ledger is not None else None
 
     @property
@@ -101,13 +104,19 @@ class Subject:
             NotThereError: there is none of that name.
             DamageError: the ledger is damaged.
         """
-        with self.opened() as ledger:
-            if ledger is None:
-                return self.experiment(name).version
-            with looking(ledger):
-                found = find_version(ledger, _text(name))
+        if self.health is None:
+            return self.experiment(name).version
+        self.health.look()
+        seen, known = self.health.seen, self._versions.get(name)
+        if known is not None and known[0] == seen:
+            return known[1]
+        with self.health.opened() as ledger, looking(ledger):
+            found = find_version(ledger, _text(name))
         if found is None:
             raise _no_experiment(name)
+        if len(self._versions) >= _VERSIONS:
+            self._versions.clear()
+        self._versions[name] = seen, found
         return found
 
     def has_ended(self, name: str) -> bool:
@@ -144,8 +153,9 @@ class Subject:
     def _trial_in_job(self, experiment: str, trial: str) -> TracedTrial:
         place = self.trial_directory(experiment, trial)
         try:
-            return next(iter(find_in_files(str(place))))
-        except (InputError, OSError, StopIteration) as error:
+            # Attempts that were kept in it come before the trial itself.
+            return list(find_in_files(str(place)))[-1]
+        except (InputError, OSError, IndexError) as error:
             raise NotThereError(f"{_shown(trial)} is no trial, or is gone: {error}") from error
 
 

@@ -1,0 +1,95 @@
+"""What is looked at is found by its exact name; no name of a request becomes part of a path."""
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Page
+
+from proctor.errors import NotThereError
+from proctor.importers.harbor_job import JobAsked, find_trials
+from proctor.importers.intake import take_in
+from proctor.ledger.api import Ledger
+from proctor.web.app import make_app
+from proctor.web.subject import Subject
+from tests.web.browsing import serving
+from tests.web.jobs import JOB, GrowingJob
+from tests.web.subjects import JOBS, SEALED, seal_jobs
+
+HOSTILE = '"><script>document.title="owned"</script><img src=x onerror=\'document.title="owned"\'>'
+
+
+@pytest.mark.parametrize(
+    "trial", ["..", ".", "", "../14-two-models", "/etc", "config.json", "a\0b"]
+)
+def test_a_trial_is_found_by_its_name_alone(sealed: Path, trial: str) -> None:
+    for subject in (Subject(jobs=(JOBS / JOB,)), Subject(ledger=sealed)):
+        with pytest.raises(NotThereError), subject.trial(JOB, trial):
+            pass
+        with pytest.raises(NotThereError):
+            subject.experiment(trial)
+    first = min(each.name for each in (JOBS / JOB).iterdir() if each.is_dir())
+    with pytest.raises(NotThereError), Subject(ledger=sealed).trial(JOB, first[:-1]):
+        pass
+
+
+def test_a_job_and_a_ledger_give_the_same_trial(sealed: Path) -> None:
+    first = min(each.name for each in (JOBS / JOB).iterdir() if each.is_dir())
+    found = []
+    for subject in (Subject(jobs=(JOBS / JOB,)), Subject(ledger=sealed)):
+        with subject.trial(JOB, first) as trial:
+            assert trial.record is not None
+            found.append(trial.record)
+    assert found[0] == found[1]
+
+
+def test_a_trial_is_not_taken_for_an_attempt_that_is_kept_in_it(tmp_path: Path) -> None:
+    job = GrowingJob(tmp_path)
+    job.end(0)
+    place = job.directory / job.trials[0]
+    shutil.copytree(job.source / job.trials[0], place / "attempts" / "1")
+    with Subject(jobs=(job.directory,)).trial(JOB, place.name) as trial:
+        assert trial.name == str(place)
+
+
+def test_a_hostile_name_is_text_and_nothing_else(tmp_path: Path, page: Page) -> None:
+    job = GrowingJob(tmp_path)
+    job.end(0)
+    place = job.directory / job.trials[0]
+    result = json.loads((place / "result.json").read_text())
+    result |= {"task_name": HOSTILE, "source": HOSTILE}
+    result["agent_info"]["name"] = HOSTILE
+    result["exception_info"] = {
+        "exception_type": HOSTILE, "exception_message": HOSTILE,
+        "exception_traceback": "", "occurred_at": "2026-11-15T10:00:00",
+    }  # fmt: skip
+    (place / "result.json").write_text(json.dumps(result))
+    place.rename(job.directory / HOSTILE.replace("/", "|"))
+    refused: list[str] = []
+    page.on("console", lambda message: refused.append(message.text))
+    with serving(make_app(Subject(jobs=(job.directory,)))) as address:
+        for view in ("tasks", "trials"):
+            page.goto(f"{address}/experiments/{JOB}?view={view}")
+            assert page.title() == f"{JOB} · proctor"
+            assert page.locator("script:not([src]), img").count() == 0
+            assert page.get_by_text(HOSTILE, exact=True).first.is_visible()
+    assert refused == []
+
+
+def test_what_is_sealed_meanwhile_is_told_and_shown(tmp_path: Path) -> None:
+    ledger = seal_jobs(tmp_path / "ledger", SEALED[1:])
+    with (
+        serving(make_app(Subject(ledger=ledger))) as address,
+        httpx.Client(base_url=address, timeout=30) as client,
+    ):
+        name = SEALED[1]
+        with client.stream("GET", f"/experiments/{name}/events?since=old") as stream:
+            lines = (line for line in stream.iter_lines() if line.startswith("event:"))
+            assert next(lines) == "event: change"
+            offers = find_trials(JOBS / JOB, JobAsked(experiment=name)).offers
+            take_in(offers, partial(Ledger.open_or_create, ledger))
+            assert next(lines) == "event: change"
+        assert offers[0].where.rpartition("/")[2] in client.get(f"/experiments/{name}").text
