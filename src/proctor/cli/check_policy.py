@@ -157,11 +157,15 @@ def _print_more(n: int) -> None:
 
 def _row(outcome: CheckOutcome) -> tuple[str, str, str]:
     n = len(outcome.failures)
-    result = f"failed {n:,}" if n else "passed"
-    if outcome.unchecked:
-        result += ", in part" if not n else ""
+    result = f"failed {n:,}" if n else _say_passed(outcome)
     counts = Counter(failure.code for failure in outcome.failures)
     return str(outcome.check), result, ", ".join(f"{code} {n:,}" for code, n in counts.items())
+
+
+def _say_passed(outcome: CheckOutcome) -> str:
+    if not outcome.is_checked:
+        return "not checked"
+    return "passed, in part" if outcome.unchecked else "passed"
 
 
 def _find_unchecked(verdict: Verdict) -> Iterator[str]:
@@ -189,7 +193,7 @@ def _check_document(outcome: CheckOutcome) -> dict[str, object]:
     return {
         "check": str(outcome.check),
         "asked": outcome.is_asked,
-        "passed": outcome.is_passed if outcome.is_asked else None,
+        "passed": outcome.is_passed if outcome.is_asked and outcome.is_checked else None,
         "failures": len(outcome.failures),
         "unchecked": list(outcome.unchecked),
     }

@@ -15,6 +15,7 @@ from proctor.ledger.keeping import AROUND
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.submission import list_files
 from proctor.report.attempt import Attempt
+from proctor.report.policy.from_jobs import UNSIGNED
 from proctor.report.policy.submission import SealedIn, Submission
 from proctor.report.sealed import load_position
 from proctor.sentence import count_of
@@ -29,7 +30,11 @@ def hold_against(submission: Submission, ledger: Ledger, sealed: SealedIn) -> Su
         DamageError: the log does not give what its checkpoint says.
     """
     differences = tuple(_find_differences(submission, ledger)) if not sealed.damage else ()
-    return replace(submission, sealed=replace(sealed, differences=differences))
+    return replace(
+        submission,
+        sealed=replace(sealed, differences=differences),
+        unchecked=[each for each in submission.unchecked if each != UNSIGNED],
+    )
 
 
 def _find_differences(submission: Submission, ledger: Ledger) -> Iterator[tuple[str, str]]:

@@ -86,9 +86,11 @@ def _run(check: Check, policy: Policy, submission: Submission, *, asked: bool) -
     if not asked:
         return CheckOutcome(check, is_asked=False)
     found = list(_CHECKS[check](policy, submission))
+    untold = [each for each in found if isinstance(each, Unchecked)]
     return CheckOutcome(
         check,
         is_asked=True,
         failures=tuple(each for each in found if isinstance(each, Failure)),
-        unchecked=tuple(each.why for each in found if isinstance(each, Unchecked)),
+        unchecked=tuple(each.why for each in untold),
+        is_checked=not any(each.is_whole for each in untold),
     )

@@ -24,10 +24,8 @@ _KEPT = re.compile(r".+\.attempt-[0-9]{1,9}")
 _INFRASTRUCTURE = ("harbor_cancelled_error", "harbor_environment_start_timeout_error",
                    "harbor_broker_connection_failed")  # fmt: skip
 """Reason codes of attempts that ended before the agent, or with the machine."""
-_NO_LEDGER = (
-    "that it was not made anew by whoever hands it in: plain files are signed by nobody",
-    "that the run happened as its files say: `proctor audit --rerun` runs trials again",
-)
+UNSIGNED = "that it was not made anew by whoever hands it in: plain files are signed by nobody"
+_HAPPENED = "that the run happened as its files say: `proctor audit --rerun` runs trials again"
 
 
 def load_jobs_submission(path: str, watch: Watch | None = None) -> Submission:
@@ -46,7 +44,7 @@ def load_jobs_submission(path: str, watch: Watch | None = None) -> Submission:
         audits=audits,
         replacements=[replace_kept(trial.attempt) for trial in trials if trial.is_kept],
         lost_attempts=sum(map(count_lost, audits)),
-        unchecked=_NO_LEDGER,
+        unchecked=(UNSIGNED, _HAPPENED),
     )
 
 

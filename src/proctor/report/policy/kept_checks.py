@@ -30,6 +30,8 @@ _PLAN = {
 }
 _UNTOLD = frozenset({Kind.NOT_RECOMPUTED, Kind.NO_REWARD_FILES, Kind.ORDER_DEPENDENT})
 """Notes of an audit that something could not be told."""
+_REWARDS = ("reward.txt", "reward.json")
+_PRINTED = "test-stdout.txt"
 _NO_JOB_FILES = "the job's own files are not sealed with trials that proctor ran"
 
 
@@ -43,6 +45,7 @@ def check_evidence(policy: Policy, submission: Submission) -> Iterator[Failure |
         else:
             code = PolicyCode.NOT_FOLLOWING
         yield _fail(code, submission, audit, finding)
+    yield from _check_verifier_ran(submission)
     untold = [finding for _, finding in _findings(submission) if finding.kind in _UNTOLD]
     for kind in dict.fromkeys(finding.kind for finding in untold):
         first = next(finding for finding in untold if finding.kind is kind)
@@ -51,10 +54,21 @@ def check_evidence(policy: Policy, submission: Submission) -> Iterator[Failure |
         yield Unchecked(f"the job's published totals: {_NO_JOB_FILES}")
 
 
+def _check_verifier_ran(submission: Submission) -> Iterator[Failure]:
+    """Whoever writes a reward file by hand forgets what the tests printed."""
+    for trial in submission.counted:
+        verifier = f"{trial.place}/verifier"
+        has_reward = any(Path(verifier, name).exists() for name in _REWARDS)
+        if trial.attempt.reward and has_reward and not Path(verifier, _PRINTED).exists():
+            message = f"reward {trial.attempt.reward:g}, and no {_PRINTED} of a verifier"
+            yield Failure(PolicyCode.NO_VERIFIER_OUTPUT, trial.name, message)
+
+
 def check_plan(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
     """The trials are those of the plan, all of them, and the job ran to its end."""
     if not submission.has_jobs:
-        yield Unchecked(f"the plan, and whether the job is finished: {_NO_JOB_FILES}")
+        message = f"the plan, and whether the job is finished: {_NO_JOB_FILES}"
+        yield Unchecked(message, is_whole=True)
         return
     for audit, finding in _findings(submission):
         if finding.kind in _PLAN:
@@ -108,7 +122,7 @@ def check_findings(policy: Policy, submission: Submission) -> Iterator[Failure |
         open_codes = [code for code in trial.attempt.findings if code not in tolerated]
         if open_codes and trial.attempt.review != "pass":
             yield Failure(PolicyCode.OPEN_FINDING, trial.name, ", ".join(open_codes))
-    if any(trial.attempt.source for trial in submission.counted) or submission.sealed is None:
+    if any(trial.attempt.source for trial in submission.counted):
         yield Unchecked(
             "what was seen while trials ran elsewhere: only trials that proctor ran have findings"
         )

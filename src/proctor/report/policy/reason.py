@@ -76,6 +76,8 @@ class PolicyCode(StrEnum):
     """Two trials have the very same trace."""
     NOT_FOLLOWING = "not-following"
     """A published number or a claim does not follow from the evidence."""
+    NO_VERIFIER_OUTPUT = "no-verifier-output"
+    """A reward file is there, and nothing else that a verifier's run leaves."""
     COPIED_TRIAL = "copied-trial"
     """The trial is another one's copy, or stands under another one's name."""
     NO_PLAN = "no-plan"

@@ -19,6 +19,7 @@ from proctor.ledger.submission import has_record
 from proctor.record.comparable import find_run_conditions
 from proctor.record.model import TrialRecord
 from proctor.record.read import parse_record
+from proctor.task.checksum import checksum_of_list
 
 _OWN = "record.json"
 
@@ -78,6 +79,11 @@ def _find_contradictions(trial: str, before: ReadBefore, record: bytes | None) -
     for field, told, found in _pairs(said, made):
         if told != found and UNRESOLVED not in (told, found):
             yield f"{field} is {told!r}; its files give {found!r}"
+    files = said.inputs.input_files
+    if files and checksum_of_list((file.path, file.hash) for file in files) != (
+        said.task.task_revision
+    ):
+        yield "the digests of its input files do not make the task_revision that it names"
 
 
 def _pairs(said: TrialRecord, made: TrialRecord) -> Iterator[tuple[str, object, object]]:

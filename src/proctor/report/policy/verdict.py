@@ -24,6 +24,8 @@ class Unchecked:
     """What a check could not tell."""
 
     why: str
+    is_whole: bool = False
+    """Whether it is all that the check is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,9 @@ class CheckOutcome:
     """Whether the policy asks for it at all."""
     failures: tuple[Failure, ...] = ()
     unchecked: tuple[str, ...] = ()
+    """What it could not tell, one sentence each."""
+    is_checked: bool = True
+    """Whether it could tell anything."""
 
     @property
     def is_passed(self) -> bool:
