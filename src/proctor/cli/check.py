@@ -92,7 +92,7 @@ def command(
     keys: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Check a trace, record, task, ledger, proof or claim by itself, or a job by a policy.
+    """Check a trace, record, task, ledger, proof or claim by itself.
 
     What a THING is, is told by what is in it. A trace is read to its last line and every problem
     is named with its line; a record is held to its format and to what `complete` promises; of a
