@@ -38,8 +38,9 @@ def test_one_that_fails_is_exit_1_with_a_reason_for_each_trial(proctor: Proctor)
     ran = proctor("check", JOB, "--policy", "terminal-bench-2-1")
     assert ran.code == 1
     lines = ran.out.splitlines()
-    assert any(line.startswith("tasks         failed 105  foreign-task 15") for line in lines)
-    assert "limits        passed" in lines
+    rows = [line.split() for line in lines]
+    assert ["tasks", "failed", "105", "foreign-task", "15,", "missing-task", "89,"] in rows
+    assert ["limits", "passed"] in rows
     trial = next(JOB.glob("pass-two__*")).name
     at = lines.index(f"{JOB.name}/{trial}")
     assert "foreign-task  sat pass-two, which is no task of terminal-bench-2-1" in lines[at + 1]
@@ -73,6 +74,9 @@ def test_a_directory_of_jobs_is_one_submission(proctor: Proctor, policy: Path) -
         (["absent"], "no ledger at"),
         ([JOB / "lock.json", JOB], "lock.json is a file"),
         ([next(JOB.glob("pass-two__*"))], "this is one trial; expected the job directory"),
+        ([JOB, "--key", "x"], "--key goes with the ledger that it was sealed into"),
+        ([JOB, "--since", "x"], "--since goes with the ledger that it was sealed into"),
+        ([JOB, "--ledger", "absent"], "absent: there is no ledger to hold"),
         ([JOB, "--evidence", "x"], "--evidence means nothing for a policy of jobs"),
         ([COPIED.parent / "tasks" / "binary" / "pass-two"], "a task; --policy goes with jobs"),
     ],
@@ -111,3 +115,9 @@ def test_a_sealed_experiment_and_the_job_it_came_from_pass_alike(
     beside = proctor("check", JOB, "--policy", policy, "--ledger", ledger)
     assert beside.code == 0, beside.out
     assert "not checked: ledger: whose ledger it is" in beside.out
+    log = next((ledger / "entries").iterdir())
+    log.write_bytes(log.read_bytes().replace(b'"reward":0.0', b'"reward":1.0'))
+    damaged = proctor("check", JOB, "--policy", policy, "--ledger", ledger)
+    assert damaged.code == 1
+    assert "damaged-ledger  the submission: edited: " in damaged.out
+    assert proctor("check", JOB.name, "--policy", policy, "--ledger", ledger).code == 1

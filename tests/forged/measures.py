@@ -3,10 +3,10 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proctor.audit.job import audit_job
-from proctor.errors import InputError, ProctorError
+from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.report.policy.as_sealed import hold_against
@@ -46,13 +46,11 @@ def check(handed: HandedIn) -> Reasons:
 def check_with_ledger(handed: HandedIn) -> Reasons:
     """`proctor check JOB --policy P --ledger L`."""
     sealed = verify_as_asked(handed.ledger)
-    submission = load_jobs_submission(str(handed.job))
-    try:
+    submission = replace(load_jobs_submission(str(handed.job)), sealed=sealed)
+    if not sealed.damage:
         with Ledger.open(handed.ledger) as ledger:
-            held = hold_against(submission, ledger, sealed)
-    except ProctorError:
-        return ("damaged-ledger",)
-    return _once(check_attempts(load_policy(str(POLICY)), held).codes)
+            submission = hold_against(submission, ledger, sealed)
+    return _once(check_attempts(load_policy(str(POLICY)), submission).codes)
 
 
 def verify(handed: HandedIn) -> Reasons:

@@ -4,7 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -45,6 +45,7 @@ def check_submissions(things: tuple[str, ...], asked: PolicyAsked, *, as_json: b
     Raises:
         InputError: the policy or a submission cannot be read.
     """
+    _check_used(things, asked)
     policy = load_policy(asked.policy)
     verdicts = []
     desk = _Desk(asked)
@@ -59,6 +60,17 @@ def check_submissions(things: tuple[str, ...], asked: PolicyAsked, *, as_json: b
         for verdict in verdicts:
             _print(verdict)
     return 0 if is_passed else 1
+
+
+def _check_used(things: tuple[str, ...], asked: PolicyAsked) -> None:
+    """Refuse what would go unused where no ledger is looked at."""
+    if asked.ledger is None and all(map(os.path.lexists, things)):
+        for option, value in (("--since", asked.since), ("--key", asked.keys)):
+            if value:
+                raise InputError(
+                    f"{things[0]}: a directory; {option} goes with the ledger that it was sealed "
+                    "into, which --ledger names"
+                )
 
 
 class _Desk:
@@ -85,6 +97,9 @@ class _Desk:
             yield submission
             return
         sealed = self._verify(thing)
+        if sealed.damage:
+            yield replace(submission, sealed=sealed)  # what it says counts for nothing
+            return
         with open_ledger(ledger) as opened:
             yield hold_against(submission, opened, sealed)
 
@@ -92,10 +107,7 @@ class _Desk:
         if self._verified is None:
             place = find_directory(self._asked.ledger)
             if not place.exists():
-                raise InputError(
-                    f"{thing}: there is no such directory, and no ledger at {place} that could "
-                    "hold an experiment of that name; --ledger or PROCTOR_LEDGER names one"
-                )
+                raise InputError(_say_absent(thing, place))
             self._verified = verify_as_asked(place, self._find_key(), self._asked.since)
         return self._verified
 
@@ -103,6 +115,15 @@ class _Desk:
         if len(self._asked.keys) > 1:
             raise InputError(f"{len(self._asked.keys)} keys were given; a ledger has one")
         return find_verifier_key(self._asked.keys[0]) if self._asked.keys else None
+
+
+def _say_absent(thing: str, ledger: Path) -> str:
+    if os.path.lexists(thing):
+        return f"{ledger}: there is no ledger to hold {thing} against"
+    return (
+        f"{thing}: there is no such directory, and no ledger at {ledger} that could hold an "
+        "experiment of that name; --ledger or PROCTOR_LEDGER names one"
+    )
 
 
 def _checked_job(path: str) -> str:

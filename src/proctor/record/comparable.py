@@ -39,6 +39,8 @@ _OVERRIDES: Final = {
 }
 _OF_THE_RUN: Final = frozenset({*_MULTIPLIERS, *_OVERRIDES, "limits", "artifacts"})
 _LIMITS: Final = "limits"
+_BUILT_FROM: Final = "harbor-dockerfile:"
+"""Before the path and the digest of the Dockerfile, where harbor built the image itself."""
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
@@ -73,7 +75,9 @@ class TaskConditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_pinned_image(self) -> bool:
-        """Whether the image is named by its content."""
+        """Whether the image is named by its content; the file it was built from is not it."""
+        if self.image.startswith(_BUILT_FROM):
+            return False
         return "@sha256:" in self.image or self.image.startswith("sha256:")
 
 

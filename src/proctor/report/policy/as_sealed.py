@@ -29,10 +29,9 @@ def hold_against(submission: Submission, ledger: Ledger, sealed: SealedIn) -> Su
     Raises:
         DamageError: the log does not give what its checkpoint says.
     """
-    differences = tuple(_find_differences(submission, ledger)) if not sealed.damage else ()
     return replace(
         submission,
-        sealed=replace(sealed, differences=differences),
+        sealed=replace(sealed, differences=tuple(_find_differences(submission, ledger))),
         unchecked=[each for each in submission.unchecked if each != UNSIGNED],
     )
 
@@ -56,6 +55,8 @@ def _find_differences(submission: Submission, ledger: Ledger) -> Iterator[tuple[
 
 
 def _show(attempt: Attempt) -> str:
+    if attempt.status == "withheld":
+        return "its bytes withheld"
     return "no reward" if attempt.reward is None else f"reward {attempt.reward:g}"
 
 
@@ -65,7 +66,10 @@ def _compare(attempt: Attempt, sealed: Attempt, ledger: Ledger) -> str | None:
         return None  # what was withheld cannot be compared; the check of records says so
     kept = {file.path: file.sha256 for file in entry.evidence if not file.path.startswith(AROUND)}
     place = Path(attempt.place or "")
-    there = {name: sha256_file(place / name) for name in list_files(str(place))[0]}
+    try:
+        there = {name: sha256_file(place / name) for name in list_files(str(place))[0]}
+    except OSError as error:
+        return f"cannot be compared: {error.filename}: {error.strerror}"
     changed = sorted(
         name for name in kept.keys() | there.keys() if kept.get(name) != there.get(name)
     )

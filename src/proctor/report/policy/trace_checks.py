@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from proctor.digest import sha256_file
 from proctor.errors import ProctorError
@@ -14,6 +13,9 @@ from proctor.report.policy.reason import PolicyCode
 from proctor.report.policy.submission import Submission, SubmittedTrial
 from proctor.report.policy.verdict import Failure, Unchecked
 from proctor.sentence import count_of
+from proctor.traced.trial import FoundTrace
+from proctor.trajectory.kind import TraceKind
+from proctor.trajectory.read import read_chunks
 
 _ANSWERS = frozenset({"assistant", "tool_call"})
 
@@ -67,24 +69,30 @@ def find_trace_facts(trial: SubmittedTrial) -> TraceFacts:
         DamageError: sealed evidence is missing or altered.
         TraceError: a trace cannot be read.
     """
-    # What reads ATIF is slow to load.
-    loader = importlib.import_module("proctor.trajectory.trace")
-    digests, times, has_answers = [], [], False
+    digests: list[str] = []
+    has_answers, first, last = False, None, None
     with trial.open_traces() as traces:
         for found in traces:
-            trace = loader.load_trace_file(found.path, found.kind)
             digests.append(sha256_file(Path(found.path)))
-            has_answers |= _has_answers(trace)
-            times += [entry.timestamp for entry in trace.entries if entry.timestamp]
-    times = [time for time in times if _moment(time) is not None]
-    ordered = sorted(times, key=_sortable)
-    first, last = (ordered[0], ordered[-1]) if ordered else (None, None)
+            for role, time in _read(found):
+                has_answers |= role in _ANSWERS
+                if _moment(time) is not None and time is not None:
+                    first = min(first or time, time, key=_sortable)
+                    last = max(last or time, time, key=_sortable)
     return TraceFacts(tuple(digests), has_answers, first, last)
 
 
-def _has_answers(trace: Any) -> bool:
-    by_entries = any(entry.role in _ANSWERS for entry in trace.entries)
-    return by_entries or any(turn.role == "assistant" for turn in trace.turns)
+def _read(found: FoundTrace) -> Iterator[tuple[str, str | None]]:
+    """Who did something, and when it says that was; a live trace is not held in memory."""
+    if found.kind is TraceKind.TRAJECTORY:
+        chunks = read_chunks(found.path, salvage=True)
+        yield from ((entry.role, entry.timestamp) for chunk in chunks for entry in chunk.entries)
+        return
+    # What reads ATIF is slow to load, and most trials have none.
+    loader = importlib.import_module("proctor.trajectory.trace")
+    trace = loader.load_trace_file(found.path, found.kind)
+    yield from ((entry.role, entry.timestamp) for entry in trace.entries)
+    yield from ((turn.role, None) for turn in trace.turns)
 
 
 def _check_content(
