@@ -25,7 +25,7 @@ WORKERS := auto
 # Extra arguments for pytest: `make test ARGS='-k reward'`.
 ARGS :=
 
-.PHONY: help demo test lint format pytest conformance-3.13 bench soak mutation lock docs cheaters coverage clean
+.PHONY: help demo test lint format pytest conformance-3.13 bench soak mutation lock docs cheaters forged coverage clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +73,9 @@ lock:  ## resolve requirements.lock anew (make lock ARGS=--upgrade for the newes
 		--group build --group dev --group parity --group mutation \
 		--no-annotate --no-header --no-emit-index-url --no-emit-find-links \
 		--output-file requirements.lock $(ARGS) pyproject.toml
+
+forged: .venv/.installed  ## forge the pack of submissions, ask every command, and write docs/forged.md anew
+	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m tests.forged.page
 
 cheaters: .venv/.installed  ## run the cheaters everywhere, as root, and write docs/cheaters.md anew
 	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m tests.cheaters.page

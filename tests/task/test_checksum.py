@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import TaskError
-from proctor.task.checksum import hash_tree, task_checksum
+from proctor.task.checksum import checksum_of_list, hash_tree, task_checksum
 from proctor.task.manifest import hash_files
 from tests.task.trees import JOBS, TASKS, make_task, write
 from tests.unprivileged import unprivileged
@@ -142,3 +142,16 @@ def test_what_may_not_be_read_is_a_sentence(open_path: Path, name: str) -> None:
     (open_path / name).chmod(0)
     with unprivileged(), pytest.raises(TaskError, match=f"{name}: cannot be read: Permission"):
         task_checksum(open_path)
+
+
+@pytest.mark.parametrize("path", sorted(recorded()))
+def test_the_list_of_a_tasks_files_gives_the_checksum_that_harbor_wrote(path: str) -> None:
+    files = hash_tree(TASKS / path).files
+    assert files is not None
+    assert checksum_of_list((file.path, file.sha256) for file in files) == recorded()[path]
+
+
+def test_a_list_knows_directories_that_hold_nothing_but_others() -> None:
+    leaf = sha256(f"data:{'0' * 64}\0name:x")
+    middle = sha256(f"dirhash:{leaf}\0name:b")
+    assert checksum_of_list([("a/b/x", "0" * 64)]) == sha256(f"dirhash:{middle}\0name:a")

@@ -1,10 +1,12 @@
 """Attempts that did the very same at the very same times: equal clocks are a copy.
 
-Reads the trajectory.json that agents leave (ATIF), as far as commands and times go. An agent that
-leaves none is not judged. What is said of equal commands alone is in commands.py.
+Reads the trajectory.json that agents leave (ATIF) and the trajectory.jsonl that is written live, as
+far as times go. An agent that leaves neither is not judged. What is said of equal commands alone is
+in commands.py.
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,10 +14,11 @@ import msgspec
 
 from proctor.audit.findings import Finding, Kind
 from proctor.digest import sha256_hex
-from proctor.errors import JobError
+from proctor.errors import JobError, TraceError
 from proctor.harbor.documents import Decoder
 from proctor.harbor.job import Job
 from proctor.harbor.trial import FoundTrial
+from proctor.trajectory.read import read_chunks
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -38,6 +41,8 @@ class TraceDocument(msgspec.Struct, frozen=True):
     steps: list[TraceStep] = []
 
 
+_ATIF_FILE = "trajectory.json"
+_LIVE_FILE = "trajectory.jsonl"
 _TELLING = 3
 """Times to a fraction of a second that no two attempts share by chance."""
 
@@ -59,21 +64,45 @@ def audit_traces(job: Job) -> Iterator[Finding]:
 def _audit_attempts(task: str, trials: list[FoundTrial]) -> Iterator[Finding]:
     by_clock: dict[str, list[FoundTrial]] = {}
     for found in trials:
-        path = f"{found.directory}/agent/trajectory.json"
+        path = f"{found.directory}/agent/{_ATIF_FILE}"
         try:
-            steps = ATIF.load(path).steps if os.path.lexists(path) else []
+            times = _load_times(path) or _load_live_times(f"{found.directory}/agent/{_LIVE_FILE}")
         except JobError as error:
             yield Finding(Kind.TORN_FILE, path, str(error))
             continue
-        times = [step.timestamp for step in steps if step.timestamp]
         if len({time for time in times if "." in time}) >= _TELLING:
             by_clock.setdefault(_digest(times), []).append(found)
     for same in by_clock.values():
         if len(same) > 1:
             names = ", ".join(found.trial.name for found in same)
-            path = f"{same[-1].directory}/agent/trajectory.json"
             message = f"attempts at {task} at the very same times: {names}"
-            yield Finding(Kind.COPIED_TRIAL, path, message)
+            yield Finding(Kind.COPIED_TRIAL, _find_trace(same[-1]), message)
+
+
+def _load_times(path: str) -> list[str]:
+    """The times in an ATIF file; none where there is none.
+
+    Raises:
+        JobError: it cannot be read.
+    """
+    steps = ATIF.load(path).steps if os.path.lexists(path) else []
+    return [step.timestamp for step in steps if step.timestamp]
+
+
+def _load_live_times(path: str) -> list[str]:
+    """The times in a trace that was written live; one that is no plain file has none."""
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return []
+        entries = (entry for chunk in read_chunks(path, salvage=True) for entry in chunk.entries)
+        return [entry.timestamp for entry in entries if entry.timestamp]
+    except (OSError, TraceError):
+        return []
+
+
+def _find_trace(found: FoundTrial) -> str:
+    path = f"{found.directory}/agent/{_ATIF_FILE}"
+    return path if os.path.lexists(path) else f"{found.directory}/agent/{_LIVE_FILE}"
 
 
 def _digest(value: object) -> str:

@@ -5,6 +5,7 @@
     clean, image                   commands about what the sandbox leaves and needs
     score, check, audit, outcome   commands about numbers, and about any thing by itself
     gate, gate_text, gate_types    limits for CI: the command, what it says, what it takes
+    check_policy                   jobs and experiments by a policy, for `check`
     rerun_options, rerunning       trials run again, for `audit`
     export                         sealed trials taken out
     import_prime_eval              `import prime` by another name

@@ -12,6 +12,7 @@ from proctor.record.comparable import (
     find_run_conditions,
     find_task_conditions,
     settings_digest,
+    verifier_digest,
 )
 
 _LARGEST_COUNT = (1 << 63) - 1
@@ -42,10 +43,21 @@ class _Cost(msgspec.Struct, frozen=True):
     advisor_calls: int | None = None
 
 
+class _File(msgspec.Struct, frozen=True):
+    path: str
+    hash: str
+    source: str | None = None
+
+
+class _Inputs(msgspec.Struct, frozen=True):
+    input_files: tuple[_File, ...] | None = None
+
+
 class _Record(msgspec.Struct, frozen=True):
     task: _Task = _Task()
     agent: _Agent = _Agent()
     environment: _Environment = _Environment()
+    inputs: _Inputs = _Inputs()
     timing: _Timing | None = None
     cost: _Cost | None = None
 
@@ -90,7 +102,12 @@ def read_standing(entry: TrialEntry) -> Standing:
     settings, environment = record.agent.configuration, record.environment
     profile = entry.score.profile if entry.score else None
     run = find_run_conditions(settings, environment.compute_backend, profile)
-    task = find_task_conditions(settings, record.task.task_revision, environment.runtime_image)
+    task = find_task_conditions(
+        settings,
+        record.task.task_revision,
+        environment.runtime_image,
+        _find_verifier(record.inputs),
+    )
     cost = record.cost or _Cost()
     return Standing(
         revision=record.agent.adapter_revision,
@@ -105,6 +122,11 @@ def read_standing(entry: TrialEntry) -> Standing:
         seconds=record.timing.total_seconds if record.timing else None,
         findings=" ".join(sorted({str(each.get("code", "?")) for each in entry.findings})),
     )
+
+
+def _find_verifier(inputs: _Inputs) -> str | None:
+    files = inputs.input_files or ()
+    return verifier_digest((each.path, each.hash) for each in files if each.source == "verifier")
 
 
 def _count(value: int | None) -> int | None:

@@ -12,7 +12,7 @@ the other.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -78,6 +78,26 @@ def hash_tree(directory: Path, hashes: FileHashes = SHARED) -> HashedTree:
     filled = {path: listing for path, listing in tree.items() if path in digests}
     files = sorted(_spread(filled, root), key=lambda file: file.path)
     return HashedTree(digests[root], tuple(files))
+
+
+def checksum_of_list(files: Iterable[tuple[str, str]]) -> str:
+    """The checksum of a task of which only the paths and the SHA-256 of its files are known.
+
+    Raises:
+        TaskError: a name is not UTF-8.
+    """
+    folders: dict[str, list[str]] = {"": []}
+    for path, sha256 in files:
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, []).append(f"data:{sha256}\0name:{name}")
+        while folder := folder.rpartition("/")[0]:
+            folders.setdefault(folder, [])
+    for folder in sorted(folders, key=lambda path: path.count("/"), reverse=True):
+        if folder:
+            around, _, name = folder.rpartition("/")
+            digest = _hash_entries(folder, sorted(folders[folder]))
+            folders[around].append(f"dirhash:{digest}\0name:{name}")
+    return _hash_entries("", sorted(folders[""]))
 
 
 def _hash_file(folder: str, name: str, hashes: FileHashes) -> FileDigest:

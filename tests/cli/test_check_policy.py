@@ -1,0 +1,123 @@
+"""`proctor check --policy`: submissions by a policy, in words and as JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.audit.directories import COPIED
+from tests.cli.programs import Proctor
+
+JOB = COPIED / "04-binary-scripted-k5"
+POLICY = """format = "proctor-policy-1"
+name = "small"
+[attempts]
+minimum = 5
+[evidence]
+follows = true
+planned = true
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(POLICY)
+    return path
+
+
+def test_a_submission_that_passes_is_exit_0(proctor: Proctor, policy: Path) -> None:
+    ran = proctor("check", JOB, "--policy", policy)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"{JOB}: small: passed (15 trials)\n")
+    assert "not checked: that the run happened as its files say" in ran.out
+    assert "reviews, ledger: the policy does not ask for it" in ran.out
+
+
+def test_one_that_fails_is_exit_1_with_a_reason_for_each_trial(proctor: Proctor) -> None:
+    ran = proctor("check", JOB, "--policy", "terminal-bench-2-1")
+    assert ran.code == 1
+    lines = ran.out.splitlines()
+    rows = [line.split() for line in lines]
+    assert ["tasks", "failed", "105", "foreign-task", "15,", "missing-task", "89,"] in rows
+    assert ["limits", "passed"] in rows
+    trial = next(JOB.glob("pass-two__*")).name
+    at = lines.index(f"{JOB.name}/{trial}")
+    assert "foreign-task  sat pass-two, which is no task of terminal-bench-2-1" in lines[at + 1]
+
+
+def test_json_has_every_reason(proctor: Proctor, policy: Path) -> None:
+    ran = proctor("check", JOB, COPIED / "31-killed", "--policy", policy, "--json")
+    assert ran.code == 1
+    document = json.loads(ran.out)
+    assert (document["passed"], document["policy"]) == (False, "small")
+    passed, failed = document["submissions"]
+    assert (passed["passed"], passed["trials"], passed["failures"]) == (True, 15, [])
+    assert {failure["code"] for failure in failed["failures"]} == {"too-few-attempts"}
+    checks = {each["check"]: each for each in failed["checks"]}
+    assert checks["attempts"]["passed"] is False
+    assert checks["ledger"] == {
+        "check": "ledger", "asked": False, "passed": None, "failures": 0, "unchecked": [],
+    }  # fmt: skip
+
+
+def test_a_directory_of_jobs_is_one_submission(proctor: Proctor, policy: Path) -> None:
+    ran = proctor("check", COPIED, "--policy", policy, "--json")
+    assert ran.code == 1
+    (document,) = json.loads(ran.out)["submissions"]
+    assert document["trials"] > 100
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["absent"], "no ledger at"),
+        ([JOB / "lock.json", JOB], "lock.json is a file"),
+        ([next(JOB.glob("pass-two__*"))], "this is one trial; expected the job directory"),
+        ([JOB, "--key", "x"], "--key goes with the ledger that it was sealed into"),
+        ([JOB, "--since", "x"], "--since goes with the ledger that it was sealed into"),
+        ([JOB, "--ledger", "absent"], "absent: there is no ledger to hold"),
+        ([JOB, "--evidence", "x"], "--evidence means nothing for a policy of jobs"),
+        ([COPIED.parent / "tasks" / "binary" / "pass-two"], "a task; --policy goes with jobs"),
+    ],
+)
+def test_what_is_no_submission_is_exit_2(
+    proctor: Proctor, policy: Path, words: list[object], sentence: str
+) -> None:
+    ran = proctor("check", *words, "--policy", policy)
+    assert (ran.code, ran.out) == (2, "")
+    assert sentence in ran.err
+
+
+@pytest.mark.parametrize("option", ["--ledger", "--since"])
+def test_a_ledger_goes_with_a_policy(proctor: Proctor, option: str, tmp_path: Path) -> None:
+    ran = proctor("check", JOB / "lock.json", option, tmp_path)
+    assert ran.code == 2
+    assert f"{option} goes with --policy" in ran.err
+
+
+def test_a_policy_that_is_none_is_exit_2(proctor: Proctor, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(POLICY + "[tasks]\nnamse = []\n")
+    ran = proctor("check", JOB, "--policy", path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"proctor: {path}: [tasks] has 'namse'; expected some of names")
+
+
+def test_a_sealed_experiment_and_the_job_it_came_from_pass_alike(
+    proctor: Proctor, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    ledger = tmp_path / "ledger"
+    assert proctor("import", "harbor", JOB, "--ledger", ledger).code in (0, 3)
+    sealed = proctor("check", JOB.name, "--policy", policy, "--ledger", ledger)
+    assert sealed.code == 0, sealed.out
+    beside = proctor("check", JOB, "--policy", policy, "--ledger", ledger)
+    assert beside.code == 0, beside.out
+    assert "not checked: ledger: whose ledger it is" in beside.out
+    log = next((ledger / "entries").iterdir())
+    log.write_bytes(log.read_bytes().replace(b'"reward":0.0', b'"reward":1.0'))
+    damaged = proctor("check", JOB, "--policy", policy, "--ledger", ledger)
+    assert damaged.code == 1
+    assert "damaged-ledger  the submission: edited: " in damaged.out
+    assert proctor("check", JOB.name, "--policy", policy, "--ledger", ledger).code == 1

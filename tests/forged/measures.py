@@ -1,0 +1,107 @@
+"""What the checks say of a submission: for each command, the reasons it gives; none: it passes."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from proctor.audit.job import audit_job
+from proctor.errors import InputError
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.verification.verify import verify_ledger
+from proctor.report.policy.as_sealed import hold_against
+from proctor.report.policy.checking import check_attempts
+from proctor.report.policy.document import load_policy
+from proctor.report.policy.from_jobs import load_jobs_submission
+from proctor.report.policy.from_ledger import verify_as_asked
+from tests.cli.programs import environment
+from tests.forged.honest import POLICY, HandedIn
+
+type Reasons = tuple[str, ...]
+RERUN = "audit --rerun"
+_RERUNS: dict[int, Reasons] = {0: (), 1: ("reward differs",), 3: ("not reproduced",)}
+"""By the exit code; any other is no answer."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One command, as the keeper of a board would give it."""
+
+    title: str
+    """For the page."""
+    measure: Callable[[HandedIn], Reasons]
+
+
+def audit(handed: HandedIn) -> Reasons:
+    """`proctor audit JOB`."""
+    return _once(finding.kind for finding in audit_job(str(handed.job)).differences)
+
+
+def check(handed: HandedIn) -> Reasons:
+    """`proctor check JOB --policy P`."""
+    submission = load_jobs_submission(str(handed.job))
+    return _once(check_attempts(load_policy(str(POLICY)), submission).codes)
+
+
+def check_with_ledger(handed: HandedIn) -> Reasons:
+    """`proctor check JOB --policy P --ledger L`."""
+    sealed = verify_as_asked(handed.ledger)
+    submission = replace(load_jobs_submission(str(handed.job)), sealed=sealed)
+    if not sealed.damage:
+        with Ledger.open(handed.ledger) as ledger:
+            submission = hold_against(submission, ledger, sealed)
+    return _once(check_attempts(load_policy(str(POLICY)), submission).codes)
+
+
+def verify(handed: HandedIn) -> Reasons:
+    """`proctor ledger verify`."""
+    return _once(damage.kind for damage in verify_ledger(handed.ledger).damage)
+
+
+def verify_since(handed: HandedIn) -> Reasons:
+    """`proctor ledger verify --since KEPT`."""
+    return _once(damage.kind for damage in verify_ledger(handed.ledger, since=[handed.kept]).damage)
+
+
+def rerun(handed: HandedIn) -> Reasons:
+    """`proctor audit JOB --rerun`: all trials."""
+    words = [
+        "audit",
+        str(handed.job),
+        "--rerun",
+        "9",
+        "--seed",
+        "1",
+        "-o",
+        str(handed.place / "again"),
+    ]
+    ran = subprocess.run(
+        [sys.executable, "-m", "proctor", *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return _RERUNS[ran.returncode]
+
+
+def _once(reasons: Iterable[str]) -> Reasons:
+    return tuple(sorted({str(reason) for reason in reasons}))
+
+
+MEASURES = [
+    Measure("audit", audit),
+    Measure("check --policy", check),
+    Measure("… --ledger", check_with_ledger),
+    Measure("ledger verify", verify),
+    Measure("… --since", verify_since),
+    Measure(RERUN, rerun),
+]
+
+
+def measure(handed: HandedIn, which: Measure) -> Reasons:
+    """What one command says; input that it refuses is caught too."""
+    try:
+        return which.measure(handed)
+    except InputError:
+        return ("refused",)

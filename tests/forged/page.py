@@ -1,0 +1,88 @@
+"""docs/forged.md: written from a run of the whole pack, and read again by its tests.
+
+    python -m tests.forged.page      forges everything, asks every command, writes the page
+
+Its text is page.md; its tables are what the commands said. Nothing in it is another in the next
+run.
+"""
+
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tests.forged.forgeries import FORGERIES, Forgery
+from tests.forged.honest import HERE, HandedIn, copy_to, make_honest
+from tests.forged.measures import MEASURES, Measure, Reasons, measure
+
+PAGE = HERE.parents[1] / "docs" / "forged.md"
+TEXT = HERE / "page.md"
+NOTHING = "—"
+HONEST = Forgery("honest", "nothing", lambda _: None)
+
+type Rows = dict[str, dict[str, str]]
+"""Cells by the names of forgeries, and in each by the titles of commands."""
+
+
+def main() -> None:
+    """Forge everything, and write the page."""
+    with tempfile.TemporaryDirectory() as place:
+        honest = make_honest(Path(place, "honest"))
+        rows = measure_pack(honest, Path(place, "forged"), MEASURES)
+    faults = {title: cell for title, cell in rows.pop(HONEST.name).items() if cell != NOTHING}
+    if faults:
+        sys.exit(f"the honest submission is refused: {faults}")
+    PAGE.write_text(render_page(rows))
+
+
+def measure_pack(honest: HandedIn, place: Path, measures: Iterable[Measure]) -> Rows:
+    """What every command says of every forgery, and of the honest submission."""
+    asked = list(measures)
+    return {
+        forgery.name: measure_one(forgery, honest, place / forgery.name, asked)
+        for forgery in [HONEST, *FORGERIES]
+    }
+
+
+def measure_one(
+    forgery: Forgery, honest: HandedIn, place: Path, measures: Iterable[Measure]
+) -> dict[str, str]:
+    """What commands say of one forgery, by their titles."""
+    handed = copy_to(honest, place)
+    forgery.forge(handed)
+    return {each.title: _cell(measure(handed, each)) for each in measures}
+
+
+def _cell(reasons: Reasons) -> str:
+    return ", ".join(f"`{reason}`" for reason in reasons) or NOTHING
+
+
+def render_page(rows: Mapping[str, Mapping[str, str]]) -> str:
+    """The page."""
+    titles = [each.title for each in MEASURES]
+    lines = [
+        "| " + " | ".join(["forgery", "what is forged", *titles]) + " |",
+        "|" + "---|" * (len(titles) + 2),
+    ]
+    for forgery in FORGERIES:
+        cells = [rows[forgery.name][title] for title in titles]
+        lines.append("| " + " | ".join([forgery.name, forgery.does, *cells]) + " |")
+    uncaught = [
+        f"- `{forgery.name}`: {forgery.does}."
+        for forgery in FORGERIES
+        if set(rows[forgery.name].values()) == {NOTHING}
+    ]
+    text = TEXT.read_text().replace("TABLE", "\n".join(lines), 1)
+    return text.replace("NOTHING", "\n".join(uncaught), 1)
+
+
+def parse_page(text: str) -> Rows:
+    """The cells of the page's table."""
+    table = text[text.index("| forgery |") :].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in table.splitlines()]
+    (_, _, *titles), _, *body = rows
+    return {row[0]: dict(zip(titles, row[2:], strict=True)) for row in body}
+
+
+if __name__ == "__main__":
+    main()

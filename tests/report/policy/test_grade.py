@@ -1,0 +1,55 @@
+"""The leaderboard grade of one attempt."""
+
+import msgspec
+import pytest
+
+from proctor.record.comparable import RunConditions, TaskConditions
+from proctor.report.attempt import Attempt
+from proctor.report.policy.grade import grade_attempt
+from proctor.report.policy.reason import PolicyCode
+
+GOOD = Attempt(
+    experiment="e", trial="t", record="0" * 64, status="sealed", dataset=None, task="a",
+    agent="x", revision="1", model="m", configuration="c",
+    run_conditions=RunConditions(backend="docker", profile="harbor-0.13.1"),
+    task_conditions=TaskConditions(
+        revision="1" * 64, image="debian@sha256:" + "2" * 64, verifier="3" * 12
+    ),
+    reward=1.0, reason=None, completeness="complete", source=None, when=None, cost_usd=None,
+    tokens_in=None, tokens_out=None, advisor_calls=None, seconds=None, findings=(),
+)  # fmt: skip
+
+
+def test_what_is_on_record_as_a_whole_is_of_leaderboard_grade() -> None:
+    assert grade_attempt(GOOD) == ()
+    assert grade_attempt(msgspec.structs.replace(GOOD, reward=None)) == ()
+
+
+@pytest.mark.parametrize(
+    ("attempt", "task", "run", "code"),
+    [
+        ({"completeness": "partial"}, {}, {}, PolicyCode.PARTIAL_RECORD),
+        ({}, {"revision": "unknown"}, {}, PolicyCode.UNKNOWN_TASK),
+        ({}, {"revision": "unresolved"}, {}, PolicyCode.UNKNOWN_TASK),
+        ({}, {"image": "debian:12"}, {}, PolicyCode.UNPINNED_IMAGE),
+        ({}, {"verifier": None}, {}, PolicyCode.NO_VERIFIER),
+        ({}, {}, {"profile": None}, PolicyCode.NO_CERTIFICATE),
+    ],
+)
+def test_one_thing_that_is_missing_is_one_reason(
+    attempt: dict[str, object], task: dict[str, object], run: dict[str, object], code: PolicyCode
+) -> None:
+    assert GOOD.task_conditions
+    assert GOOD.run_conditions
+    changed = msgspec.structs.replace(
+        GOOD,
+        **attempt,
+        task_conditions=msgspec.structs.replace(GOOD.task_conditions, **task),
+        run_conditions=msgspec.structs.replace(GOOD.run_conditions, **run),
+    )
+    assert grade_attempt(changed) == (code,)
+
+
+def test_what_was_withheld_says_only_that() -> None:
+    gone = msgspec.structs.replace(GOOD, task_conditions=None, run_conditions=None)
+    assert grade_attempt(gone) == (PolicyCode.WITHHELD_TRIAL,)
