@@ -21,6 +21,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from proctor.errors import DamageError, ProctorError
+from proctor.web import trace
 from proctor.web.pages import STATIC, render_page, with_headers
 from proctor.web.subject import NotThereError, Subject
 
@@ -34,6 +35,7 @@ def make_app(subject: Subject, *, hosts: tuple[str, ...] = LOOPBACK) -> Starlett
     app = Starlette(
         routes=[
             Route("/", _show_index, name="index"),
+            *trace.routes,
             Mount("/static", StaticFiles(directory=STATIC), name="static"),
         ],
         middleware=[
