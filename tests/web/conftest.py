@@ -1,11 +1,13 @@
 """One Chromium for all tests of pages that run in a process."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.web.browsing import open_browser
+from tests.web.traces import write_long
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +24,11 @@ def page(browser: Browser) -> Iterator[Page]:
         yield context.new_page()
     finally:
         context.close()
+
+
+@pytest.fixture(scope="session")
+def long_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job with one trial, whose trace has 50,000 steps."""
+    job = tmp_path_factory.mktemp("jobs") / "long"
+    write_long(job / "trial__1" / "agent" / "trajectory.jsonl")
+    return job

@@ -21,7 +21,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from proctor.errors import DamageError, ProctorError
-from proctor.web import trace
+from proctor.web import diff, search, trace
 from proctor.web.pages import STATIC, render_page, with_headers
 from proctor.web.subject import NotThereError, Subject
 
@@ -36,6 +36,8 @@ def make_app(subject: Subject, *, hosts: tuple[str, ...] = LOOPBACK) -> Starlett
         routes=[
             Route("/", _show_index, name="index"),
             *trace.routes,
+            *diff.routes,
+            *search.routes,
             Mount("/static", StaticFiles(directory=STATIC), name="static"),
         ],
         middleware=[

@@ -51,6 +51,8 @@ class _Asked:
     trace: KeptTrace
     choice: Choice
     base: str
+    kept: dict[str, str]
+    """What links within the plain list keep of the request."""
 
     def showing(self, *, whole: bool = False) -> Showing:
         return Showing(
@@ -101,7 +103,8 @@ def _asked(request: Request) -> Iterator[_Asked]:
         trace = _choose_part(place, traces, asked.get("part", ""))
         choice = Choice(asked.get("role", ""), asked.get("tool", ""), asked.get("errors") == "1")
         try:
-            yield _Asked(place, traces, trace, choice, _base(experiment, trial))
+            kept = {name: asked[name] for name in ("plain", "count", "whole") if name in asked}
+            yield _Asked(place, traces, trace, choice, _base(experiment, trial), kept)
         except ChangedTraceError:
             KEPT.forget(place)
             raise
@@ -222,6 +225,7 @@ def _link(asked: _Asked, *, part: str | None = None, begin: int = 0) -> str:
         "tool": choice.tool,
         "errors": "1" if choice.errors else "",
         "from": str(begin) if begin else "",
+        **asked.kept,
     }
     told = urlencode({name: value for name, value in words.items() if value})
     return f"{asked.base}/trace{f'?{told}' if told else ''}"

@@ -121,10 +121,12 @@ export class List {
   }
 
   fetch(first, last) {
-    this.rows.ensure(first, last).then(
-      (changed) => changed && this.draw(),
-      (error) => this.troubled(error),
-    );
+    const arrived = (changed) => {
+      if (!changed) return;
+      this.draw();
+      this.moved(this.current);
+    };
+    this.rows.ensure(first, last).then(arrived, (error) => this.troubled(error));
   }
 
   place(first, last) {

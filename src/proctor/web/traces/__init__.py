@@ -10,6 +10,7 @@
     plain     text of a trace without what a screen would obey
     finding   which entries hold a text
     chosen    which entries a filter lets through
+    beside    two traces beside each other
 
 Nothing here makes a response; nothing is written but temporary copies without a name.
 """

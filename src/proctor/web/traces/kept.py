@@ -8,7 +8,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Final
 
@@ -58,12 +58,17 @@ class KeptTrace:
         """The first of those problems."""
         return self.lines.noticed if isinstance(self.lines, CopiedLines) else ()
 
-    def begin(self, pool: ThreadPoolExecutor) -> None:
-        """Have it read, once."""
+    def begin(self, turn: threading.Semaphore) -> None:
+        """Have it read, once, when there is a turn for it."""
         if self._begun.acquire(blocking=False):
-            pool.submit(self._read)
+            # It ends with the program: nobody waits for it then.
+            threading.Thread(target=self._read, args=(turn,), daemon=True).start()
 
-    def _read(self) -> None:
+    def _read(self, turn: threading.Semaphore) -> None:
+        with turn:
+            self._read_now()
+
+    def _read_now(self) -> None:
         try:
             self.index.set_result(build_index(self.lines))
             self.labels.set_result(label_turns(self.lines))
@@ -86,7 +91,7 @@ class KeptTraces:
         self._lock = threading.Lock()
         self._opening: dict[str, threading.Lock] = {}
         self._kept: OrderedDict[str, tuple[Stamp, list[KeptTrace]]] = OrderedDict()
-        self._pool = ThreadPoolExecutor(_AT_ONCE, "traces")
+        self._turn = threading.Semaphore(_AT_ONCE)
 
     def find(self, place: TracePlace) -> list[KeptTrace]:
         """The traces of a trial; empty where it left none.
@@ -111,7 +116,7 @@ class KeptTraces:
             TraceError: it cannot be read.
             DamageError: what was sealed is missing or altered.
         """
-        trace.begin(self._pool)
+        trace.begin(self._turn)
         return trace.index.result()
 
     def forget(self, place: TracePlace) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import ChangedTraceError
+from proctor.files import write_all
 from proctor.inspection.reading import TraceReading
 from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.step_parts import SealedPart, load_sealed_part
@@ -98,11 +99,28 @@ class FileLines:
             raise ChangedTraceError(f"{self.path}: is being written; load the page again")
 
 
+class Temporary:
+    """A temporary file without a name, for as long as anybody refers to it."""
+
+    def __init__(self) -> None:
+        with tempfile.TemporaryFile(prefix="proctor-trace-") as file:
+            self.fd = os.dup(file.fileno())
+        self.size = 0
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+    def write(self, data: bytes) -> None:
+        """Put bytes to its end."""
+        write_all(self.fd, data)
+        self.size += len(data)
+
+
 @dataclass(frozen=True, slots=True)
 class CopiedLines:
-    """Lines in a temporary file without a name."""
+    """Lines in a temporary file."""
 
-    file: BinaryIO
+    file: Temporary
     held: int
     problems: int = 0
     noticed: tuple[str, ...] = ()
@@ -115,11 +133,11 @@ class CopiedLines:
 
     def pieces(self) -> Iterator[tuple[Span, bytes | Diagnostic]]:
         """All of them in their order."""
-        return walk_lines(f"/proc/self/fd/{self.file.fileno()}")
+        return walk_lines(f"/proc/self/fd/{self.file.fd}")
 
     def read(self, span: Span) -> bytes:
         """Some of them again."""
-        return os.pread(self.file.fileno(), span.size, span.begin)
+        return os.pread(self.file.fd, span.size, span.begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +194,7 @@ def walk_lines(path: str) -> Iterator[tuple[Span, bytes | Diagnostic]]:
 
 def copy_lines(path: str) -> CopiedLines:
     """A file's lines as they are, in a temporary file."""
-    target = _open_temporary()
+    target = Temporary()
     with open(path, "rb", buffering=0) as source:  # noqa: PTH123 - a path as text
         while data := source.read(_COPY):
             target.write(data)
@@ -190,19 +208,14 @@ def copy_entries(path: str, kind: TraceKind) -> CopiedLines:
         TraceError: it cannot be read.
     """
     reading = TraceReading(path, kind)
-    target = _open_temporary()
+    target = Temporary()
     for batch in reading.batches():
         target.write(b"".join(_encode(entry) + b"\n" for entry in batch))
     return _finish(target, reading.problems, tuple(reading.noticed))
 
 
-def _finish(target: BinaryIO, problems: int = 0, noticed: tuple[str, ...] = ()) -> CopiedLines:
-    target.flush()
-    return CopiedLines(target, target.tell(), problems, noticed)
-
-
-def _open_temporary() -> BinaryIO:
-    return tempfile.TemporaryFile(prefix="proctor-trace-")
+def _finish(target: Temporary, problems: int = 0, noticed: tuple[str, ...] = ()) -> CopiedLines:
+    return CopiedLines(target, target.size, problems, noticed)
 
 
 def _encode(entry: Entry) -> bytes:
