@@ -24,6 +24,7 @@
     trace_reading   ways to read them: ours, the bare decoder, the peer's shape
     inspect_search  the index over texts, made and asked; a subject too
     searching       what that asks for, in a process of its own
+    viewer_trace    the page of a long trace in Chromium; a subject too
 
 To add a benchmark, write a module with a function that takes a Bench and yields rows, and name it
 in `subjects.SUBJECTS`. Take both figures with `Bench.least`, so that a busy spell of the machine

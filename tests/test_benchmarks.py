@@ -4,6 +4,7 @@ At tiny sizes, and without looking at any time: how fast it is, is for `make ben
 """
 
 import json
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from benchmarks.runner import Sizes, runner_rows
 from benchmarks.subjects import SUBJECTS, Subject
 from benchmarks.table import render_heading, render_row
 from benchmarks.traces import trace_rows
+from benchmarks.viewer_trace import trace_page_rows
 from proctor.audit.job import audit_job
 from tests.environments.docker.engine import find_obstacle
 
@@ -47,8 +49,17 @@ TINY: dict[str, Subject] = {
     "search": partial(search_rows, megabytes=1),
     "show": partial(show_rows, megabytes=9),
     "summarise": partial(summary_rows, files=5),
+    "view-trace": partial(trace_page_rows, steps=500),
 }
 
+
+VIEWED = {
+    "view-trace-50k": "<= 1",
+    "view-trace-50k-server": None,
+    "view-trace-50k-jump": None,
+    "view-trace-50k-bytes": None,
+}
+"""Rows that need Chromium."""
 
 BARS = {
     "start-up": "<= 0.25",
@@ -107,6 +118,7 @@ BARS = {
     "show-sealed-1gb": "<= 1",
     "show-sealed-1gb-memory": "<= 1",
     "summarise-10k": "<= 3",
+    **({} if shutil.which("chromium") is None else VIEWED),
 }
 """Every row at these sizes, with the bar it has to clear."""
 

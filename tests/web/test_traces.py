@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from proctor.errors import ChangedTraceError
 from proctor.ledger.step_parts import LARGE
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
@@ -92,6 +93,17 @@ def test_every_entry_is_read_wherever_it_lies(tmp_path: Path) -> None:
         assert rows[0].step == begin // 3 + 1
     assert index.find_step(400) is None
     assert find_text(found, index, "TEXT 399").rows == [1194]
+
+
+def test_lines_of_a_file_that_changed_are_not_given(tmp_path: Path) -> None:
+    path = write_trial(tmp_path, "t", [said("one"), said("two", 2)])
+    found = open_lines(path)
+    index = build_index(found)
+    write_trial(tmp_path, "t", [said("other")])
+    touch_later(path)
+    showing = Showing(base="/trials/e/t", has_file=lambda _: False)
+    with pytest.raises(ChangedTraceError, match="is being written; load the page again"):
+        read_rows(found, index, [1], showing)
 
 
 def test_many_requests_at_once_get_the_same_answer(tmp_path: Path) -> None:

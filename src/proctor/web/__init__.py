@@ -3,6 +3,11 @@
     subject     what is looked at: a ledger, or job directories
     pages       templates to responses, and the headers that all of them have
     app         the table of routes
+    trace       the page of a trace, and what its script asks for
+    diff        two traces beside each other
+    search      words in all traces
+    searching   answers to a query: from an index, or by looking through jobs
+    traces/     a trace for these pages, of any size
     server      the program that answers, on loopback
     templates/, static/   the pages; no build step, nothing from elsewhere
 

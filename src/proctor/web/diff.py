@@ -8,17 +8,18 @@ It is what `proctor trace diff` says, with the actions beside each other and lin
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proctor.errors import ChangedTraceError, InputError
+from proctor.errors import ChangedTraceError, InputError, NotThereError
 from proctor.inspection.divergence import First, Sides, describe_beginning
 from proctor.inspection.volatile import NORMALISATIONS
 from proctor.web.pages import render_page
-from proctor.web.subject import NotThereError, Subject
+from proctor.web.shown import trial_path
+from proctor.web.subject import Subject
 from proctor.web.traces.beside import Beside, count_unshown, lay_beside, pair_up, show_action
 from proctor.web.traces.kept import KEPT, KeptTrace
 from proctor.web.traces.place import TracePlace, find_place
@@ -40,7 +41,7 @@ class _Side:
 
     @property
     def base(self) -> str:
-        return f"/trials/{quote(self.experiment, safe='')}/{quote(self.trial, safe='')}"
+        return trial_path(self.experiment, self.trial)
 
     def link(self, step: int) -> str:
         part = f"?{urlencode({'part': self.trace.part})}" if self.trace.part else ""

@@ -7,7 +7,7 @@ What is wrong with a query is said as a sentence, above how one is written.
 
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 from starlette.requests import Request
@@ -23,6 +23,7 @@ from proctor.search.snippet import Marker, Snippet
 from proctor.sentence import count_of
 from proctor.web.pages import render_page
 from proctor.web.searching import UPKEEP, list_pages, search_jobs, search_ledger
+from proctor.web.shown import trial_path
 from proctor.web.subject import Subject
 from proctor.web.traces.plain import make_plain
 
@@ -122,7 +123,7 @@ def _show(experiment: str | None, trial: str | None, seq: int, row: Row, marker:
     snippet = Snippet(make_plain(cut.before), make_plain(cut.match), make_plain(cut.after))
     if experiment is None or trial is None:
         return _Hit(f"entry {seq}", f"/ledger/entries/{seq}", row, snippet)
-    base = f"/trials/{quote(experiment, safe='')}/{quote(trial, safe='')}"
+    base = trial_path(experiment, trial)
     if row.step is None:
         return _Hit(f"{experiment}/{trial}", base, row, snippet)
     part = f"?{urlencode({'part': named})}" if named else ""

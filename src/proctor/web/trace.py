@@ -14,16 +14,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Final
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proctor.errors import ChangedTraceError, InputError, ProctorError
+from proctor.errors import ChangedTraceError, InputError, NotThereError, ProctorError
 from proctor.web.pages import render_page
-from proctor.web.subject import NotThereError, Subject
+from proctor.web.shown import trial_path
+from proctor.web.subject import Subject
 from proctor.web.traces.chosen import Choice, choose, find_position
 from proctor.web.traces.finding import LONGEST, find_text
 from proctor.web.traces.index import TraceIndex
@@ -104,7 +105,7 @@ def _asked(request: Request) -> Iterator[_Asked]:
         choice = Choice(asked.get("role", ""), asked.get("tool", ""), asked.get("errors") == "1")
         try:
             kept = {name: asked[name] for name in ("plain", "count", "whole") if name in asked}
-            yield _Asked(place, traces, trace, choice, _base(experiment, trial), kept)
+            yield _Asked(place, traces, trace, choice, trial_path(experiment, trial), kept)
         except ChangedTraceError:
             KEPT.forget(place)
             raise
@@ -115,10 +116,6 @@ def _choose_part(place: TracePlace, traces: list[KeptTrace], part: str) -> KeptT
     if not found:
         raise NotThereError(f"{place.name}: has no part {part[:80]!r}")
     return found[0]
-
-
-def _base(experiment: str, trial: str) -> str:
-    return f"/trials/{quote(experiment, safe='')}/{quote(trial, safe='')}"
 
 
 def _number(request: Request, name: str, usual: int, most: int) -> int:
@@ -151,7 +148,7 @@ def _render_none(request: Request) -> Response:
         status=404,
         title=f"Trace of {trial}",
         trial=trial,
-        base=_base(experiment, trial),
+        base=trial_path(experiment, trial),
     )
 
 

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import msgspec
 
+from proctor.errors import NotThereError
 from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import find_trial
 from proctor.ledger.step_parts import LARGE
 from proctor.traced.candidates import Named, Part, find_parts
 from proctor.traced.opening import Opened
 from proctor.traced.step_order import order_parts
 from proctor.traced.unpacked import unpacked
 from proctor.trajectory.kind import TraceKind
-from proctor.web.subject import NotThereError, Subject
+from proctor.web.subject import Subject, find_row
 from proctor.web.traces.lines import stamp_of
 
 type Stamp = tuple[object, ...]
@@ -90,7 +90,7 @@ def find_place(subject: Subject, experiment: str, trial: str) -> Iterator[TraceP
 
 
 def _place_in_ledger(ledger: Ledger, experiment: str, trial: str) -> TracePlace:
-    row = find_trial(ledger, f"{experiment}/{trial}")
+    row = find_row(ledger, experiment, trial)
     entry = ledger.entry(row.seq)
     if not isinstance(entry, TrialEntry):
         raise NotThereError(f"{experiment}/{trial}: withheld; entry {row.seq} says why")
@@ -125,7 +125,7 @@ def _named_by(entry: TrialEntry) -> Named:
 
 
 def _place_in_job(subject: Subject, experiment: str, trial: str) -> TracePlace:
-    root = _find_directory(subject, experiment, trial)
+    root = subject.trial_directory(experiment, trial)
     files = [*_list_traces(root), _RESULT]
 
     def open_file(name: str) -> Opened:
@@ -141,13 +141,6 @@ def _place_in_job(subject: Subject, experiment: str, trial: str) -> TracePlace:
         open_file=open_file,
         has_file=lambda name: _is_in(root, name),
     )
-
-
-def _find_directory(subject: Subject, experiment: str, trial: str) -> Path:
-    for job in subject.jobs:
-        if job.name == experiment and trial in _list_names(job) and (job / trial).is_dir():
-            return job / trial
-    raise NotThereError(f"no trial {trial!r} in an experiment {experiment!r}")
 
 
 def _list_names(directory: Path) -> set[str]:
