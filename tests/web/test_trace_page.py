@@ -228,7 +228,9 @@ def test_damaged_lines_are_said(page: Page, tmp_path: Path) -> None:
     write_trial(tmp_path / "job", "t", [said(1, "one"), '{"role":', said(2, "two")])
     with viewing(tmp_path / "job", "t") as address:
         open_trace(page, address)
-        expect(page.locator("#damage summary")).to_contain_text("1 lines or values")
+        expect(page.locator("#damage summary")).to_have_text(
+            "1 line or value could not be read as it is"
+        )
         expect(page.locator(".entry-note")).to_contain_text("line 2")
 
 

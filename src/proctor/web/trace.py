@@ -22,6 +22,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from proctor.errors import ChangedTraceError, InputError, NotThereError, ProctorError
+from proctor.sentence import count_of
 from proctor.web.pages import render_page
 from proctor.web.shown import trial_path
 from proctor.web.subject import Subject
@@ -172,6 +173,8 @@ def _render(request: Request, asked: _Asked) -> Response:
         trial=request.path_params["trial"],
         asked=asked,
         index=index,
+        count_of=count_of,
+        beside=f"/diff?{urlencode({'a': asked.place.name})}",
         rows=rows,
         plain=request.query_params.get("plain") == "1",
         begin=begin,

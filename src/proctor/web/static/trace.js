@@ -13,6 +13,10 @@ const steps = { total: 0 };
 let hits = { text: "", at: [], next: -1 };
 let errors = null;
 
+function many(number, one, several = `${one}s`) {
+  return `${count.format(number)} ${number === 1 ? one : several}`;
+}
+
 function say(error) {
   $("trouble").textContent = `This could not be loaded: ${error.message}`;
   $("trouble").hidden = false;
@@ -197,14 +201,14 @@ async function copy() {
 async function outline() {
   const known = await rows.ask("outline", { role: "", tool: "", errors: "" });
   steps.total = known.steps;
-  const told = [`${count.format(known.steps)} steps`, `${count.format(known.entries)} entries`, `${count.format(known.errors)} errors`];
+  const told = [many(known.steps, "step"), many(known.entries, "entry", "entries"), many(known.errors, "error")];
   $("counts").textContent = `· ${told.join(", ")}`;
   fill($("role"), known.roles);
   fill($("tool"), known.tools);
   drawStrip(known.strip);
   if (known.problems) {
     $("damage").hidden = false;
-    $("damage").querySelector("summary").textContent = `${count.format(known.problems)} lines or values could not be read as they are`;
+    $("damage").querySelector("summary").textContent = `${many(known.problems, "line or value", "lines or values")} could not be read as it is`;
     $("damage").querySelector("ul").replaceChildren(...known.noticed.map((sentence) => make("li", "", sentence)));
   }
   tell(list.current);
@@ -268,6 +272,17 @@ const KEYS = {
   "?": () => ($("help").open ? $("help").close() : $("help").showModal()),
 };
 
+// Where nothing has the focus, these keys would scroll the page, which has nothing to scroll.
+const SCROLLS = {
+  " ": 0.9,
+  PageDown: 0.9,
+  PageUp: -0.9,
+  ArrowDown: 0.1,
+  ArrowUp: -0.1,
+  End: Infinity,
+  Home: -Infinity,
+};
+
 let turn = Promise.resolve();
 
 function pressed(event) {
@@ -275,6 +290,12 @@ function pressed(event) {
   if (event.target.matches("input, select, textarea")) return;
   if ($("help").open && event.key !== "?") return;
   if (event.key === "Escape" && hits.text) return endSearch();
+  if (event.target === document.body && Object.hasOwn(SCROLLS, event.key)) {
+    event.preventDefault();
+    const by = SCROLLS[event.key] * $("steps").clientHeight;
+    $("steps").scrollTop = Math.max(0, Math.min($("steps").scrollTop + by, $("steps").scrollHeight));
+    return;
+  }
   const act = Object.hasOwn(KEYS, event.key) ? KEYS[event.key] : null;
   if (!act) return;
   event.preventDefault();
