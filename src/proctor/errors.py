@@ -22,7 +22,8 @@ ProctorError
 │   ├── UnsupportedError            a task that asks for what is not there, such as GPUs
 │   ├── LedgerError                 a directory that is no usable ledger, or what it will not take
 │   │   ├── NotSealedError          a record that may not be sealed: a secret in it, evidence gone
-│   │   └── ConflictError           a trial that is sealed already, with other bytes
+│   │   ├── ConflictError           a trial that is sealed already, with other bytes
+│   │   └── BusyError               another process writes to it, for longer than was waited
 │   ├── KeyFileError                a key that cannot be read, or may not be used
 │   ├── NoteError                   a checkpoint or another signed note that cannot be read
 │   ├── ProofFileError              a proof or a claim that cannot be read
@@ -201,6 +202,10 @@ class NotSealedError(LedgerError):
 
 class ConflictError(LedgerError):
     """The trial is sealed already with other bytes; names both digests."""
+
+
+class BusyError(LedgerError):
+    """Another process writes to the ledger; nothing was written, and it may be tried again."""
 
 
 class KeyFileError(InputError):

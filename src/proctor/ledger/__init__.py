@@ -16,6 +16,7 @@
     index        SQLite, derived
     upkeep       the index brought up to the log
     derived      what else is made from a ledger, and must forget what is withheld
+    lock         one writer at a time
     ledger       a ledger that is open: reading, and appending as one writer
     place        which ledger
     keeping      evidence opened where no link leads out, and put

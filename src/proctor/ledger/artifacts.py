@@ -243,6 +243,20 @@ class Artifacts:
             raise AlteredArtifactError(f"artifact {sha256} holds bytes with the SHA-256 {found}")
         return size
 
+    def load_head(self, sha256: str, size: int) -> bytes:
+        """An artifact's first plain bytes, which nobody has seen to be what was sealed.
+
+        Raises:
+            DamageError: it is missing or unreadable.
+        """
+        try:
+            with open_plain(self.path_of(sha256)) as file, zstd.open(file, "rb") as plain:
+                return plain.read(size)
+        except FileNotFoundError as error:
+            raise MissingArtifactError(f"artifact {sha256} is not there") from error
+        except (OSError, EOFError, zstd.ZstdError) as error:
+            raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
+
     def load(self, sha256: str) -> bytes:
         """An artifact's plain bytes, all at once.
 

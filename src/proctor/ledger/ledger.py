@@ -14,7 +14,6 @@ on the directory; readers need none. Nothing here knows what makes a record wort
 
 import base64
 import contextlib
-import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -38,6 +37,7 @@ from proctor.ledger.entry import (
     now_text,
 )
 from proctor.ledger.index import Index, Position, key_after
+from proctor.ledger.lock import locked
 from proctor.ledger.note import (
     Checkpoint,
     Signer,
@@ -84,6 +84,8 @@ class Ledger:
         self.key = key
         self.segment_size = SEGMENT_SIZE
         """Bytes at which a new segment begins; every reader takes any."""
+        self.patience_sec: float | None = None
+        """Seconds to wait for another writer; None: for as long as it takes."""
         self._signed = b""
         """The checkpoint that `_position` belongs to, as its file has it."""
         self._vouched = b""
@@ -102,7 +104,7 @@ class Ledger:
         """
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            with _locked(directory):
+            with locked(directory):
                 if (directory / "checkpoint").exists() or not clear_unfinished(directory):
                     raise LedgerError(f"{directory}: there is a ledger already")
                 (directory / "entries").mkdir(exist_ok=True)
@@ -225,9 +227,13 @@ class Ledger:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the only writer, who knows where the log ends."""
+        """Be the only writer, who knows where the log ends.
+
+        Raises:
+            BusyError: another one writes, for longer than this one has patience.
+        """
         try:
-            with _locked(self.directory):
+            with locked(self.directory, self.patience_sec):
                 self.keep_up()
                 self.check_key()
                 yield
@@ -340,16 +346,6 @@ def _encode(entry: AnyEntry) -> bytes:
             "belongs into a file of the evidence"
         )
     return line
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def check_format(directory: Path) -> KeyEntry:

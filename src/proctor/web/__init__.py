@@ -3,6 +3,11 @@
     subject     what is looked at: a ledger, or job directories
     pages       templates to responses, and the headers that all of them have
     app         the table of routes
+    trial       the page of one trial; what it shows is in trials/
+    files       one file of a trial, as text or as bytes
+    reviews     what is written from the page of a trial
+    ledger      the pages of a ledger; what they show is in ledgers/
+    visible     text of strangers made fit to be seen
     trace       the page of a trace, and what its script asks for
     diff        two traces beside each other
     search      words in all traces

@@ -3,6 +3,8 @@
     /                                    what there is: experiments, or jobs
     /experiments/{experiment}            one of them, trial by trial
     /experiments/{experiment}/events     … and when something of it changed
+    /trials/{experiment}/{trial}         one trial; …/files/{path}: a file, …/reviews: to write one
+    /ledger, /ledger/entries/{seq}       the ledger, an entry; …/verification: all of it checked
     /trials/{experiment}/{trial}/trace   what an agent did, step by step
     /diff                                two traces beside each other
     /search                              words in all traces
@@ -20,7 +22,17 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from proctor.web import diff, experiments, job_page, search, trace
+from proctor.web import (
+    diff,
+    experiments,
+    files,
+    job_page,
+    ledger,
+    reviews,
+    search,
+    trace,
+    trial,
+)
 from proctor.web.guard import LOOPBACK, Guard
 from proctor.web.live import Listeners
 from proctor.web.pages import STATIC
@@ -30,6 +42,10 @@ from proctor.web.subject import Subject
 ROUTES: list[BaseRoute] = [
     *experiments.routes,
     *job_page.routes,
+    *trial.routes,
+    *files.routes,
+    *reviews.routes,
+    *ledger.routes,
     *trace.routes,
     *diff.routes,
     *search.routes,

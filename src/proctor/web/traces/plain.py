@@ -1,13 +1,15 @@
 """Text of a trace without what a screen would obey, and folded where it is long.
 
-Colours of a terminal are dropped; every other control character is spelled out, and so is what
-turns the direction of writing or is not seen at all. What is left is text, and text only.
+Colours of a terminal are dropped, and so are pictures that stand in the text; every other control
+character is spelled out, as is what turns the direction of writing (see `web.visible`).
 """
 
 import re
 from typing import Final
 
 import msgspec
+
+from proctor.web.visible import visible
 
 FIRST: Final = 2400
 """Characters of a folded text's beginning."""
@@ -18,10 +20,6 @@ _FEW_LINES, _FEW = _FIRST_LINES + _LAST_LINES + 4, FIRST + LAST + 400
 """What is hardly longer than it would be folded is shown whole."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
-_OBEYED = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
-)
 _DATA = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?[^,\s\"']{0,100};base64,[\w+/=-]{64,}")
 """An image or the like that stands in the text itself."""
 
@@ -40,19 +38,13 @@ class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def make_plain(text: str) -> str:
     """Text that is safe to show."""
-    if "\r\n" in text:
-        text = text.replace("\r\n", "\n")
     if "\x1b" in text:
         text = _COLOURS.sub("", text)
     if ";base64," in text:
         text = _DATA.sub(
             lambda found: f"[{found[1] or 'data'}, {len(found[0]):,} characters]", text
         )
-    return _OBEYED.sub(_spell, text)
-
-
-def _spell(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "backslashreplace").decode("ascii")
+    return visible(text)
 
 
 def fold(text: str, longest: int | None = None) -> Folded:

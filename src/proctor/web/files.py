@@ -1,0 +1,152 @@
+"""One file of a trial: as text to be read, or its bytes to be taken away.
+
+    /trials/{experiment}/{trial}/files/{path}            text, a part at a time
+    /trials/{experiment}/{trial}/files/{path}?raw=1      the bytes
+
+Only names that the trial lists lead anywhere. A browser shows no file by itself but pictures,
+sound and film that can hold no script; SVG and HTML are text, and are saved, not opened. Files of
+any size go out in constant memory; what is sealed was seen to be what was sealed before its first
+byte goes.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from proctor.errors import MissingArtifactError, NotThereError
+from proctor.files import open_plain
+from proctor.web.pages import render_page
+from proctor.web.problems import say_problem
+from proctor.web.subject import Subject
+from proctor.web.trials.addresses import file_path
+from proctor.web.trials.evidence import KnownFile, State
+from proctor.web.trials.filetypes import HEAD, FileType, find_type
+from proctor.web.trials.known import Known, opened_trial
+from proctor.web.visible import shorten, visible
+
+_PART = 1 << 17
+"""Bytes of a file that one page shows."""
+_CHUNK = 1 << 16
+_HEX = 512
+"""Bytes that are shown of what is no text."""
+_SANDBOX = "sandbox; default-src 'none'"
+
+
+def _show_file(request: Request) -> Response:
+    subject: Subject = request.app.state.subject
+    experiment, trial = request.path_params["experiment"], request.path_params["trial"]
+    with opened_trial(subject, experiment, trial) as known:
+        file = known.find_file(request.path_params["path"])
+        if file is None:
+            raise NotThereError("the trial lists no file of that name")
+        if file.state is State.WITHHELD:
+            return _say_withheld(file)
+        if file.state is State.LOST:
+            raise MissingArtifactError(f"evidence {file.path!r} is lost: {file.sha256}")
+        stack = contextlib.ExitStack()
+        try:
+            opened = _open(known, file, stack)
+            if "raw" in request.query_params:
+                return _send(file, opened, stack)
+            with stack:
+                return _show_text(known, file, opened, request.query_params.get("from", ""))
+        except BaseException:
+            stack.close()
+            raise
+
+
+def _say_withheld(file: KnownFile) -> Response:
+    said = file.withheld_by
+    why = f": {said.reason} ({said.author}, entry {said.seq} of the ledger)" if said else ""
+    return say_problem(410, f"{file.path} was withheld{why}. Its digest stays: {file.sha256}")
+
+
+def _open(known: Known, file: KnownFile, stack: contextlib.ExitStack) -> BinaryIO:
+    """The file; of one that is sealed, a copy whose every byte was looked at."""
+    path = stack.enter_context(known.traced.open_file(file.path))
+    try:
+        return stack.enter_context(open_plain(Path(path)))
+    except OSError as error:
+        raise MissingArtifactError(f"{file.path}: cannot be read: {error.strerror}") from error
+
+
+def _send(file: KnownFile, opened: BinaryIO, stack: contextlib.ExitStack) -> Response:
+    kind = find_type(opened.read(HEAD))
+    opened.seek(0)
+    headers = {
+        "Content-Security-Policy": _SANDBOX,
+        "X-Content-Type-Options": "nosniff",
+        "Content-Disposition": f"{'inline' if kind.media else 'attachment'}; {_name_of(file)}",
+    }
+    if file.sha256 is not None:
+        headers["Content-Length"] = str(os.fstat(opened.fileno()).st_size)
+    return StreamingResponse(_pieces(opened, stack), media_type=_media_type(kind), headers=headers)
+
+
+def _media_type(kind: FileType) -> str:
+    if kind.media:
+        return kind.media
+    return "text/plain; charset=utf-8" if kind.is_text else "application/octet-stream"
+
+
+def _name_of(file: KnownFile) -> str:
+    return f"filename*=UTF-8''{quote(file.path.rpartition('/')[2], safe='')}"
+
+
+def _pieces(opened: BinaryIO, stack: contextlib.ExitStack) -> Iterator[bytes]:
+    with stack:
+        while piece := opened.read(_CHUNK):
+            yield piece
+
+
+def _show_text(known: Known, file: KnownFile, opened: BinaryIO, wanted: str) -> Response:
+    kind, size = find_type(opened.read(HEAD)), os.fstat(opened.fileno()).st_size
+    begin = int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) < 19 else 0
+    if begin and begin >= size:
+        raise NotThereError(f"the file has {size:,} bytes; there is nothing from {begin:,} on")
+    opened.seek(begin)
+    data = _whole_lines(opened.read(_PART), is_last=begin + _PART >= size)
+    end = begin + len(data)
+    return render_page(
+        "trial_file.html",
+        title=shorten(f"{file.path} · {known.trial}", 200),
+        known=known,
+        file=file,
+        size=size,
+        kind=kind,
+        text=visible(data.decode("utf-8", "replace")) if kind.is_text else None,
+        hexed=None if kind.is_text else dump_hex(data[:_HEX]),
+        begin=begin,
+        end=end,
+        before=max(begin - _PART, 0) if begin else None,
+        address=file_path(known.experiment, known.trial, file.path),
+        shorten=shorten,
+    )
+
+
+def _whole_lines(data: bytes, *, is_last: bool) -> bytes:
+    """As much of a part as ends with a line, so that none is shown in two halves."""
+    end = data.rfind(b"\n")
+    return data if is_last or end < 0 else data[: end + 1]
+
+
+def dump_hex(data: bytes) -> str:
+    """Bytes for people: where, which, and as characters."""
+    lines = []
+    for at in range(0, len(data), 16):
+        row = data[at : at + 16]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "·" for byte in row)
+        lines.append(f"{at:06x}  {row.hex(' '):<47}  {text}")
+    return "\n".join(lines)
+
+
+routes: list[BaseRoute] = [
+    Route("/trials/{experiment}/{trial}/files/{path:path}", _show_file, name="trial-file")
+]

@@ -1,0 +1,152 @@
+"""What an entry of a ledger says, in a line; what it refers to; what was said of it since."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from proctor.errors import DamageError
+from proctor.ledger.entry import (
+    AnyEntry,
+    KeyEntry,
+    NoteEntry,
+    PlanEntry,
+    RescoreEntry,
+    ReviewEntry,
+    Subject,
+    SupersedeEntry,
+    TrialEntry,
+    Withheld,
+    WithholdEntry,
+    record_digest,
+)
+from proctor.ledger.head import read_head_of
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.review import find_remarks
+from proctor.ledger.withhold import find_withholdings
+from proctor.sentence import count_of
+from proctor.web.shown import trial_path
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A trial that is spoken of."""
+
+    experiment: str
+    trial: str
+
+    @property
+    def name(self) -> str:
+        """EXPERIMENT/TRIAL."""
+        return f"{self.experiment}/{self.trial}"
+
+    @property
+    def address(self) -> str:
+        """Its page."""
+        return trial_path(self.experiment, self.trial)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Something that an entry speaks of, or that speaks of it."""
+
+    what: str
+    text: str
+    address: str | None = None
+
+
+def _reference(subject: Subject | None) -> Reference | None:
+    return None if subject is None else Reference(subject.experiment_id, subject.trial_id)
+
+
+def tell_entry(entry: AnyEntry | Withheld) -> tuple[str, Reference | None]:
+    """What an entry says, and of which trial.
+
+    Raises:
+        DamageError: a trial's entry holds no record.
+    """
+    match entry:
+        case ReviewEntry() | SupersedeEntry() | RescoreEntry() | WithholdEntry():
+            return _tell_remark(entry), _reference(entry.subject)
+        case TrialEntry():
+            head = read_head_of(entry)
+            reward = head.evaluation.reward
+            score = "not scored" if reward is None else f"reward {reward!r}"
+            return score, Reference(head.experiment_id, head.trial_id)
+        case PlanEntry() | KeyEntry() | NoteEntry():
+            return _tell_own(entry), None
+        case _:
+            return "taken out; its hash stays", None
+
+
+def _tell_remark(entry: ReviewEntry | SupersedeEntry | RescoreEntry | WithholdEntry) -> str:
+    match entry:
+        case ReviewEntry():
+            note = f": {entry.note}" if entry.note else ""
+            return f"{entry.verdict} by {entry.reviewer}{note}"
+        case SupersedeEntry():
+            return f"replaced by {entry.by.trial_id} ({entry.cause}): {entry.reason}"
+        case RescoreEntry():
+            return f"marked again by {entry.score.profile}: {entry.reason}"
+        case WithholdEntry():
+            return f"{_tell_withheld(entry)}: {entry.reason}"
+
+
+def _tell_own(entry: PlanEntry | KeyEntry | NoteEntry) -> str:
+    match entry:
+        case PlanEntry():
+            return f"plan of {entry.experiment_id} by {entry.author}"
+        case KeyEntry():
+            return f"the key {entry.key.rpartition('+')[0]} signs from here on"
+        case NoteEntry():
+            return f"{entry.author}: {entry.text}"
+
+
+def _tell_withheld(entry: WithholdEntry) -> str:
+    if entry.entry is not None:
+        return f"entry {entry.entry} taken out"
+    return f"{count_of(len(entry.artifacts), 'file')} of its evidence taken out"
+
+
+def find_links(entry: AnyEntry | Withheld) -> Iterator[Link]:
+    """What an entry refers to."""
+    match entry:
+        case TrialEntry():
+            head = read_head_of(entry)
+            known = Reference(head.experiment_id, head.trial_id)
+            yield Link("trial", known.name, known.address)
+            yield Link("record SHA-256", record_digest(entry))
+        case ReviewEntry() | RescoreEntry() | SupersedeEntry():
+            known = Reference(entry.subject.experiment_id, entry.subject.trial_id)
+            yield Link("trial", known.name, known.address)
+            yield Link("record SHA-256", entry.subject.record)
+            if isinstance(entry, SupersedeEntry):
+                by = Reference(entry.by.experiment_id, entry.by.trial_id)
+                yield Link("replaced by", by.name, by.address)
+        case WithholdEntry():
+            if (about := _reference(entry.subject)) is not None:
+                yield Link("trial", about.name, about.address)
+            if entry.entry is not None:
+                yield Link("entry", str(entry.entry), f"/ledger/entries/{entry.entry}")
+        case PlanEntry():
+            yield Link("experiment", entry.experiment_id, f"/experiments/{entry.experiment_id}")
+        case _:
+            return
+
+
+def find_said(ledger: Ledger, seq: int, entry: AnyEntry | Withheld) -> Iterator[Link]:
+    """What later entries say of this one."""
+    if isinstance(entry, TrialEntry):
+        for remark in find_remarks(ledger, record_digest(entry)):
+            yield _say(remark.seq, remark.entry)
+        return
+    for each in find_withholdings(ledger):
+        if each.entry == seq:
+            yield _say(each.seq, each)
+
+
+def _say(seq: int, entry: AnyEntry | Withheld) -> Link:
+    try:
+        text, _ = tell_entry(entry)
+    except DamageError as error:
+        text = str(error)
+    kind = getattr(entry, "kind", "withheld")
+    return Link(f"entry {seq}", f"{kind}: {text}", f"/ledger/entries/{seq}")

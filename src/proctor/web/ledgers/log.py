@@ -1,0 +1,188 @@
+"""The log of a ledger for its pages: its checkpoint, its entries page by page.
+
+A log that is not what its checkpoint says is shown as it lies there, line by line, and called
+damaged; nothing of it is hidden.
+"""
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from proctor.errors import DamageError, InputError, KeyFileError, NotThereError, SignatureError
+from proctor.files import read_head
+from proctor.ledger.entry import KINDS, Withheld, decode_line
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.note import LARGEST_NOTE, Checkpoint, parse_verifier_key
+from proctor.ledger.segments import Line, read_lines
+from proctor.ledger.signature import check_signature
+from proctor.web.ledgers.entries import Reference, tell_entry
+from proctor.web.subject import Subject
+
+PAGE: Final = 50
+WITHHELD: Final = "withheld"
+FILTERS: Final = (*KINDS, WITHHELD)
+"""What the list can be narrowed to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One line of the list."""
+
+    seq: int
+    kind: str
+    at: str
+    text: str
+    trial: Reference | None = None
+    is_damaged: bool = False
+
+
+@dataclass(slots=True)
+class Log:
+    """A ledger that is looked at."""
+
+    directory: Path
+    note: str
+    """The checkpoint's file, as it is."""
+    ledger: Ledger | None = None
+    """None where it cannot even be opened."""
+    checkpoint: Checkpoint | None = None
+    damage: str | None = None
+    """Why it is not what was signed."""
+
+    def list_entries(self, before: int | None, kind: str | None) -> list[Listed]:
+        """A page of entries and one more, the newest first.
+
+        Raises:
+            LedgerError: the index cannot be used.
+        """
+        if self.ledger is not None and self.damage is None:
+            return _list_indexed(self.ledger, before, kind)
+        return _list_found(self.directory / "entries", before, kind)
+
+    def count_kinds(self) -> dict[str, int]:
+        """How many entries of each kind there are; empty where the log is damaged."""
+        if self.ledger is None or self.damage is not None:
+            return {}
+        rows = self.ledger.index.select("SELECT kind, count(*) FROM entries GROUP BY kind")
+        return {kind or WITHHELD: count for kind, count in rows}
+
+    def find_key(self) -> str | None:
+        """The public key that signs, as the log itself names it."""
+        if self.ledger is None or self.damage is not None:
+            return None
+        return self.ledger.index.position().key or None
+
+    def tell_signature(self) -> tuple[bool, str]:
+        """Whether the key signed the checkpoint, in a sentence."""
+        key = self.find_key()
+        if self.checkpoint is None or key is None:
+            return False, "not checked: the log does not say which key signs"
+        try:
+            check_signature(self.checkpoint, parse_verifier_key(key), "checkpoint")
+        except (SignatureError, KeyFileError) as error:
+            return False, str(error)
+        return True, "the checkpoint is signed by the key that the log names"
+
+
+@contextlib.contextmanager
+def opened_log(subject: Subject) -> Iterator[Log]:
+    """The ledger, whatever state it is in.
+
+    Raises:
+        NotThereError: no ledger is looked at.
+    """
+    if subject.ledger is None:
+        raise NotThereError("no ledger is looked at: these are plain job directories")
+    log = Log(subject.ledger, _read_note(subject.ledger))
+    with contextlib.ExitStack() as stack:
+        try:
+            log.ledger = stack.enter_context(Ledger.open(subject.ledger))
+            log.checkpoint = log.ledger.checkpoint()
+            log.checkpoint = log.ledger.refresh()
+        except (DamageError, InputError) as error:
+            log.damage = str(error)
+        yield log
+
+
+def _read_note(directory: Path) -> str:
+    try:
+        return read_head(str(directory / "checkpoint"), LARGEST_NOTE).decode("utf-8", "replace")
+    except OSError as error:
+        return f"(cannot be read: {error.strerror})"
+
+
+def _list_indexed(ledger: Ledger, before: int | None, kind: str | None) -> list[Listed]:
+    where, values = ["1"], list[Any]()
+    if before is not None:
+        where.append("e.seq < ?")
+        values.append(before)
+    if kind is not None:
+        where.append("e.kind = ?")
+        values.append("" if kind == WITHHELD else kind)
+    query = (
+        "SELECT e.seq, e.kind, e.at, t.experiment_id, t.trial_id, t.reward FROM entries e "  # noqa: S608
+        f"LEFT JOIN trials t ON t.seq = e.seq WHERE {' AND '.join(where)} "
+        f"ORDER BY e.seq DESC LIMIT {PAGE + 1}"
+    )
+    return [_list_row(ledger, row) for row in ledger.index.select(query, values)]
+
+
+def _list_row(ledger: Ledger, row: tuple[Any, ...]) -> Listed:
+    seq, kind, at, experiment, trial, reward = row
+    known = None if experiment is None else Reference(experiment, trial)
+    if kind == "":
+        return Listed(seq, WITHHELD, at, "taken out; its hash stays", known)
+    if kind == "trial":
+        score = "not scored" if reward is None else f"reward {reward!r}"
+        return Listed(seq, kind, at, score, known)
+    try:
+        text, known = tell_entry(ledger.entry(seq))
+    except DamageError as error:
+        return Listed(seq, kind, at, str(error), is_damaged=True)
+    return Listed(seq, kind, at, text, known)
+
+
+def _list_found(entries: Path, before: int | None, kind: str | None) -> list[Listed]:
+    """The lines as they lie there; their numbers are their places, whatever they say."""
+    found: deque[Listed] = deque(maxlen=PAGE + 1)
+    with contextlib.suppress(DamageError):
+        for number, line in enumerate(read_lines(entries)):
+            if before is not None and number >= before:
+                break
+            listed = _list_line(number, line)
+            if kind in (None, listed.kind):
+                found.append(listed)
+    return list(reversed(found))
+
+
+def _list_line(number: int, line: Line) -> Listed:
+    try:
+        entry = decode_line(line.data, f"line {number}")
+        text, known = tell_entry(entry)
+    except DamageError as error:
+        return Listed(number, "damaged", "", str(error), is_damaged=True)
+    if isinstance(entry, Withheld):
+        return Listed(number, WITHHELD, "", text)
+    return Listed(number, entry.kind, entry.at, text, known)
+
+
+def find_line(log: Log, seq: int) -> tuple[bytes, str | None]:
+    """The line of an entry, and the hash under which it is in the tree, as hex.
+
+    Raises:
+        NotThereError: there is no such entry.
+        DamageError: its line cannot be read.
+    """
+    if log.ledger is not None and log.damage is None:
+        found = log.ledger.index.select("SELECT leaf FROM entries WHERE seq = ?", (seq,))
+        if found:
+            return log.ledger.line(seq), found[0][0].hex()
+    else:
+        for number, line in enumerate(read_lines(log.directory / "entries")):
+            if number == seq:
+                return line.data, None
+    raise NotThereError(f"{os.fspath(log.directory)}: there is no entry {seq}")

@@ -1,0 +1,152 @@
+"""A verification of the ledger while it runs: one at a time, and none that nobody waits for.
+
+It runs in a thread of its own and tells how far it is; when the reader goes away it ends at the
+next piece.
+"""
+
+import queue
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from proctor.errors import ProctorError
+from proctor.ledger.verification.verify import Verification, verify_ledger
+from proctor.sentence import count_of
+from proctor.web.visible import shorten, visible
+
+ONE = threading.Lock()
+"""Held while one runs: each reads all of a ledger."""
+_LOOK_EVERY_SEC = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far it is."""
+
+    what: str
+    done: int
+    total: int
+
+
+_MOST_SHOWN = 200
+"""Damages that are listed one by one."""
+
+type Told = Progress | Verification | str
+"""How far it is; at last what was found, or why nothing could be."""
+
+
+class _EndedError(Exception):
+    """Nobody waits for it any more."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A verification; whoever begins it holds the lock, and it lets go of it."""
+
+    directory: Path
+    latest: Progress | None = None
+    result: queue.Queue[Verification | str] = field(default_factory=queue.Queue)
+    is_left: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Verify, and put down what was found."""
+        try:
+            self.result.put(verify_ledger(self.directory, processes=1, progress=self._tell))
+        except _EndedError:
+            pass
+        except ProctorError as error:
+            self.result.put(str(error))
+        except Exception:
+            self.result.put("a defect of proctor: the verification broke off")
+            raise
+        finally:
+            ONE.release()
+
+    def _tell(self, what: str, done: int, total: int) -> None:
+        if self.is_left.is_set():
+            raise _EndedError
+        self.latest = Progress(what, done, total)
+
+    def wait(self) -> Told | None:
+        """What there is to tell, after a moment at most."""
+        try:
+            return self.result.get(timeout=_LOOK_EVERY_SEC)
+        except queue.Empty:
+            return self.latest
+
+
+def begin_verification(request: Request, directory: Path) -> AsyncIterator[Told]:
+    """Verify a ledger; how far that is, and at the end what was found.
+
+    Raises:
+        HTTPException: 503 while another one runs, 403 for a page of another site.
+    """
+    if request.headers.get("sec-fetch-site") not in (None, "none", "same-origin"):
+        raise HTTPException(403, "a page of another site asked for this")
+    if not ONE.acquire(blocking=False):
+        raise HTTPException(
+            503, "a verification is under way already; try again when it is over",
+            {"Retry-After": "5"},
+        )  # fmt: skip
+    running = Running(directory)
+    threading.Thread(target=running.run, name="verification", daemon=True).start()
+    return _watch(request, running)
+
+
+async def _watch(request: Request, running: Running) -> AsyncIterator[Told]:
+    try:
+        while not await request.is_disconnected():
+            told = await run_in_threadpool(running.wait)
+            if told is not None:
+                yield told
+            if isinstance(told, Verification | str):
+                return
+    finally:
+        running.is_left.set()
+
+
+def describe_found(found: Verification) -> dict[str, Any]:
+    """What was found, as pages and scripts show it: all of it text."""
+    more = len(found.damage) - _MOST_SHOWN
+    notes = [visible(note) for note in found.notes]
+    if more > 0:
+        notes.append(f"{more:,} more damages are not listed here; `proctor ledger verify` does")
+    return {
+        "is_sound": found.is_sound,
+        "verdict": "Sound"
+        if found.is_sound
+        else f"Damaged in {count_of(len(found.damage), 'place')}",
+        "facts": [[what, shorten(text, 300)] for what, text in _list_facts(found)],
+        "damages": [
+            {
+                "kind": str(each.kind),
+                "where": shorten(each.where, 200),
+                "message": shorten(each.message, 600),
+                "seq": each.seq,
+            }
+            for each in found.damage[:_MOST_SHOWN]
+        ],
+        "notes": notes,
+    }
+
+
+def _list_facts(found: Verification) -> list[tuple[str, str]]:
+    withheld = f"{count_of(found.withheld, 'entry', 'entries')}, and "
+    return [
+        ("origin", found.origin or "not known"),
+        ("entries", f"{found.size:,}, all hashed and decoded"),
+        ("root", found.root or "not known"),
+        ("key", found.key or "not known"),
+        ("trusted", "by the log's own word: this shows that it hangs together, not whose it is"),
+        ("evidence", f"{count_of(found.artifacts, 'file')} read, each byte of them"),
+        ("withheld", withheld + count_of(found.withheld_artifacts, "file of other entries",
+                                         "files of other entries")),
+        ("since", "held against no older checkpoint: only `proctor ledger verify --since` can "
+         "catch an owner who signed everything anew"),
+    ]  # fmt: skip

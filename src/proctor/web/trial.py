@@ -1,0 +1,150 @@
+"""The page of one trial: its score and how that came to be, and all that it rests on.
+
+    /trials/{experiment}/{trial}
+
+The files are pages of their own, see `files`; what is written here goes through `reviews`.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from proctor.inspection.trial import TrialSummary
+from proctor.ledger.entry import record_digest
+from proctor.record.comparable import settings_digest
+from proctor.record.completeness import find_missing
+from proctor.record.model import TrialRecord
+from proctor.traced.summaries import summarise_traced
+from proctor.web.pages import render_page
+from proctor.web.shown import trial_path
+from proctor.web.subject import Subject
+from proctor.web.trials.addresses import file_path
+from proctor.web.trials.known import Known, opened_trial
+from proctor.web.trials.outputs import find_errors, find_media, read_verifier_outputs
+from proctor.web.trials.phases import draw_timeline, load_times
+from proctor.web.trials.score import derive_score
+from proctor.web.trials.spent import find_spent
+from proctor.web.trials.standing import find_standing
+from proctor.web.trials.words import CAUSES, REASONS, STATUSES
+from proctor.web.visible import shorten, visible
+from proctor.web.writing import may_write
+
+_MOST_FILES = 200
+_LONGEST_JSON = 20_000
+
+
+def _show_trial(request: Request) -> Response:
+    subject: Subject = request.app.state.subject
+    experiment, trial = request.path_params["experiment"], request.path_params["trial"]
+    with opened_trial(subject, experiment, trial) as known:
+        values = _gather(known)
+        values["review"] = _find_new(request)
+        values["may_write"] = may_write(request)
+        values["all_files"] = "files" in request.query_params
+        return render_page("trial.html", **values)
+
+
+def _find_new(request: Request) -> int | None:
+    """The review that was written just now, as the address says it."""
+    given = request.query_params.get("review", "")
+    return int(given) if given.isascii() and given.isdecimal() and len(given) < 19 else None
+
+
+def _gather(known: Known) -> dict[str, Any]:
+    """All that the page shows."""
+    summary, times = summarise_traced(known.traced), load_times(known)
+    return {
+        "title": shorten(f"{known.trial} · {known.experiment}", 200),
+        "known": known,
+        "record": known.traced.record,
+        "size": known.ledger.checkpoint().tree.size if known.ledger and known.is_sound else None,
+        "summary": summary,
+        "verdict": _tell_verdict(known),
+        "reason_words": REASONS.get(known.traced.reason_code or ""),
+        "cause_words": CAUSES,
+        "status_words": STATUSES,
+        "derivation": derive_score(known, times.steps if times else ()),
+        "timeline": draw_timeline(known, times),
+        "spent": find_spent(known, summary),
+        "standing": find_standing(known),
+        "outputs": read_verifier_outputs(known),
+        "errors": find_errors(times),
+        "media": find_media(known),
+        "pins": _find_pins(known),
+        "missing": _find_missing(known.traced.record),
+        "first_error": _find_first_error(summary),
+        "most_files": _MOST_FILES,
+        "address": trial_path(known.experiment, known.trial),
+        "file_path": lambda path: file_path(known.experiment, known.trial, path),
+        "shorten": shorten,
+        "visible": visible,
+        "as_json": as_json,
+    }
+
+
+def _tell_verdict(known: Known) -> tuple[str, str]:
+    """The score in a word, and how it is coloured."""
+    record = known.traced.record
+    if known.damage is not None:
+        return "damaged", "bad"
+    if known.is_withheld:
+        return "withheld", "warn"
+    if record is None:
+        return "no record", "warn"
+    reward = record.evaluation.reward
+    if reward is None:
+        return "not scored", "warn"
+    colour = "good" if reward >= 1 else "bad" if reward <= 0 else "plain"
+    short = f"{reward:.4g}"
+    return short if float(short) == reward else f"≈ {short}", colour
+
+
+def _find_pins(known: Known) -> list[tuple[str, str | None]]:
+    """What the trial was made of; None for what is not known."""
+    record = known.traced.record
+    if record is None:
+        return []
+    agent, environment = record.agent, record.environment
+    tools = ", ".join(
+        f"{tool} {version}" for tool, version in (environment.tool_versions or {}).items()
+    )
+    return [
+        ("task", f"{record.task.task_id} at {record.task.task_revision}"),
+        ("dataset", record.dataset_id),
+        ("agent", agent.adapter),
+        ("adapter revision", agent.adapter_revision),
+        ("model", agent.model),
+        ("image", environment.runtime_image),
+        ("backend", environment.compute_backend),
+        ("tools", tools or None),
+        ("settings digest", settings_digest(agent.adapter_revision, agent.configuration)),
+        ("record SHA-256", record_digest(known.entry) if known.entry and known.row else None),
+    ]
+
+
+def _find_missing(record: TrialRecord | None) -> list[str]:
+    if record is None or record.completeness == "complete":
+        return []
+    return [str(each) for each in find_missing(record)]
+
+
+def _find_first_error(summary: TrialSummary) -> tuple[int, str] | None:
+    """The step of the first tool error, and the part of the trial that it is in."""
+    first = summary.trace.errors.first
+    return (first.step, first.part) if first is not None else None
+
+
+def as_json(value: object) -> str:
+    """A value as JSON for people, cut aloud."""
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=False, default=msgspec.to_builtins)
+    except (TypeError, ValueError, RecursionError):
+        text = str(value)
+    return shorten(text, _LONGEST_JSON)
+
+
+routes: list[BaseRoute] = [Route("/trials/{experiment}/{trial}", _show_trial, name="trial")]

@@ -1,0 +1,14 @@
+"""What the pages of one trial show, as values; the pages themselves are `trial` and `files`.
+
+    known       all that is known of a trial, sealed or in a job
+    evidence    its files: here, withheld or lost
+    filetypes   what a file is, by its bytes
+    score       how its score came to be
+    phases      when each phase began, and how long it took
+    spent       tokens and money, and the advisor's share of them
+    outputs     what verifier and errors left, and what there is to see and hear
+    standing    reviews, findings that are open, what stands in for what
+    words       codes in words
+
+Nothing here writes, and nothing of a trial is run.
+"""

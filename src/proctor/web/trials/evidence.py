@@ -1,0 +1,129 @@
+"""The files of a trial: what is there, what was taken out, what is lost. And what they are.
+
+Withheld is not lost, and neither is a file that was never there: each is said as what it is. Only
+names that the trial itself lists are opened, and no link is followed.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO
+
+from proctor.errors import MissingArtifactError, NotSealedError, NotThereError
+from proctor.ledger.entry import TrialEntry, WithholdEntry
+from proctor.ledger.keeping import open_files
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.submission import list_files
+from proctor.ledger.withhold import find_withholdings
+from proctor.sentence import count_of
+
+_MOST_NAMED = 5
+
+
+class State(StrEnum):
+    """What became of a file."""
+
+    HERE = "here"
+    WITHHELD = "withheld"
+    """It was taken out, and an entry says why."""
+    LOST = "lost"
+    """It should be there, and is not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFile:
+    """One file of a trial."""
+
+    path: str
+    """Relative to the trial, with slashes."""
+    size: int | None
+    """Bytes; None where nobody could look."""
+    sha256: str | None = None
+    """Of its bytes as they were sealed; None in a job, where nothing is hashed for a list."""
+    state: State = State.HERE
+    withheld_by: WithholdEntry | None = None
+    """The entry that says why it was taken out."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it can be read."""
+        return self.state is State.HERE
+
+
+def list_sealed(ledger: Ledger, entry: TrialEntry) -> tuple[KnownFile, ...]:
+    """The evidence of a sealed trial."""
+    gone = {file.sha256 for file in entry.evidence if not ledger.artifacts.holds(file.sha256)}
+    said: dict[str, WithholdEntry] = {}
+    if gone:
+        for each in find_withholdings(ledger):
+            said.update({sha256: each for sha256 in each.artifacts if sha256 in gone})
+    return tuple(
+        KnownFile(
+            path=file.path,
+            size=file.size,
+            sha256=file.sha256,
+            state=_state_of(file.sha256, gone, said),
+            withheld_by=said.get(file.sha256),
+        )
+        for file in entry.evidence
+    )
+
+
+def _state_of(sha256: str, gone: set[str], said: dict[str, WithholdEntry]) -> State:
+    if sha256 not in gone:
+        return State.HERE
+    return State.WITHHELD if sha256 in said else State.LOST
+
+
+def list_directory(place: Path) -> tuple[tuple[KnownFile, ...], tuple[str, ...]]:
+    """The files of a trial in a directory, and what is wrong with others that lie there."""
+    try:
+        names, refused = list_files(str(place))
+    except NotSealedError as error:
+        return (), (str(error),)
+    files = tuple(KnownFile(path=name, size=_size_of(place / name)) for name in names)
+    if not refused:
+        return files, ()
+    shown = ", ".join(repr(name) for name in refused[:_MOST_NAMED])
+    more = ", …" if len(refused) > _MOST_NAMED else ""
+    what = count_of(len(refused), "file is", "files are")
+    return files, (f"{what} not shown: links, devices or names that are no text: {shown}{more}",)
+
+
+def _size_of(path: Path) -> int | None:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return None
+
+
+class Directory:
+    """Files that lie in a directory, of which only the listed ones are opened."""
+
+    def __init__(self, root: Path, names: frozenset[str]) -> None:
+        self._root = root
+        self._names = names
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[str]:
+        """The path of a file that was seen to be a plain one, which no link leads to.
+
+        Raises:
+            NotThereError: the trial does not list it.
+            MissingArtifactError: it is gone since, or is no plain file any more.
+        """
+        with self.open_binary(name):
+            pass
+        yield str(self._root / name)
+
+    def open_binary(self, name: str) -> BinaryIO:
+        """The file itself, whatever is put in its place meanwhile; raises the same."""
+        if name not in self._names:
+            raise NotThereError(f"the trial lists no file {name[:200]!r}")
+        try:
+            _, file = next(open_files(self._root, [name], str(self._root)))
+        except NotSealedError as error:
+            raise MissingArtifactError(f"{name}: the file is gone since it was listed") from error
+        return file

@@ -1,0 +1,233 @@
+"""All that is known of one trial, sealed or in a job's directory, for the pages about it.
+
+    with opened_trial(subject, "nightly", "fix-bug__a1B2c3D") as known: …
+
+Of a job's trial, what would be sealed of it is taken, and nothing is. What cannot be read is said
+in `problem`, and the rest is still there.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from proctor.errors import DamageError, InputError, NotThereError
+from proctor.importers.harbor_trial import Wish, make_bare_record
+from proctor.ledger.entry import TrialEntry, Withheld, decode_line
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import TrialRow
+from proctor.ledger.review import Remark, find_remarks
+from proctor.ledger.sealing import Submission
+from proctor.ledger.submission import Beside, find_attempts, has_record, submit_record, submit_trial
+from proctor.ledger.tree import leaf_hash
+from proctor.record.ids import make_id
+from proctor.record.read import parse_record
+from proctor.record.write import render_record
+from proctor.traced.sealed import trace_entry
+from proctor.traced.trial import TracedTrial
+from proctor.web.subject import Subject, find_row
+from proctor.web.trials.evidence import Directory, KnownFile, list_directory, list_sealed
+
+_ATTEMPT = ".attempt-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """One trial, and how to get at its files."""
+
+    experiment: str
+    trial: str
+    traced: TracedTrial
+    files: tuple[KnownFile, ...] = ()
+    entry: TrialEntry | None = None
+    """As it is sealed, or would be; None where it was withheld or cannot be read."""
+    ledger: Ledger | None = None
+    """None in a job."""
+    is_sound: bool = True
+    """Whether nothing is known to be wrong with the ledger."""
+    row: TrialRow | None = None
+    """None in a job."""
+    leaf: str | None = None
+    """The hash under which its line is in the tree."""
+    remarks: tuple[Remark, ...] = ()
+    """What was said of it since it was sealed."""
+    related: tuple[str, ...] = ()
+    """Other attempts and reruns of the same trial."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with it, a sentence each."""
+    damage: str | None = None
+    """Why its line is not what was sealed."""
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether its record was taken out of the ledger."""
+        return self.row is not None and self.entry is None and self.damage is None
+
+    def find_file(self, path: str) -> KnownFile | None:
+        """The file of that name, if the trial lists it."""
+        return next((file for file in self.files if file.path == path), None)
+
+
+@contextlib.contextmanager
+def opened_trial(subject: Subject, experiment: str, trial: str) -> Iterator[Known]:
+    """One trial, its files readable as long as it is open.
+
+    Raises:
+        NotThereError: there is none of that name.
+        DamageError: the ledger is damaged.
+    """
+    with subject.opened() as ledger:
+        if ledger is not None:
+            is_sound = subject.damage() is None
+            yield _replace(_know_sealed(ledger, experiment, trial), is_sound=is_sound)
+        else:
+            yield _know_in_job(subject, experiment, trial)
+
+
+def _know_sealed(ledger: Ledger, experiment: str, trial: str) -> Known:
+    row = find_row(ledger, experiment, trial)
+    leaf = ledger.index.select("SELECT leaf FROM entries WHERE seq = ?", (row.seq,))
+    bare = Known(
+        experiment=experiment,
+        trial=trial,
+        traced=_trace_nothing(f"{experiment}/{trial}", row.seq),
+        ledger=ledger,
+        row=row,
+        leaf=leaf[0][0].hex() if leaf else None,
+        remarks=tuple(find_remarks(ledger, row.record)),
+        related=_find_related(ledger, experiment, trial),
+    )
+    try:
+        entry = _read_sealed(ledger, row.seq, bare.leaf)
+        if entry is None:
+            return bare
+        traced = trace_entry(ledger.artifacts, entry)
+    except (DamageError, InputError) as error:
+        return _replace(bare, damage=str(error))
+    return _replace(bare, traced=traced, entry=entry, files=list_sealed(ledger, entry))
+
+
+def _read_sealed(ledger: Ledger, seq: int, leaf: str | None) -> TrialEntry | None:
+    """The entry, every byte of it as it was sealed; None where it was withheld."""
+    line = ledger.line(seq)
+    where = f"{ledger.directory}: entry {seq}"
+    entry = decode_line(line, where)
+    if isinstance(entry, Withheld):
+        return None
+    if leaf_hash(line).hex() != leaf or not isinstance(entry, TrialEntry):
+        raise DamageError(f"{where}: its line is not the one that was sealed")
+    return entry
+
+
+def _replace(known: Known, **changes: object) -> Known:
+    values = {name: getattr(known, name) for name in Known.__slots__}
+    return Known(**{**values, **changes})
+
+
+def _trace_nothing(name: str, seq: int | None) -> TracedTrial:
+    nothing = Directory(Path(), frozenset())
+    return TracedTrial(name=name, files=(), open_file=nothing.open, seq=seq)
+
+
+def _find_related(ledger: Ledger, experiment: str, trial: str) -> tuple[str, ...]:
+    """The trial itself, its kept attempts and its reruns, whichever of them is looked at."""
+    base = _base_of(trial)
+    query = (
+        "SELECT trial_id FROM trials WHERE experiment_id = ? AND "
+        "(trial_id = ? OR (trial_id >= ? AND trial_id < ?)) ORDER BY seq LIMIT 100"
+    )
+    # The dot comes before the slash, so that all names with more behind the dot are in between.
+    found = ledger.index.select(query, (experiment, base, f"{base}.", f"{base}/"))
+    return tuple(name for (name,) in found if _base_of(name) == base and name != trial)
+
+
+def _base_of(trial: str) -> str:
+    for mark in (_ATTEMPT, ".rerun-"):
+        base, found, number = trial.rpartition(mark)
+        if found and number.isdecimal():
+            return base
+    return trial
+
+
+def _know_in_job(subject: Subject, experiment: str, trial: str) -> Known:
+    place = find_place(subject, experiment, trial)
+    files, refused = list_directory(place)
+    opened = Directory(place, frozenset(file.path for file in files))
+    traced = TracedTrial(
+        name=str(place), files=tuple(file.path for file in files), open_file=opened.open
+    )
+    known = Known(
+        experiment=experiment,
+        trial=trial,
+        traced=traced,
+        files=files,
+        related=_find_related_places(place, trial),
+        problems=refused,
+    )
+    try:
+        submission = _submit(place, experiment)
+        record = parse_record(submission.record, str(place), salvage=True).record
+    except InputError as error:
+        return _replace(known, problems=(*refused, str(error)))
+    traced = TracedTrial(
+        name=traced.name,
+        files=traced.files,
+        open_file=opened.open,
+        record=record,
+        reason_code=submission.reason_code,
+        findings=submission.findings,
+    )
+    return _replace(known, traced=traced, entry=_entry_of(submission))
+
+
+def find_place(subject: Subject, experiment: str, trial: str) -> Path:
+    """The directory of a job's trial, or of an attempt that is kept in it.
+
+    Raises:
+        NotThereError: there is none of that name.
+    """
+    try:
+        return subject.trial_directory(experiment, trial)
+    except NotThereError:
+        base, mark, number = trial.rpartition(_ATTEMPT)
+        if not mark:
+            raise
+    kept = find_attempts(subject.trial_directory(experiment, base))
+    for place in kept:
+        if place.name == number and place.is_dir() and not place.is_symlink():
+            return place
+    raise NotThereError(f"no attempt {number[:40]!r} is kept of {base[:200]!r}")
+
+
+def _find_related_places(place: Path, trial: str) -> tuple[str, ...]:
+    base, mark, _ = trial.rpartition(_ATTEMPT)
+    is_kept = bool(mark) and place.parent.name == "attempts"
+    whole = place.parent.parent if is_kept else place
+    name = base if is_kept else trial
+    try:
+        kept = [f"{name}{_ATTEMPT}{each.name}" for each in find_attempts(whole)]
+    except InputError:
+        return ()
+    return tuple(each for each in [*kept, name] if each != trial)
+
+
+def _submit(place: Path, experiment: str) -> Submission:
+    if has_record(place):
+        return submit_trial(place)
+    record, basis = make_bare_record(Wish(trial=str(place), experiment=make_id(experiment)))
+    return submit_record(render_record(record), place, Beside(cost_basis=basis.kind))
+
+
+def _entry_of(submission: Submission) -> TrialEntry:
+    return TrialEntry(
+        at="",
+        seq=0,
+        record=msgspec.Raw(submission.record),
+        findings=submission.findings,
+        score=submission.score,
+        cost_basis=submission.cost_basis,
+        reason_code=submission.reason_code,
+        slot=submission.slot,
+    )

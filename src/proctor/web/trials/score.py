@@ -1,0 +1,284 @@
+"""How a trial's score came to be: from the bytes of the reward files to the number on record.
+
+Every step is shown, and held against the next one: what the files give is read again here, by the
+rules of the profile that marked the trial. Nothing here changes a score.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from proctor.audit.certificate import write_number
+from proctor.errors import DamageError, RewardError
+from proctor.files import read_head
+from proctor.harbor.evaluation import find_reward
+from proctor.reward.number import Number, Rewards, is_finite, same_number
+from proctor.reward.profile import DEFAULT_PROFILE, PROFILES, Profile
+from proctor.reward.read import parse_reward_json, parse_reward_text
+from proctor.reward.steps import Step, Strategy, Verdict, trial_verdict
+from proctor.web.trials.evidence import KnownFile
+from proctor.web.trials.known import Known
+from proctor.web.trials.words import BASES
+
+_NAMES = ("reward.json", "reward.txt")
+_LARGEST = 1 << 16
+_SHOWN = 2000
+_MOST_STEPS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewardFile:
+    """A file in which a verifier said what it found."""
+
+    file: KnownFile
+    step: str
+    """The step of a trial of several; "" for the trial itself."""
+    raw: str | None = None
+    """Its bytes, as text where they are text; None where they cannot be read."""
+    is_cut: bool = False
+    rewards: Rewards | None = None
+    """What it is read as."""
+    problem: str | None = None
+    """Why it gives no reward."""
+    beside: str | None = None
+    """A reward.txt beside it, which decides nothing."""
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it was read, and holds a map of rewards or null."""
+        return self.raw is not None and self.problem is None
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One number that counts, to the last bit."""
+
+    key: str
+    written: str
+    """A float as `float.hex` writes it, an int as it is."""
+    decimal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derivation:
+    """The way to a score."""
+
+    profile: str | None
+    files: tuple[RewardFile, ...]
+    operands: tuple[Operand, ...]
+    exception: str | None
+    group: str | None
+    words: tuple[str, ...]
+    """The way in sentences."""
+    disagrees: str | None = None
+    """Where one step does not follow from the one before."""
+
+
+def derive_score(known: Known, steps: Sequence[str] = ()) -> Derivation:
+    """How the score of a trial came to be; `steps` are those of a trial of several, in order."""
+    score = known.entry.score if known.entry else None
+    certificate = (score.certificate if score else None) or {}
+    profile = PROFILES.get(score.profile, DEFAULT_PROFILE) if score else DEFAULT_PROFILE
+    order = {step: place for place, step in reversed(list(enumerate(steps)))}
+    files = tuple(
+        sorted(_read_all(known, profile), key=lambda each: order.get(each.step, len(order)))
+    )
+    operands = _operands_of(certificate)
+    basis = certificate.get("basis")
+    is_stepped = basis == "step reward files"
+    strategy = _find_strategy(files, operands, steps) if is_stepped else None
+    return Derivation(
+        profile=score.profile if score else None,
+        files=files,
+        operands=tuple(map(_show_operand, operands.items())),
+        exception=_text(certificate.get("exception")),
+        group=_text(certificate.get("group")),
+        words=tuple(_tell(known, files, basis, operands, strategy)),
+        disagrees=_find_disagreement(files, basis, operands, strategy)
+        or _find_other_record(known, files, basis, operands),
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _read_all(known: Known, profile: Profile) -> Iterator[RewardFile]:
+    """The reward files of the trial, then of its steps; where there are two, the first decides."""
+    decided: set[str] = set()
+    named = {file.path: file for file in known.files}
+    folders = sorted(
+        {path.rpartition("/")[0] for path in named if path.rpartition("/")[2] in _NAMES}
+    )
+    for folder in [each for each in folders if _is_verifiers(each)][:_MOST_STEPS]:
+        for name in _NAMES:
+            file = named.get(f"{folder}/{name}")
+            if file is not None and folder not in decided:
+                decided.add(folder)
+                beside = f"{folder}/{_NAMES[1]}" if name == _NAMES[0] else ""
+                found = _read(known, file, folder, profile)
+                yield replace(found, beside=beside if beside in named else None)
+
+
+def _is_verifiers(folder: str) -> bool:
+    parts = folder.split("/")
+    return parts == ["verifier"] or (
+        len(parts) == 3 and parts[0] == "steps" and parts[2] == "verifier"
+    )
+
+
+def _read(known: Known, file: KnownFile, folder: str, profile: Profile) -> RewardFile:
+    step = folder.split("/")[1] if folder.startswith("steps/") else ""
+    if not file.is_here:
+        return RewardFile(file=file, step=step, problem=f"the file is {file.state}")
+    try:
+        with known.traced.open_file(file.path) as path:
+            data = read_head(path, _LARGEST)
+    except (OSError, DamageError) as error:
+        return RewardFile(file=file, step=step, problem=str(error))
+    raw = data[:_SHOWN].decode("utf-8", "backslashreplace")
+    is_cut = len(data) > _SHOWN
+    parse = parse_reward_json if file.path.endswith(".json") else parse_reward_text
+    try:
+        rewards = parse(data, file.path, profile)
+    except (RewardError, ValueError, RecursionError) as error:
+        why = str(error.__cause__ or error).partition("\n")[0]
+        return RewardFile(file=file, step=step, raw=raw, is_cut=is_cut, problem=why)
+    return RewardFile(file=file, step=step, raw=raw, is_cut=is_cut, rewards=rewards)
+
+
+def _operands_of(certificate: dict[str, Any]) -> dict[str, Number | None]:
+    """The numbers that count, by key; None for what is none."""
+    rewards = certificate.get("rewards")
+    if not isinstance(rewards, dict):
+        return {}
+    return {str(key): _number_of(value) for key, value in rewards.items()}
+
+
+def _number_of(value: object) -> Number | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        return float.fromhex(value) if isinstance(value, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _show_operand(operand: tuple[str, Number | None]) -> Operand:
+    key, number = operand
+    if number is None:
+        return Operand(key, "no number", "no number")
+    return Operand(key, str(write_number(number))[:100], repr(number)[:100])
+
+
+def _find_strategy(
+    files: tuple[RewardFile, ...], operands: dict[str, Number | None], order: Sequence[str]
+) -> Strategy | None:
+    """Which way of putting the steps together gives what counted."""
+    verdicts = {file.step: Verdict(file.rewards) for file in files if file.is_scored and file.step}
+    executed = [Step(name, verdicts.get(name)) for name in order or verdicts]
+    ways: tuple[Strategy, ...] = ("mean", "final")
+    for way in ways:
+        verdict = trial_verdict(executed, way)
+        if _is_same(verdict.rewards if verdict else None, operands):
+            return way
+    return None
+
+
+def _is_same(rewards: Rewards | None, operands: dict[str, Number | None]) -> bool:
+    given: dict[str, Number] = rewards or {}
+    return given.keys() == operands.keys() and all(
+        (other := operands[key]) is not None and same_number(number, other)
+        for key, number in given.items()
+    )
+
+
+def _find_disagreement(
+    files: tuple[RewardFile, ...],
+    basis: object,
+    operands: dict[str, Number | None],
+    strategy: Strategy | None,
+) -> str | None:
+    if any(not file.file.is_here for file in files):
+        return None
+    given = next((file.rewards for file in files if not file.step), None)
+    if basis == "reward file" and not _is_same(given, operands):
+        return "The reward file, read again here, does not give the numbers that are on record."
+    if basis == "step reward files" and strategy is None and files:
+        return "The steps' reward files, read again here, do not give the numbers on record."
+    return None
+
+
+def _find_other_record(
+    known: Known, files: tuple[RewardFile, ...], basis: object, operands: dict[str, Number | None]
+) -> str | None:
+    """Where the record states another reward than what counts gives it."""
+    record = known.traced.record
+    whole = [file for file in files if not file.step]
+    if record is None or (basis is None and not whole):
+        return None
+    if basis is None and not whole[0].file.is_here:
+        return None
+    counted = {key: each for key, each in operands.items() if each is not None}
+    reward = find_reward(whole[0].rewards if basis is None else counted, [])
+    stated = record.evaluation.reward
+    if reward == stated:
+        return None
+    return f"The record states the reward {stated!r}; what counts gives {reward!r}."
+
+
+def _tell(
+    known: Known,
+    files: tuple[RewardFile, ...],
+    basis: object,
+    operands: dict[str, Number | None],
+    strategy: Strategy | None,
+) -> Iterator[str]:
+    if not files:
+        yield "There is no reward file among its files, and never was one that was kept."
+    for file in files:
+        yield _tell_file(file)
+        if file.beside:
+            yield f"{file.beside} lies beside it and decides nothing: reward.json goes first."
+    if basis is None:
+        yield "No certificate of its operands is kept: the reward is the record's own word."
+    else:
+        yield BASES.get(str(basis), f"The rewards were read from: {basis}.")
+    if strategy is not None:
+        how = "the mean over the steps" if strategy == "mean" else "the last step's"
+        yield f"What counts is {how}: that is what gives the numbers on record."
+    if files and basis == "trial result":
+        yield "A reward file is there, and it does not count."
+    yield from _tell_reward(known, operands)
+
+
+def _tell_file(file: RewardFile) -> str:
+    where = file.file.path
+    if file.raw is None or file.problem is not None:
+        return f"{where} gives no reward: {file.problem}."
+    if file.rewards is None:
+        return f"{where} says null: the verifier declined to score."
+    read = ", ".join(f"{key[:80]} = {number!r}"[:200] for key, number in file.rewards.items())
+    return f"{where} is read as {read or 'a map without any reward'}."
+
+
+def _tell_reward(known: Known, operands: dict[str, Number | None]) -> Iterator[str]:
+    record = known.traced.record
+    if record is None:
+        return
+    reward = record.evaluation.reward
+    if len(operands) > 1 and "reward" in operands:
+        yield "Of several rewards, the one called “reward” is the trial's."
+    elif len(operands) > 1:
+        yield "There are several rewards and none is called “reward”: the trial has no single one."
+    if reward is not None:
+        yield f"The record says {reward!r}."
+        return
+    odd = [number for number in operands.values() if number is not None and not is_finite(number)]
+    if len(operands) == 1 and odd:
+        yield f"{odd[0]!r} is no number that a record can hold, so the record says null."
+        return
+    yield "The record says null: it was not scored, which is not a zero."
+    profile = known.entry.score.profile if known.entry and known.entry.score else None
+    if profile is not None and not operands:
+        yield f"In the mean of a job, the rules {profile} count a trial without rewards as 0."

@@ -1,0 +1,81 @@
+"""Tokens and money of a trial, what the numbers rest on, and the advisor's share of them.
+
+What is not known is None, never 0.
+"""
+
+from dataclasses import dataclass
+
+from proctor.inspection.trial import TrialSummary
+from proctor.sentence import count_of
+from proctor.web.trials.known import Known
+from proctor.web.trials.words import COSTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a trial used."""
+
+    usd: float | None
+    basis: str
+    """reported, estimated or unknown."""
+    basis_words: str
+    tokens: tuple[tuple[str, int | None], ...]
+    """What they are, and how many."""
+    coverage: str
+    """What the tokens were counted from."""
+    advisor_calls: int | None
+    advisor_tokens: int | None
+    advisor_share: float | None
+    """The advisor's tokens among all, 0 to 1."""
+
+
+def find_spent(known: Known, summary: TrialSummary) -> Spent:
+    """What a trial used, by its record, else by its trace."""
+    basis = (known.entry.cost_basis if known.entry else None) or "unknown"
+    tokens, advisor = summary.tokens, summary.advisor
+    is_told = tokens.source != "unknown" or bool(advisor.calls)
+    asked = _sum(advisor.input, advisor.output)
+    own = _sum(tokens.input, tokens.output)
+    if advisor.calls == 0:
+        asked = 0
+    share = asked / (own + asked) if own is not None and asked is not None and own + asked else None
+    return Spent(
+        usd=summary.cost_usd,
+        basis=basis if summary.cost_usd is not None else "unknown",
+        basis_words=_tell_basis(basis, summary.cost_usd),
+        tokens=(
+            ("input", tokens.input),
+            ("of it, read from a cache", tokens.cache_read),
+            ("of it, written to a cache", tokens.cache_write),
+            ("output", tokens.output),
+        ),
+        coverage=_tell_coverage(summary),
+        advisor_calls=advisor.calls if is_told else None,
+        advisor_tokens=asked if advisor.calls else None,
+        advisor_share=share if is_told else None,
+    )
+
+
+def _tell_basis(basis: str, usd: float | None) -> str:
+    if usd is None:
+        return COSTS["unknown"]
+    if basis == "unknown":
+        return "the record's own amount; where it comes from is not on record"
+    return COSTS.get(basis, basis)
+
+
+def _sum(*counts: int | None) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _tell_coverage(summary: TrialSummary) -> str:
+    told, turns = summary.trace.tokens.told, summary.trace.turns
+    match summary.tokens.source:
+        case "record":
+            return "The record's own count, of all calls."
+        case "trace":
+            entries = count_of(told, "entry of the trace", "entries of the trace")
+            return f"Added up from {entries} that say what they used, of {count_of(turns, 'turn')}."
+        case _:
+            return "Neither the record nor the trace says how many tokens it took."

@@ -1,0 +1,89 @@
+"""How a trial stands: what reviewers said, which findings are open, what stands in for what."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from proctor.ledger.entry import (
+    RescoreEntry,
+    ReviewEntry,
+    Subject,
+    SupersedeEntry,
+    WithholdEntry,
+)
+from proctor.web.trials.known import Known
+from proctor.web.trials.words import FINDINGS
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about a trial's integrity."""
+
+    code: str
+    meaning: str | None
+    phase: str
+    message: str
+    detail: object
+
+
+@dataclass(frozen=True, slots=True)
+class StandingIn:
+    """That one trial stands in for another, seen from one of the two."""
+
+    entry: SupersedeEntry
+    other: Subject
+    is_replaced: bool
+    """Whether it is the one looked at that does not count any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is said of a trial."""
+
+    reviews: tuple[ReviewEntry, ...]
+    """In the order they were written; the last one counts."""
+    replacements: tuple[StandingIn, ...]
+    rescores: tuple[RescoreEntry, ...]
+    withholdings: tuple[WithholdEntry, ...]
+    gone: tuple[int, ...]
+    """Entries about it that were taken out themselves."""
+    findings: tuple[Finding, ...]
+
+    @property
+    def settled_by(self) -> ReviewEntry | None:
+        """The latest review, where it judges; one that defers leaves findings open."""
+        last = self.reviews[-1] if self.reviews else None
+        return last if last is not None and last.verdict != "defer" else None
+
+
+def find_standing(known: Known) -> Standing:
+    """What is said of a trial, sorted by what it is."""
+    entries = [remark.entry for remark in known.remarks]
+    record = known.row.record if known.row else None
+    return Standing(
+        reviews=tuple(each for each in entries if isinstance(each, ReviewEntry)),
+        replacements=tuple(
+            _seen_from(each, record) for each in entries if isinstance(each, SupersedeEntry)
+        ),
+        rescores=tuple(each for each in entries if isinstance(each, RescoreEntry)),
+        withholdings=tuple(each for each in entries if isinstance(each, WithholdEntry)),
+        gone=tuple(
+            remark.seq for remark in known.remarks if getattr(remark.entry, "kind", None) is None
+        ),
+        findings=tuple(map(_read_finding, known.entry.findings if known.entry else ())),
+    )
+
+
+def _seen_from(entry: SupersedeEntry, record: str | None) -> StandingIn:
+    is_replaced = entry.subject.record == record
+    return StandingIn(entry, entry.by if is_replaced else entry.subject, is_replaced)
+
+
+def _read_finding(found: dict[str, Any]) -> Finding:
+    code = str(found.get("code", "?"))
+    return Finding(
+        code,
+        FINDINGS.get(code),
+        str(found.get("phase") or ""),
+        str(found.get("message") or ""),
+        found.get("detail") or None,
+    )

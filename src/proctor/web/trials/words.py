@@ -1,0 +1,91 @@
+"""Codes of the formats, in words for people. A code that is not here is shown as it is."""
+
+from typing import Final
+
+from proctor.inspection.causes import CauseKind
+from proctor.outcome.reasons import ReasonCode
+from proctor.trial.finding import FindingCode
+
+REASONS: Final[dict[str, str]] = {
+    ReasonCode.HARBOR_BROKER_CONNECTION_FAILED: "a service that it needs refused the connection",
+    ReasonCode.HARBOR_CANCELLED_ERROR: "somebody stopped it",
+    ReasonCode.HARBOR_ENVIRONMENT_START_TIMEOUT_ERROR: "its environment took too long to start",
+    ReasonCode.TERMINAL_BENCH_BROKER_REF_MISSING: "the platform lost track of who runs it",
+    ReasonCode.TERMINAL_BENCH_JOB_DIR_MISSING: "the directory of its job is not there",
+    ReasonCode.TERMINAL_BENCH_LEASE_EXPIRED: "whoever ran it was not heard of in time",
+    ReasonCode.HARBOR_AGENT_TIMEOUT_ERROR: "the agent's time was up",
+    ReasonCode.HARBOR_NONZERO_EXIT: "the program that ran the job ended with an error",
+    ReasonCode.HARBOR_RESULT_INVALID: "the job's result does not fit its trials",
+    ReasonCode.HARBOR_RESULT_MALFORMED: "the job's result cannot be read",
+    ReasonCode.HARBOR_RESULT_MISSING: "the job wrote no result",
+    ReasonCode.HARBOR_RESULT_PARTIAL: "the job ended before all its trials did",
+    ReasonCode.HARBOR_REWARD_EMPTY: "the verifier's reward file has no bytes",
+    ReasonCode.HARBOR_REWARD_MISSING: "the verifier left no reward",
+    ReasonCode.HARBOR_REWARD_PARSE_ERROR: "what the verifier left is no number",
+    ReasonCode.HARBOR_SUBMISSION_CODE_FAILED: "the agent's own code failed",
+    ReasonCode.HARBOR_TRIAL_FAILED: "an error ended it",
+    ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED: "its result.json cannot be read",
+    ReasonCode.HARBOR_TRIAL_RESULT_MISSING: "it wrote no result.json: it was killed, or still runs",
+    ReasonCode.HARBOR_VERIFIER_TIMEOUT_ERROR: "the verifier's time was up",
+    ReasonCode.TERMINAL_BENCH_ATTEMPT_NOT_RUNNING: "the attempt was not running any more",
+    ReasonCode.TERMINAL_BENCH_FAILED: "it failed, and nothing says why",
+    ReasonCode.PHALA_ATTESTATION_FAILED: "the machine could not show what it is",
+    ReasonCode.PHALA_KEY_RELEASE_FAILED: "the key of the tests was not given out",
+    ReasonCode.PHALA_GOLDEN_DECRYPT_FAILED: "the tests could not be decrypted",
+}
+"""Why a trial has no score."""
+
+FINDINGS: Final[dict[str, str]] = {
+    FindingCode.REWARD_PLANTED: "A reward lay there before the verifier began; it did not count.",
+    FindingCode.TESTS_PLANTED: "Tests lay there before the task's own; they were not run.",
+    FindingCode.TESTS_CHANGED: "Tests changed while the verifier ran.",
+    FindingCode.SYSTEM_CHANGED: "Tools that tests rest on were not the image's own any more.",
+    FindingCode.AGENT_STILL_BUSY: "Processes of the agent were alive when verification began.",
+    FindingCode.VERIFIER_FLAKY: "Verifying the same state again gave another result.",
+    FindingCode.CLOCK_JUMPED: "The clock jumped; the times of this trial cannot be trusted.",
+    FindingCode.BASE_SUBSTITUTED: "It ran on another system than the image that the task names.",
+    FindingCode.NETWORK_SHARED: "It used the host's own network.",
+    FindingCode.LIMITS_NOT_ENFORCED: "Limits that the task asks for could not be set.",
+    FindingCode.USR_READ_ONLY: "Nothing could be installed below /usr.",
+    FindingCode.OUTPUT_CUT: "A command printed more than is kept.",
+    FindingCode.VERIFIER_NOT_APART: "The agent's processes could reach the verifier's files.",
+    FindingCode.FILES_REFUSED: "Files were left out: links, devices, names that are no text.",
+    FindingCode.LOGS_DIFFER: "Something inside tried to write the agent's own trace.",
+    FindingCode.COMMANDS_LIKE_SOLUTION: "The agent's commands hold most of the task's solution.",
+    FindingCode.STEPS_NOT_REPLAYED: "Not all that was recorded could be replayed.",
+}
+"""What a finding about the integrity of a trial means."""
+
+CAUSES: Final[dict[str, str]] = {
+    CauseKind.AGENT: "the agent did not solve it",
+    CauseKind.TASK: "the task cannot be sat as it is",
+    CauseKind.VERIFIER: "the verifier gave no number that counts",
+    CauseKind.INFRASTRUCTURE: "machines, networks, endpoints, or whoever stopped it",
+    CauseKind.LIMIT: "a limit of time, turns, tokens, money or context ended it",
+    CauseKind.CHEATING: "what was found about its integrity speaks against it",
+}
+"""Whose doing a failure was."""
+
+STATUSES: Final[dict[str, str]] = {
+    "sealed": "a complete record, sealed in the ledger",
+    "diagnostic": "a partial record, sealed for what it shows; boards say so",
+    "superseded": "another trial stands in for it",
+    "withheld": "its bytes were taken out of the ledger; their hashes stay",
+}
+"""How a trial stands in a ledger."""
+
+COSTS: Final[dict[str, str]] = {
+    "reported": "the amount that the provider or the agent reported",
+    "estimated": "tokens times listed prices of the day",
+    "unknown": "nobody reported an amount, and there is no price for all of the tokens",
+}
+"""Where an amount of money comes from."""
+
+BASES: Final[dict[str, str]] = {
+    "reward file": "Verification ended without an exception, so the verifier's own file counts, "
+    "not what result.json says of it.",
+    "step reward files": "The task has several steps; the reward file of each step counts.",
+    "trial result": "What result.json says counts, not a file: verification was turned off, was "
+    "broken off, or its verifier leaves no file.",
+}
+"""What the rewards of a trial were read from."""
