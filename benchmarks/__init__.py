@@ -24,6 +24,10 @@
     trace_reading   ways to read them: ours, the bare decoder, the peer's shape
     inspect_search  the index over texts, made and asked; a subject too
     searching       what that asks for, in a process of its own
+    viewer_job      the page of a job, beside the request of harbor's viewer; a subject too
+    viewer_memory   what the viewer holds after all pages of a large ledger; a subject too
+    viewers         both viewers as servers, each in a process of its own
+    theirs_pages    harbor's viewer as such a server
     viewer_trace    the page of a long trace in Chromium; a subject too
 
 To add a benchmark, write a module with a function that takes a Bench and yields rows, and name it

@@ -91,11 +91,7 @@ def check_same(what: str, ours: object, theirs: object) -> None:
 
 def _run(arguments: Sequence[str], exits: Collection[int] = (0,)) -> bytes:
     done = subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        check=False,
-        cwd=ROOT,
-        env=make_environment(),
+        [sys.executable, *arguments], capture_output=True, check=False, cwd=ROOT, env=environment()
     )
     if done.returncode not in exits:
         tail = done.stderr.decode(errors="replace")[-2000:]
@@ -103,8 +99,8 @@ def _run(arguments: Sequence[str], exits: Collection[int] = (0,)) -> bytes:
     return done.stdout
 
 
-def make_environment() -> dict[str, str]:
-    """What every measured process gets."""
+def environment() -> dict[str, str]:
+    """Of every process that is measured."""
     variables = dict(os.environ)
     # With it set, every start would compile every module again.
     variables.pop("PYTHONDONTWRITEBYTECODE", None)

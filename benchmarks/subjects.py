@@ -16,6 +16,8 @@ from benchmarks.load import load_rows
 from benchmarks.row import Row
 from benchmarks.runner import runner_rows
 from benchmarks.traces import trace_rows
+from benchmarks.viewer_job import view_job_rows
+from benchmarks.viewer_memory import view_memory_rows
 from benchmarks.viewer_trace import trace_page_rows
 
 type Subject = Callable[[Bench], Iterator[Row]]
@@ -34,5 +36,7 @@ SUBJECTS: dict[str, Subject] = {
     "search": search_rows,
     "show": show_rows,
     "summarise": summary_rows,
+    "view-job": view_job_rows,
+    "view-memory": view_memory_rows,
     "view-trace": trace_page_rows,
 }

@@ -6,9 +6,7 @@ before. Beside it, without a bar: how long the server takes for the page, what t
 it, and how long a link to a step near the end takes. Where there is no Chromium there is no row.
 """
 
-import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +14,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page
 
-from benchmarks.bench import ROOT, Bench, BenchmarkError, make_environment
+from benchmarks.bench import Bench
 from benchmarks.row import Row, share_of
+from benchmarks.viewers import our_viewer
 from tests.web.browsing import open_browser
 from tests.web.traces import write_long
 
@@ -96,33 +95,11 @@ def _open_step(browser: Browser, job: Path, steps: int) -> float:
 @contextmanager
 def _fresh_page(browser: Browser, job: Path) -> Iterator[tuple[Page, str]]:
     """A page without anything in its cache, and a viewer that has not been asked yet."""
-    with _viewer(job) as address:
+    with our_viewer(job) as viewer:
         context = browser.new_context(viewport={"width": 1280, "height": 800})
         try:
             page = context.new_page()
             page.add_init_script(_WATCH)
-            yield page, f"{address}trials/{job.name}/{_TRIAL}/trace"
+            yield page, f"{viewer.address.rstrip('/')}/trials/{job.name}/{_TRIAL}/trace"
         finally:
             context.close()
-
-
-@contextmanager
-def _viewer(job: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "proctor", "view", str(job), "--port", "0", "--json"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, cwd=ROOT, env=make_environment()
-    ) as viewer:
-        try:
-            yield _read_address(viewer, job)
-        finally:
-            viewer.terminate()
-
-
-def _read_address(viewer: subprocess.Popen[bytes], job: Path) -> str:
-    """Where it answers: the one JSON document that it prints."""
-    told = b""
-    while viewer.stdout is not None and (line := viewer.stdout.readline()):
-        told += line
-        if line.startswith(b"}"):
-            return str(json.loads(told)["address"])
-    raise BenchmarkError(f"proctor view {job}: ended before it answered")

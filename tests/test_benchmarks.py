@@ -29,6 +29,8 @@ from benchmarks.runner import Sizes, runner_rows
 from benchmarks.subjects import SUBJECTS, Subject
 from benchmarks.table import render_heading, render_row
 from benchmarks.traces import trace_rows
+from benchmarks.viewer_job import view_job_rows
+from benchmarks.viewer_memory import view_memory_rows
 from benchmarks.viewer_trace import trace_page_rows
 from proctor.audit.job import audit_job
 from tests.environments.docker.engine import find_obstacle
@@ -49,6 +51,8 @@ TINY: dict[str, Subject] = {
     "search": partial(search_rows, megabytes=1),
     "show": partial(show_rows, megabytes=9),
     "summarise": partial(summary_rows, files=5),
+    "view-job": partial(view_job_rows, n_tasks=3, n_attempts=2),
+    "view-memory": partial(view_memory_rows, records=200),
     "view-trace": partial(trace_page_rows, steps=500),
 }
 
@@ -118,6 +122,9 @@ BARS = {
     "show-sealed-1gb": "<= 1",
     "show-sealed-1gb-memory": "<= 1",
     "summarise-10k": "<= 3",
+    "view-job-6-first": None,
+    "view-job-6": ">= 10",
+    "view-memory": "<= 1",
     **({} if shutil.which("chromium") is None else VIEWED),
 }
 """Every row at these sizes, with the bar it has to clear."""

@@ -202,6 +202,10 @@ def test_a_damaged_ledger_is_shown_as_such_and_never_hidden(small: Path, page: P
                 assert found.status_code == 200, (name, path)
                 assert 'role="alert"' in found.text, (name, path)
                 assert "Traceback" not in found.text
+            trial = httpx.get(f"{address}/trials/experiment-001/two", trust_env=False)
+            assert trial.status_code == (404 if name == "cut" else 200), name
+            assert 'role="alert"' in trial.text, name
+            assert "that are signed" not in trial.text, name
             plain = httpx.get(f"{address}/ledger/verification", trust_env=False)
             assert "Damaged in" in plain.text, name
         page.goto(f"{address}/ledger")

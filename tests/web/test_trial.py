@@ -3,14 +3,17 @@
 from pathlib import Path
 
 import httpx
+import pytest
 from playwright.sync_api import Page, expect
 
+from proctor.errors import NotThereError
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_supersession
 from proctor.ledger.sealing import seal
 from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
+from proctor.web.trials.known import find_place
 from tests.importers.prime.samples import make_b, submit
 from tests.web.browsing import serving
 from tests.web.looking import PHONE, find_barriers, is_too_wide, watch_dialogs
@@ -194,12 +197,16 @@ def test_a_name_that_is_not_there_leads_nowhere() -> None:
 def test_a_link_in_a_job_is_no_trial(tmp_path: Path) -> None:
     job = copy_job(tmp_path, ERRORS)
     (job / "linked__aaaaaaa").symlink_to(job / "good-one__XEzVDEt")
+    with pytest.raises(NotThereError):
+        find_place(Subject(jobs=(job,)), ERRORS, "linked__aaaaaaa")
     assert look(Subject(jobs=(job,)), f"/trials/{ERRORS}/linked__aaaaaaa").status_code == 404
 
 
 def test_a_trial_that_is_half_written_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
     job = copy_job(tmp_path, ERRORS)
     trial = job / "good-one__XEzVDEt"
+    whole = look(Subject(jobs=(job,)), f"/trials/{ERRORS}/good-one__XEzVDEt")
+    assert "torn or not JSON" not in whole.text
     (trial / "result.json").write_text('{"task_name": "torn')
     torn = look(Subject(jobs=(job,)), f"/trials/{ERRORS}/good-one__XEzVDEt")
     assert torn.status_code == 200

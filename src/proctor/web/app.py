@@ -64,7 +64,7 @@ def make_app(
         routes=ROUTES,
         middleware=[Middleware(Guard, hosts=hosts)],
         exception_handlers=HANDLERS,
-        lifespan=_with_few_threads,
+        lifespan=_living,
     )
     app.state.subject = subject
     app.state.token = token
@@ -73,6 +73,7 @@ def make_app(
 
 
 @contextlib.asynccontextmanager
-async def _with_few_threads(_app: Starlette) -> AsyncIterator[None]:
+async def _living(app: Starlette) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = _THREADS
     yield
+    app.state.subject.close()

@@ -47,7 +47,7 @@ class Health:
         """What the cheap look found."""
         self._verified: str | None = None
         """What the last verification found."""
-        self._verified_of: bytes | None = None
+        self._verified_of: Seen | None = None
         self._verifying: threading.Thread | None = None
         self._next = 0.0
         self._kept: tempfile.TemporaryDirectory[str] | None = None
@@ -97,11 +97,11 @@ class Health:
         self._kept = kept
 
     def _verify_later(self, seen: Seen) -> None:
-        """Hash all lines in the background, once for a checkpoint, and not all the time."""
+        """Hash all lines in the background, once after a change, and not all the time."""
         is_busy = self._verifying is not None and self._verifying.is_alive()
-        if seen[0] == self._verified_of or is_busy or time.monotonic() < self._next:
+        if seen == self._verified_of or is_busy or time.monotonic() < self._next:
             return
-        self._verified_of = seen[0]
+        self._verified_of = seen
         self._verifying = threading.Thread(target=self._verify, name="verify", daemon=True)
         self._verifying.start()
 
@@ -112,6 +112,14 @@ class Health:
         with self._lock:
             self._verified = sentence
             self._next = time.monotonic() + max(_PAUSE, 10 * took)
+
+    def close(self) -> None:
+        """Let go of what was kept; the next look finds it again."""
+        self.wait()
+        with self._lock:
+            if self._kept is not None:
+                self._kept.cleanup()
+            self._kept = self._seen = None
 
     def wait(self) -> None:
         """Wait until a verification that is under way has ended."""

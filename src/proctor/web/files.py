@@ -42,7 +42,7 @@ _SANDBOX = "sandbox; default-src 'none'"
 def _show_file(request: Request) -> Response:
     subject: Subject = request.app.state.subject
     experiment, trial = request.path_params["experiment"], request.path_params["trial"]
-    with opened_trial(subject, experiment, trial) as known:
+    with opened_trial(subject, experiment, trial, files_only=True) as known:
         file = known.find_file(request.path_params["path"])
         if file is None:
             raise NotThereError("the trial lists no file of that name")

@@ -56,6 +56,11 @@ class Subject:
         for job in jobs[:_PREPARED]:
             job.look()
 
+    def close(self) -> None:
+        """Let go of what is kept on the disk."""
+        if self.health is not None:
+            self.health.close()
+
     def damage(self) -> str | None:
         """What is wrong with the ledger, in a sentence."""
         return self.health.look() if self.health is not None else None

@@ -26,6 +26,7 @@ from proctor.web.trials.addresses import file_path
 from proctor.web.trials.known import Known, opened_trial
 from proctor.web.trials.outputs import find_errors, find_media, read_verifier_outputs
 from proctor.web.trials.phases import draw_timeline, load_times
+from proctor.web.trials.remembered import SUMMARIES, key_of
 from proctor.web.trials.score import derive_score
 from proctor.web.trials.spent import find_spent
 from proctor.web.trials.standing import find_standing
@@ -56,7 +57,9 @@ def _find_new(request: Request) -> int | None:
 
 def _gather(known: Known) -> dict[str, Any]:
     """All that the page shows."""
-    summary, times = summarise_traced(known.traced), load_times(known)
+    where = known.row.record if known.row else known.traced.name
+    summary = SUMMARIES.find(key_of(where, known.files), lambda: summarise_traced(known.traced))
+    times = load_times(known)
     return {
         "title": shorten(f"{known.trial} · {known.experiment}", 200),
         "known": known,

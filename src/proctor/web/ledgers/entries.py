@@ -95,7 +95,7 @@ def _tell_own(entry: PlanEntry | KeyEntry | NoteEntry) -> str:
         case PlanEntry():
             return f"plan of {entry.experiment_id} by {entry.author}"
         case KeyEntry():
-            return f"the key {entry.key.rpartition('+')[0]} signs from here on"
+            return f"the key {'+'.join(entry.key.split('+')[:2])} signs from here on"
         case NoteEntry():
             return f"{entry.author}: {entry.text}"
 

@@ -42,6 +42,8 @@ class KnownFile:
     """Bytes; None where nobody could look."""
     sha256: str | None = None
     """Of its bytes as they were sealed; None in a job, where nothing is hashed for a list."""
+    changed_ns: int | None = None
+    """When it was written last, in a job."""
     state: State = State.HERE
     withheld_by: WithholdEntry | None = None
     """The entry that says why it was taken out."""
@@ -83,7 +85,7 @@ def list_directory(place: Path) -> tuple[tuple[KnownFile, ...], tuple[str, ...]]
         names, refused = list_files(str(place))
     except NotSealedError as error:
         return (), (str(error),)
-    files = tuple(KnownFile(path=name, size=_size_of(place / name)) for name in names)
+    files = tuple(_look_at(place, name) for name in names)
     if not refused:
         return files, ()
     shown = ", ".join(repr(name) for name in refused[:_MOST_NAMED])
@@ -92,11 +94,12 @@ def list_directory(place: Path) -> tuple[tuple[KnownFile, ...], tuple[str, ...]]
     return files, (f"{what} not shown: links, devices or names that are no text: {shown}{more}",)
 
 
-def _size_of(path: Path) -> int | None:
+def _look_at(place: Path, name: str) -> KnownFile:
     try:
-        return path.lstat().st_size
+        found = (place / name).lstat()
     except OSError:
-        return None
+        return KnownFile(path=name, size=None)
+    return KnownFile(path=name, size=found.st_size, changed_ns=found.st_mtime_ns)
 
 
 class Directory:

@@ -8,7 +8,7 @@ in `problem`, and the rest is still there.
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -29,6 +29,7 @@ from proctor.traced.sealed import trace_entry
 from proctor.traced.trial import TracedTrial
 from proctor.web.subject import Subject, find_row
 from proctor.web.trials.evidence import Directory, KnownFile, list_directory, list_sealed
+from proctor.web.trials.remembered import SUBMISSIONS, key_of
 
 _ATTEMPT = ".attempt-"
 
@@ -71,8 +72,12 @@ class Known:
 
 
 @contextlib.contextmanager
-def opened_trial(subject: Subject, experiment: str, trial: str) -> Iterator[Known]:
+def opened_trial(
+    subject: Subject, experiment: str, trial: str, *, files_only: bool = False
+) -> Iterator[Known]:
     """One trial, its files readable as long as it is open.
+
+    `files_only` makes no record of a trial in a job, which would read its whole trace.
 
     Raises:
         NotThereError: there is none of that name.
@@ -81,9 +86,12 @@ def opened_trial(subject: Subject, experiment: str, trial: str) -> Iterator[Know
     with subject.opened() as ledger:
         if ledger is not None:
             is_sound = subject.damage() is None
-            yield _replace(_know_sealed(ledger, experiment, trial), is_sound=is_sound)
+            yield replace(_know_sealed(ledger, experiment, trial), is_sound=is_sound)
         else:
-            yield _know_in_job(subject, experiment, trial)
+            known = _know_in_job(subject, experiment, trial)
+            yield (
+                known if files_only else _with_record(known, find_place(subject, experiment, trial))
+            )
 
 
 def _know_sealed(ledger: Ledger, experiment: str, trial: str) -> Known:
@@ -105,8 +113,8 @@ def _know_sealed(ledger: Ledger, experiment: str, trial: str) -> Known:
             return bare
         traced = trace_entry(ledger.artifacts, entry)
     except (DamageError, InputError) as error:
-        return _replace(bare, damage=str(error))
-    return _replace(bare, traced=traced, entry=entry, files=list_sealed(ledger, entry))
+        return replace(bare, damage=str(error))
+    return replace(bare, traced=traced, entry=entry, files=list_sealed(ledger, entry))
 
 
 def _read_sealed(ledger: Ledger, seq: int, leaf: str | None) -> TrialEntry | None:
@@ -119,11 +127,6 @@ def _read_sealed(ledger: Ledger, seq: int, leaf: str | None) -> TrialEntry | Non
     if leaf_hash(line).hex() != leaf or not isinstance(entry, TrialEntry):
         raise DamageError(f"{where}: its line is not the one that was sealed")
     return entry
-
-
-def _replace(known: Known, **changes: object) -> Known:
-    values = {name: getattr(known, name) for name in Known.__slots__}
-    return Known(**{**values, **changes})
 
 
 def _trace_nothing(name: str, seq: int | None) -> TracedTrial:
@@ -158,7 +161,7 @@ def _know_in_job(subject: Subject, experiment: str, trial: str) -> Known:
     traced = TracedTrial(
         name=str(place), files=tuple(file.path for file in files), open_file=opened.open
     )
-    known = Known(
+    return Known(
         experiment=experiment,
         trial=trial,
         traced=traced,
@@ -166,20 +169,23 @@ def _know_in_job(subject: Subject, experiment: str, trial: str) -> Known:
         related=_find_related_places(place, trial),
         problems=refused,
     )
+
+
+def _with_record(known: Known, place: Path) -> Known:
+    """The same with what would be sealed of it; where that cannot be made, with the reason."""
     try:
-        submission = _submit(place, experiment)
+        key = key_of(str(place), known.files)
+        submission = SUBMISSIONS.find(key, lambda: _submit(place, known.experiment))
         record = parse_record(submission.record, str(place), salvage=True).record
     except InputError as error:
-        return _replace(known, problems=(*refused, str(error)))
-    traced = TracedTrial(
-        name=traced.name,
-        files=traced.files,
-        open_file=opened.open,
+        return replace(known, problems=(*known.problems, str(error)))
+    traced = replace(
+        known.traced,
         record=record,
         reason_code=submission.reason_code,
         findings=submission.findings,
     )
-    return _replace(known, traced=traced, entry=_entry_of(submission))
+    return replace(known, traced=traced, entry=_entry_of(submission))
 
 
 def find_place(subject: Subject, experiment: str, trial: str) -> Path:

@@ -1,0 +1,112 @@
+"""A damaged ledger: every page says so, and what can be shown of it is shown."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from proctor.web.app import make_app
+from proctor.web.subject import Subject
+from tests.web.browsing import serving
+from tests.web.subjects import SEALED, snapshot
+
+PAGES = ("/", f"/experiments/{SEALED[0]}", "/nothing", "/experiments/unknown")
+BANNER = "This ledger is damaged:"
+
+
+@pytest.fixture
+def copy(sealed: Path, tmp_path: Path) -> Path:
+    """A ledger that may be damaged."""
+    return Path(shutil.copytree(sealed, tmp_path / "ledger"))
+
+
+def segment(ledger: Path) -> Path:
+    """Its log."""
+    return ledger / "entries" / "000000.jsonl"
+
+
+def edit(ledger: Path) -> None:
+    """A reward is made better."""
+    data = segment(ledger).read_bytes()
+    assert b'"reward":0.0' in data
+    segment(ledger).write_bytes(data.replace(b'"reward":0.0', b'"reward":1.0', 1))
+
+
+def break_line(ledger: Path) -> None:
+    """A line in the middle is no entry any more."""
+    lines = segment(ledger).read_bytes().split(b"\n")
+    lines[3] = b"x" * len(lines[3])
+    segment(ledger).write_bytes(b"\n".join(lines))
+
+
+def cut_off(ledger: Path) -> None:
+    """The last entries are gone."""
+    lines = segment(ledger).read_bytes().split(b"\n")
+    segment(ledger).write_bytes(b"\n".join(lines[:8]) + b"\n")
+
+
+def spoil_checkpoint(ledger: Path) -> None:
+    """The checkpoint is no checkpoint."""
+    (ledger / "checkpoint").write_text("nothing of the kind\n")
+
+
+def lose_checkpoint(ledger: Path) -> None:
+    """There is none."""
+    (ledger / "checkpoint").unlink()
+
+
+def forge_signature(ledger: Path) -> None:
+    """The signature is another one."""
+    text = (ledger / "checkpoint").read_text()
+    at = text.rindex(" ") + 12
+    changed = "A" if text[at] != "A" else "B"
+    (ledger / "checkpoint").write_text(text[:at] + changed + text[at + 1 :])
+
+
+WAYS = [edit, break_line, cut_off, spoil_checkpoint, lose_checkpoint, forge_signature]
+
+
+@pytest.mark.parametrize("damage", WAYS)
+@pytest.mark.parametrize("with_index", [True, False])
+def test_every_page_says_that_the_ledger_is_damaged(
+    copy: Path, damage: Callable[[Path], None], with_index: bool
+) -> None:
+    damage(copy)
+    if not with_index:
+        (copy / "index.sqlite").unlink()
+    subject = Subject(ledger=copy)
+    before = snapshot(copy)
+    with serving(make_app(subject)) as address, httpx.Client(base_url=address) as client:
+        client.get("/")
+        assert subject.health is not None
+        subject.health.wait()
+        for path in PAGES:
+            response = client.get(path)
+            assert BANNER in response.text, path
+            assert response.status_code == (200 if path in PAGES[:2] else 404)
+            assert "Traceback" not in response.text
+        assert SEALED[0] in client.get("/").text
+    assert snapshot(copy) == before
+
+
+def test_a_ledger_that_is_whole_has_no_banner(copy: Path) -> None:
+    subject = Subject(ledger=copy)
+    with serving(make_app(subject)) as address, httpx.Client(base_url=address) as client:
+        client.get("/")
+        assert subject.health is not None
+        subject.health.wait()
+        assert all(BANNER not in client.get(path).text for path in PAGES)
+
+
+def test_damage_that_comes_while_it_is_looked_at_is_seen_and_so_is_its_end(copy: Path) -> None:
+    subject = Subject(ledger=copy)
+    whole = segment(copy).read_bytes()
+    with serving(make_app(subject)) as address, httpx.Client(base_url=address) as client:
+        assert BANNER not in client.get("/").text
+        cut_off(copy)
+        (copy / "index.sqlite").unlink()
+        assert BANNER in client.get("/").text
+        segment(copy).write_bytes(whole)
+        assert BANNER not in client.get("/").text
