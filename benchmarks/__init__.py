@@ -28,6 +28,7 @@
     viewer_memory   what the viewer holds after all pages of a large ledger; a subject too
     viewers         both viewers as servers, each in a process of its own
     theirs_pages    harbor's viewer as such a server
+    viewer_trace    the page of a long trace in Chromium; a subject too
 
 To add a benchmark, write a module with a function that takes a Bench and yields rows, and name it
 in `subjects.SUBJECTS`. Take both figures with `Bench.least`, so that a busy spell of the machine

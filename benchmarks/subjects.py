@@ -18,6 +18,7 @@ from benchmarks.runner import runner_rows
 from benchmarks.traces import trace_rows
 from benchmarks.viewer_job import view_job_rows
 from benchmarks.viewer_memory import view_memory_rows
+from benchmarks.viewer_trace import trace_page_rows
 
 type Subject = Callable[[Bench], Iterator[Row]]
 
@@ -37,4 +38,5 @@ SUBJECTS: dict[str, Subject] = {
     "summarise": summary_rows,
     "view-job": view_job_rows,
     "view-memory": view_memory_rows,
+    "view-trace": trace_page_rows,
 }

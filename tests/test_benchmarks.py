@@ -4,6 +4,7 @@ At tiny sizes, and without looking at any time: how fast it is, is for `make ben
 """
 
 import json
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from benchmarks.table import render_heading, render_row
 from benchmarks.traces import trace_rows
 from benchmarks.viewer_job import view_job_rows
 from benchmarks.viewer_memory import view_memory_rows
+from benchmarks.viewer_trace import trace_page_rows
 from proctor.audit.job import audit_job
 from tests.environments.docker.engine import find_obstacle
 
@@ -51,8 +53,17 @@ TINY: dict[str, Subject] = {
     "summarise": partial(summary_rows, files=5),
     "view-job": partial(view_job_rows, n_tasks=3, n_attempts=2, pause=0),
     "view-memory": partial(view_memory_rows, records=200),
+    "view-trace": partial(trace_page_rows, steps=500),
 }
 
+
+VIEWED = {
+    "view-trace-50k": "<= 1",
+    "view-trace-50k-server": None,
+    "view-trace-50k-jump": None,
+    "view-trace-50k-bytes": None,
+}
+"""Rows that need Chromium."""
 
 BARS = {
     "start-up": "<= 0.25",
@@ -107,6 +118,7 @@ BARS = {
     "view-job-6-checked": None,
     "view-job-6": ">= 10",
     "view-memory": "<= 1",
+    **({} if shutil.which("chromium") is None else VIEWED),
 }
 """Every row of the quick subjects at these sizes, with the bar it has to clear."""
 SLOW_BARS = {

@@ -6,6 +6,7 @@ ProctorError
 │   │   └── MixedJobsError          jobs that must not be scored as one
 │   ├── CertificateError            a score certificate
 │   ├── TraceError                  a trajectory, a conversation or an ATIF file
+│   │   └── ChangedTraceError       it was changed while it was looked at
 │   ├── TaskError                   a task directory or a dataset of them
 │   ├── RecordError                 a TrialRecord
 │   │   └── IncompleteRecordError   not yet what `complete` promises
@@ -93,6 +94,10 @@ class CertificateError(InputError):
 
 class TraceError(InputError):
     """A trace that cannot be read as what it claims to be."""
+
+
+class ChangedTraceError(TraceError):
+    """A trace is not what it was a moment ago; looked at again, it may be read."""
 
 
 class TaskError(InputError):

@@ -11,6 +11,7 @@ from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.web.browsing import open_browser, serving
 from tests.web.subjects import all_jobs, seal_jobs
+from tests.web.traces import write_long
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +28,14 @@ def page(browser: Browser) -> Iterator[Page]:
         yield context.new_page()
     finally:
         context.close()
+
+
+@pytest.fixture(scope="session")
+def long_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job with one trial, whose trace has 50,000 steps."""
+    job = tmp_path_factory.mktemp("jobs") / "long"
+    write_long(job / "trial__1" / "agent" / "trajectory.jsonl")
+    return job
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,7 @@ trajectory only parts are unpacked where steps are asked for (see ledger/step_pa
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -16,7 +14,7 @@ from proctor.cli.selection import Selection
 from proctor.cli.show_trace import Source
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.step_parts import LARGE, read_sealed_steps
+from proctor.ledger.step_parts import LARGE, find_cache, read_sealed_steps
 from proctor.traced.candidates import Named, Part, find_parts
 from proctor.traced.opening import Opened, open_parts
 from proctor.traced.step_order import order_parts
@@ -84,21 +82,3 @@ def _find_quickly(
     cache = find_cache(os.environ)
     steps = read_sealed_steps(ledger.artifacts, kept[name].sha256, selection.steps, cache)
     return None if steps is None else Source(kind, "", name, part.name, steps=steps)
-
-
-def find_cache(environ: Mapping[str, str]) -> Path | None:
-    """Where the user's cache is; None where there is none, or where somebody else can write."""
-    shared, home = environ.get("XDG_CACHE_HOME", ""), environ.get("HOME", "")
-    if chosen := environ.get("PROCTOR_CACHE"):
-        cache = Path(chosen)
-    elif shared.startswith("/"):
-        cache = Path(shared, "proctor")
-    elif home.startswith("/"):
-        cache = Path(home, ".cache", "proctor")
-    else:
-        return None
-    with contextlib.suppress(OSError):
-        status = cache.stat()
-        is_ours = status.st_uid == os.geteuid()
-        return cache if is_ours and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else None
-    return cache

@@ -19,11 +19,11 @@ from proctor.errors import InputError
 from proctor.inspection.actions import Action, find_actions
 from proctor.inspection.divergence import (
     Divergence,
-    First,
     Hunk,
     Opening,
     Sides,
     compare_actions,
+    describe_beginning,
 )
 from proctor.inspection.volatile import NORMALISATIONS
 from proctor.ledger.query import TrialFilter
@@ -160,7 +160,7 @@ def _render(a: str, b: str, found: Divergence, *, full: bool) -> Iterator[str]:
     yield printable(f"A  {a}: {count_of(found.actions_a, 'action')}")
     yield printable(f"B  {b}: {count_of(found.actions_b, 'action')}")
     yield ""
-    yield _render_beginning(found)
+    yield describe_beginning(found)
     if found.answer is not None:
         yield ""
         yield f"First different answer, to action {found.answer.number}:"
@@ -178,22 +178,6 @@ def _render(a: str, b: str, found: Divergence, *, full: bool) -> Iterator[str]:
     if found.answers_differ:
         names = ", ".join(name for name, _, _ in NORMALISATIONS)
         yield from textwrap.wrap(f"Not counted as differences of answers: {names}.", columns)
-
-
-def _render_beginning(found: Divergence) -> str:
-    shared = "The first action is the same"
-    if found.prefix != 1:
-        shared = f"The first {found.prefix:,} actions are the same"
-    match found.first:
-        case First.NOBODY:
-            return "All actions are the same, and so are the answers."
-        case First.ENVIRONMENT:
-            parted = " The agents act the same to the end." if found.action is None else ""
-            return f"{shared}; the environment's answer differs first.{parted}"
-        case First.AGENT:
-            if not found.prefix:
-                return "Nothing is the same from the start: the agent's action differs first."
-            return f"{shared}, and so are the answers; the agent's action differs first."
 
 
 def _render_sides(sides: Sides, columns: int, *, full: bool, is_answered: bool) -> Iterator[str]:

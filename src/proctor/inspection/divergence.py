@@ -200,3 +200,20 @@ def _find_hunks(mine: _Rest, theirs: _Rest) -> Iterator[Hunk]:
             b=theirs.span(right, to),
             first=mine.told(left),
         )
+
+
+def describe_beginning(found: Divergence) -> str:
+    """How far two trajectories go together, and who parted first, as a sentence."""
+    shared = "The first action is the same"
+    if found.prefix != 1:
+        shared = f"The first {found.prefix:,} actions are the same"
+    match found.first:
+        case First.NOBODY:
+            return "All actions are the same, and so are the answers."
+        case First.ENVIRONMENT:
+            parted = " The agents act the same to the end." if found.action is None else ""
+            return f"{shared}; the environment's answer differs first.{parted}"
+        case First.AGENT:
+            if not found.prefix:
+                return "Nothing is the same from the start: the agent's action differs first."
+            return f"{shared}, and so are the answers; the agent's action differs first."

@@ -7,8 +7,10 @@ cache. From then on only the parts that may hold a step are unpacked, each held 
 What is remembered is derived: it may be deleted at any time.
 """
 
+import contextlib
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,7 +18,7 @@ import msgspec
 from backports import zstd
 
 from proctor.digest import sha256_hex, sha256_pieces
-from proctor.errors import AlteredArtifactError
+from proctor.errors import AlteredArtifactError, MissingArtifactError
 from proctor.files import open_plain, read_small, replace_file
 from proctor.ledger.artifacts import Artifacts
 from proctor.trajectory.read import Chunk, read_pieces
@@ -30,7 +32,7 @@ _MOST = 1 << 26
 """Plain bytes of a part; what has longer ones is unpacked as a whole."""
 
 
-class _Part(msgspec.Struct, frozen=True, array_like=True):
+class SealedPart(msgspec.Struct, frozen=True, array_like=True):
     """Frames that hold whole lines."""
 
     begin: int
@@ -51,7 +53,25 @@ class _Map(msgspec.Struct, frozen=True):
     version: int
     stored: int
     """Bytes of the artifact as it is stored; another way of storing it has other parts."""
-    parts: list[_Part]
+    parts: list[SealedPart]
+
+
+def find_cache(environ: Mapping[str, str]) -> Path | None:
+    """Where the user's cache is; None where there is none, or where somebody else can write."""
+    shared, home = environ.get("XDG_CACHE_HOME", ""), environ.get("HOME", "")
+    if chosen := environ.get("PROCTOR_CACHE"):
+        cache = Path(chosen)
+    elif shared.startswith("/"):
+        cache = Path(shared, "proctor")
+    elif home.startswith("/"):
+        cache = Path(home, ".cache", "proctor")
+    else:
+        return None
+    with contextlib.suppress(OSError):
+        status = cache.stat()
+        is_ours = status.st_uid == os.geteuid()
+        return cache if is_ours and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else None
+    return cache
 
 
 def read_sealed_steps(
@@ -62,24 +82,49 @@ def read_sealed_steps(
     Raises:
         DamageError: the artifact is missing or altered.
     """
+    found = find_sealed_parts(artifacts, sha256, cache)
+    return None if found is None else _read_parts(artifacts, sha256, found, steps)
+
+
+def find_sealed_parts(
+    artifacts: Artifacts, sha256: str, cache: Path | None
+) -> list[SealedPart] | None:
+    """Where the lines of an artifact lie; None where it has to be unpacked as a whole.
+
+    Raises:
+        DamageError: the artifact is missing or altered.
+    """
     path = artifacts.path_of(sha256)
     try:
-        found = _recall(path, sha256, cache) or _explore(path, sha256, cache)
+        return (_recall(path, sha256, cache) or _explore(path, sha256, cache)).parts
     except OverflowError:
         return None
-    return _read_parts(path, found, steps)
 
 
-def _read_parts(path: Path, found: _Map, steps: tuple[int, int]) -> Iterator[Chunk]:
-    with open_plain(path) as file:
-        for part in found.parts:
-            if part.survey.may_hold(*steps):
-                plain = _unpack(file, part)
-                for chunk in read_pieces([(part.line, plain)]):
-                    yield narrow(chunk, *steps)
+def load_sealed_part(artifacts: Artifacts, sha256: str, part: SealedPart) -> bytes:
+    """The plain bytes of one part, held against their SHA-256.
+
+    Raises:
+        DamageError: the artifact is missing or altered.
+    """
+    try:
+        with open_plain(artifacts.path_of(sha256)) as file:
+            return _unpack(file, part)
+    except FileNotFoundError as error:
+        raise MissingArtifactError(f"artifact {sha256} is not there") from error
 
 
-def _unpack(file: BinaryIO, part: _Part) -> bytes:
+def _read_parts(
+    artifacts: Artifacts, sha256: str, parts: list[SealedPart], steps: tuple[int, int]
+) -> Iterator[Chunk]:
+    for part in parts:
+        if part.survey.may_hold(*steps):
+            plain = load_sealed_part(artifacts, sha256, part)
+            for chunk in read_pieces([(part.line, plain)]):
+                yield narrow(chunk, *steps)
+
+
+def _unpack(file: BinaryIO, part: SealedPart) -> bytes:
     file.seek(part.begin)
     packed = file.read(part.end - part.begin)
     try:
@@ -148,7 +193,7 @@ class _Explorer:
     """Goes through an artifact's frames, and makes parts of them."""
 
     def __init__(self) -> None:
-        self.parts: list[_Part] = []
+        self.parts: list[SealedPart] = []
         self._line = 1
         self._begin = 0
         self._held = bytearray()
@@ -192,6 +237,6 @@ class _Explorer:
     def _close(self, plain: bytes, end: int) -> None:
         survey = survey_piece(plain)
         self.parts.append(
-            _Part(self._begin, end, len(plain), self._line, survey, sha256_hex(plain))
+            SealedPart(self._begin, end, len(plain), self._line, survey, sha256_hex(plain))
         )
         self._begin, self._line = end, self._line + survey.lines

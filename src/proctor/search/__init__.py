@@ -9,6 +9,7 @@
     place     where the index of a ledger lies
     index     search.sqlite: FTS5 over rows, and their texts for snippets; derived
     upkeep    the index brought up to the log
+    scan      a query answered without an index, by looking at rows as they come
     find      a query answered: a page of hits, counted, or trials with their counts
     snippet   the words around a match
 

@@ -74,7 +74,7 @@ def _rows_of_trial(artifacts: Artifacts, entry: TrialEntry, passed: Passed) -> I
     try:
         with opened_traces(trial) as traces:
             for trace in traces:
-                yield from _rows_of_trace(trace)
+                yield from rows_of_trace(trace)
     except (DamageError, TraceError) as error:
         passed.problems.append(f"{trial.name}: {error}")
     yield from _rows_of_files(artifacts, entry, trial, passed)
@@ -93,7 +93,12 @@ def _rows_of_record(record: TrialRecord) -> Iterator[Row]:
 # Traces
 
 
-def _rows_of_trace(trace: FoundTrace) -> Iterator[Row]:
+def rows_of_trace(trace: FoundTrace) -> Iterator[Row]:
+    """Every entry of a trace.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
     group: list[Entry] = []
     held = 0
     for entry in _entries_of(trace):

@@ -17,6 +17,11 @@
     visible     text of strangers made fit to be seen
     compare     two experiments side by side
     style       the style that all pages share, as text
+    trace       the page of a trace, and what its script asks for
+    diff        two traces beside each other
+    search      words in all traces
+    searching   answers to a query: from an index, or by looking through jobs
+    traces/     a trace for these pages, of any size
     server      the program that answers, on loopback
     templates/, static/   the pages; no build step, nothing from elsewhere
 

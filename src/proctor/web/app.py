@@ -6,6 +6,9 @@
     /trials/{experiment}/{trial}         one trial; …/files/{path}: a file, …/reviews: to write one
     /ledger, /ledger/entries/{seq}       the ledger, an entry; …/verification: all of it checked
     /compare?a=E&b=E                     two experiments side by side
+    /trials/{experiment}/{trial}/trace   what an agent did, step by step
+    /diff                                two traces beside each other
+    /search                              words in all traces
     /static/{path}                       style and script
 
 Paths are plain and absolute, so that a link can be sent to a colleague.
@@ -20,7 +23,18 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from proctor.web import compare, experiments, files, job_page, ledger, reviews, trial
+from proctor.web import (
+    compare,
+    diff,
+    experiments,
+    files,
+    job_page,
+    ledger,
+    reviews,
+    search,
+    trace,
+    trial,
+)
 from proctor.web.guard import LOOPBACK, Guard
 from proctor.web.live import Listeners
 from proctor.web.pages import STATIC
@@ -35,6 +49,9 @@ ROUTES: list[BaseRoute] = [
     *reviews.routes,
     *ledger.routes,
     *compare.routes,
+    *trace.routes,
+    *diff.routes,
+    *search.routes,
     Mount("/static", StaticFiles(directory=STATIC), name="static"),
 ]
 

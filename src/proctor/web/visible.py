@@ -9,7 +9,8 @@ import re
 # Control characters, marks that turn text around or hide it, and what is no character at all.
 _UNSEEN = re.compile(
     "[^\n\t\x20-\x7e\xa0-\U0010ffff]"
-    "|[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff]"
+    "|[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
 )
 
 

@@ -1,0 +1,105 @@
+"""The page of a trace of 50,000 steps in Chromium: how long until a reader sees its first step.
+
+Counted is the whole navigation, from the address to the paint that has the first step on the
+screen, by the browser's own clock; the viewer is a process of its own that has not seen the trace
+before. Beside it, without a bar: how long the server takes for the page, what the page brings with
+it, and how long a link to a step near the end takes. Where there is no Chromium there is no row.
+"""
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page
+
+from benchmarks.bench import Bench
+from benchmarks.row import Row, share_of
+from benchmarks.viewers import our_viewer
+from tests.web.browsing import open_browser
+from tests.web.traces import write_long
+
+_SECONDS = 1.0
+_MEGABYTE = 1_000_000
+_TRIAL = "trial__1"
+_WATCH = """
+addEventListener("DOMContentLoaded", () => requestAnimationFrame(function look() {
+  const row = document.querySelector("article");
+  const box = row?.getBoundingClientRect();
+  if (!box || !box.height || box.top > innerHeight) return requestAnimationFrame(look);
+  requestAnimationFrame((now) => { window.firstStepSeen = now; });
+}));
+"""
+_MEASURE = """() => {
+  const page = performance.getEntriesByType("navigation")[0];
+  const paint = performance.getEntriesByName("first-contentful-paint")[0];
+  const loaded = performance.getEntriesByType("resource");
+  return {
+    seen: Math.max(paint.startTime, window.firstStepSeen),
+    paint: paint.startTime,
+    server: page.responseEnd - page.requestStart,
+    bytes: page.transferSize + loaded.reduce((sum, each) => sum + each.transferSize, 0),
+  };
+}"""
+
+
+def trace_page_rows(bench: Bench, *, steps: int = 50_000) -> Iterator[Row]:
+    """Seconds until the first step is seen, with its bar, and what they are made of."""
+    if shutil.which("chromium") is None:
+        print("view-trace: there is no Chromium", file=sys.stderr)
+        return
+    job = _load_job(bench, steps)
+    with open_browser() as browser:
+        told = [_open_page(browser, job) for _ in range(bench.rounds)]
+        jump = min(_open_step(browser, job, steps) for _ in range(min(2, bench.rounds)))
+    best = min(told, key=lambda each: each["seen"])
+    name, limit = "view-trace-50k", f"{_SECONDS:g} s"
+    yield share_of(name, (best["seen"] / 1000, _SECONDS), limit, at_most=1)
+    yield share_of(f"{name}-server", (best["server"] / 1000, _SECONDS), limit)
+    yield share_of(f"{name}-jump", (jump / 1000, _SECONDS), limit)
+    size = (job / _TRIAL / "agent" / "trajectory.jsonl").stat().st_size
+    sizes = best["bytes"] / _MEGABYTE, size / _MEGABYTE
+    yield share_of(f"{name}-bytes", sizes, "the trace itself", unit="MB")
+
+
+def _load_job(bench: Bench, steps: int) -> Path:
+    job = bench.data / f"view-trace-1-{steps}" / "job"
+    path = job / _TRIAL / "agent" / "trajectory.jsonl"
+    if not path.exists():
+        write_long(path.with_name("unfinished"), steps)
+        path.with_name("unfinished").rename(path)
+        (job / _TRIAL / "trial.log").touch()
+        (job / "config.json").write_text("{}", encoding="ascii")
+    return job
+
+
+def _open_page(browser: Browser, job: Path) -> dict[str, float]:
+    with _fresh_page(browser, job) as (page, address):
+        page.goto(address)
+        page.wait_for_function("() => window.firstStepSeen")
+        found: dict[str, float] = page.evaluate(_MEASURE)
+        return found
+
+
+def _open_step(browser: Browser, job: Path, steps: int) -> float:
+    """Milliseconds until a step near the end is seen, from the address on."""
+    step = steps * 49 // 50
+    with _fresh_page(browser, job) as (page, address):
+        page.goto(f"{address}#step-{step}")
+        page.wait_for_selector(f'article[aria-label^="Step {step},"]')
+        found: float = page.evaluate("() => performance.now()")
+        return found
+
+
+@contextmanager
+def _fresh_page(browser: Browser, job: Path) -> Iterator[tuple[Page, str]]:
+    """A page without anything in its cache, and a viewer that has not been asked yet."""
+    with our_viewer(job) as viewer:
+        context = browser.new_context(viewport={"width": 1280, "height": 800})
+        try:
+            page = context.new_page()
+            page.add_init_script(_WATCH)
+            yield page, f"{viewer.address.rstrip('/')}/trials/{job.name}/{_TRIAL}/trace"
+        finally:
+            context.close()

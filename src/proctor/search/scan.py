@@ -1,0 +1,73 @@
+"""A query answered without an index: rows are looked at as they come, by the index's own rules.
+
+Some rows at a time are put into an index in memory, asked, and let go of: what fits is what would
+fit in a ledger, and memory does not grow.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import batched
+from typing import Self
+
+from proctor.search.index import SearchIndex
+from proctor.search.query import Query, TrialCondition
+from proctor.search.row import Row
+from proctor.search.tags import document_of
+
+_TOGETHER = 400
+
+
+class Scanner:
+    """Tells which rows fit a query. Whoever makes it closes it."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._index = SearchIndex.in_memory()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._index.close()
+
+    def fitting(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """Those of the rows that fit, in their order."""
+        for some in batched(rows, _TOGETHER):
+            yield from (some[at] for at in self._ask(some))
+
+    def _ask(self, rows: tuple[Row, ...]) -> list[int]:
+        connection = self._index.connection
+        connection.executemany(
+            "INSERT INTO rows (rowid, body) VALUES (?, CAST(? AS TEXT))",
+            enumerate(document_of(row) for row in rows),
+        )
+        asked = "SELECT rowid FROM rows WHERE rows MATCH ? ORDER BY rowid"
+        found = [at for (at,) in connection.execute(asked, (self._query.expression,))]
+        connection.execute("INSERT INTO rows (rows) VALUES ('delete-all')")
+        return found
+
+
+def fits_condition(condition: TrialCondition, value: str | None) -> bool:
+    """Whether a trial of which this is known is one of those meant, as a ledger would judge."""
+    if value is None:
+        return condition.is_not
+    wanted, told = condition.value.lower(), value.lower()
+    fits = _is_like(told, wanted) or any(
+        _is_like(told[at + 1 :], wanted) for at, sign in enumerate(told) if sign == "/"
+    )
+    return fits != condition.is_not
+
+
+def _is_like(told: str, wanted: str) -> bool:
+    """Whether a text is what is wanted, where * stands for anything."""
+    first, *rest = wanted.split("*")
+    if not rest:
+        return told == wanted
+    if not told.startswith(first):
+        return False
+    told = told[len(first) :]
+    for piece in rest[:-1]:
+        at = told.find(piece)
+        if at < 0:
+            return False
+        told = told[at + len(piece) :]
+    return told.endswith(rest[-1])

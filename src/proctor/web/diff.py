@@ -1,0 +1,133 @@
+"""Two trials beside each other: the shared beginning, where they part, and what comes after.
+
+    /diff?a=EXPERIMENT/TRIAL&b=EXPERIMENT/TRIAL     and part= for trials of several parts
+
+It is what `proctor trace diff` says, with the actions beside each other and links to their steps.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from proctor.errors import ChangedTraceError, InputError, NotThereError
+from proctor.inspection.divergence import First, Sides, describe_beginning
+from proctor.inspection.volatile import NORMALISATIONS
+from proctor.web.pages import render_page
+from proctor.web.shown import trial_path
+from proctor.web.subject import Subject
+from proctor.web.traces.beside import Beside, count_unshown, lay_beside, pair_up, show_action
+from proctor.web.traces.kept import KEPT, KeptTrace
+from proctor.web.traces.place import TracePlace, find_place
+
+_STRETCHES: Final = 60
+_MOST: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of the two."""
+
+    name: str
+    experiment: str
+    trial: str
+    place: TracePlace
+    traces: list[KeptTrace]
+    trace: KeptTrace
+
+    @property
+    def base(self) -> str:
+        return trial_path(self.experiment, self.trial)
+
+    def link(self, step: int) -> str:
+        part = f"?{urlencode({'part': self.trace.part})}" if self.trace.part else ""
+        return f"{self.base}/trace{part}#step-{step}"
+
+
+def _show_diff(request: Request) -> Response:
+    asked = request.query_params
+    if not asked.get("a") or not asked.get("b"):
+        return render_page(
+            "diff_ask.html", title="Two traces", a=asked.get("a", ""), b=asked.get("b", "")
+        )
+    with ExitStack() as stack:
+        a, b = (_open_side(request, name, stack) for name in ("a", "b"))
+        try:
+            beside = lay_beside(a.trace.lines, b.trace.lines, _count(request))
+        except ChangedTraceError:
+            KEPT.forget(a.place)
+            KEPT.forget(b.place)
+            raise
+    return _render(request, a, b, beside)
+
+
+def _count(request: Request) -> int:
+    text = request.query_params.get("count", str(_STRETCHES))
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) < 9):
+        raise InputError(f"count={text[:40]!r}; expected a whole number")
+    return min(int(text), _MOST)
+
+
+def _open_side(request: Request, name: str, stack: ExitStack) -> _Side:
+    subject: Subject = request.app.state.subject
+    text = request.query_params[name]
+    experiment, slash, trial = text.partition("/")
+    if not (experiment and slash and trial):
+        raise InputError(f"{name}={text[:200]!r}; expected EXPERIMENT/TRIAL")
+    place = stack.enter_context(find_place(subject, experiment, trial))
+    traces = KEPT.find(place)
+    part = request.query_params.get("part", "")
+    found = [trace for trace in traces if trace.part == part or not part]
+    if not found:
+        what = f"has no part {part[:80]!r}" if traces else "left no trace"
+        raise NotThereError(f"{place.name}: {what}")
+    return _Side(place.name, experiment, trial, place, traces, found[0])
+
+
+def _render(request: Request, a: _Side, b: _Side, beside: Beside) -> Response:
+    found = beside.found
+    parts = [trace.part for trace in a.traces if any(each.part == trace.part for each in b.traces)]
+    words = {"a": a.name, "b": b.name}
+    return render_page(
+        "diff.html",
+        title="Two traces",
+        a=a,
+        b=b,
+        beside=beside,
+        found=found,
+        first=_name_first(found.first),
+        sentence=describe_beginning(found),
+        answer=_show_sides(found.answer),
+        action=_show_sides(found.action),
+        rows=[(each, list(pair_up(each)), count_unshown(each)) for each in beside.stretches],
+        shared=list(pair_up(beside.shared)),
+        parts=[(part, f"/diff?{urlencode({**words, 'part': part})}") for part in parts if part],
+        swapped=f"/diff?{urlencode({**dict(request.query_params), 'a': b.name, 'b': a.name})}",
+        more=f"/diff?{urlencode({**dict(request.query_params), 'count': _MOST})}",
+        is_most=_count(request) >= _MOST,
+        not_counted=[name for name, _, _ in NORMALISATIONS],
+    )
+
+
+def _name_first(first: First) -> str:
+    match first:
+        case First.AGENT:
+            return "the agent's action differed first"
+        case First.ENVIRONMENT:
+            return "the environment's answer differed first"
+        case First.NOBODY:
+            return "nothing differs"
+
+
+def _show_sides(sides: Sides | None) -> object:
+    if sides is None:
+        return None
+    shown = (None if side is None else show_action(side) for side in (sides.a, sides.b))
+    return sides.number, *shown
+
+
+routes: list[BaseRoute] = [Route("/diff", _show_diff, name="diff")]

@@ -1,0 +1,218 @@
+"""Answers to a query: from a ledger's index, or by looking through the traces of jobs.
+
+An index that has to be made first is made beside the requests, once for all of them; who asks
+meanwhile is told how far it is. Jobs have no index: as many traces are looked through as a few
+seconds allow, and what was left out is said.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from proctor.errors import InputError, ProctorError
+from proctor.files import read_small
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import TrialFilter
+from proctor.search.find import COUNTED, Found, Page, find_hits
+from proctor.search.index import SearchIndex
+from proctor.search.query import Query
+from proctor.search.row import Row
+from proctor.search.scan import Scanner, fits_condition
+from proctor.search.texts import rows_of_trace
+from proctor.search.upkeep import ask_index
+from proctor.traced.opening import open_parts
+from proctor.web.subject import Subject
+from proctor.web.traces.place import find_place
+
+PATIENCE: Final = 1.0
+"""Seconds that a request waits for the index."""
+_SECONDS: Final = 4.0
+"""Seconds that jobs are looked through."""
+_AT_ONCE: Final = 2
+
+
+@dataclass(slots=True)
+class _Run:
+    """The index of one ledger, while it is brought up to the log."""
+
+    done: int = 0
+    total: int = 0
+    error: Exception | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+
+    def bring_up(self, directory: Path) -> None:
+        try:
+            with Ledger.open(directory) as ledger:
+                ask_index(ledger, lambda _: None, self.watch)
+        except Exception as error:  # noqa: BLE001 - the request that waits for it says it
+            self.error = error
+        finally:
+            self.ended.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an index is, in bytes of evidence."""
+
+    done: int
+    total: int
+
+
+class Upkeep:
+    """Brings indexes up to their logs, one thread a ledger."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs: dict[Path, _Run] = {}
+
+    def wait(self, directory: Path, patience: float = PATIENCE) -> Progress | None:
+        """How far the index is after a while; None once it is as far as the log.
+
+        Raises:
+            ProctorError: it cannot be made.
+        """
+        with self._lock:
+            run = self._runs.get(directory)
+            if run is None:
+                run = self._runs[directory] = _Run()
+                # It ends with the program: what was taken in by then is kept.
+                threading.Thread(target=run.bring_up, args=(directory,), daemon=True).start()
+        if not run.ended.wait(patience):
+            return Progress(run.done, run.total)
+        with self._lock:
+            if self._runs.get(directory) is run:
+                del self._runs[directory]
+        if run.error is not None:
+            raise run.error
+        return None
+
+
+UPKEEP: Final = Upkeep()
+"""That of this program."""
+_SCANS: Final = threading.Semaphore(_AT_ONCE)
+
+
+def search_ledger(ledger: Ledger, query: Query, page: Page) -> tuple[Found, list[str]]:
+    """A page of hits, and what could not be searched.
+
+    Raises:
+        LedgerError: the index cannot be used.
+    """
+
+    def ask(index: SearchIndex) -> tuple[Found, list[str]]:
+        return find_hits(ledger, index, query, TrialFilter(), page), index.problems()
+
+    return ask_index(ledger, ask)
+
+
+@dataclass(frozen=True, slots=True)
+class JobHit:
+    """An entry of a trace in a job."""
+
+    experiment: str
+    trial: str
+    row: Row
+
+
+@dataclass(slots=True)
+class Scanned:
+    """What was found in the traces of jobs."""
+
+    hits: list[JobHit] = field(default_factory=list)
+    looked: int = 0
+    """Trials that were looked through."""
+    trials: int = 0
+    """Trials that there are."""
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_all(self) -> bool:
+        """Whether everything was looked through."""
+        return self.looked == self.trials and len(self.hits) < COUNTED
+
+
+def search_jobs(subject: Subject, query: Query, seconds: float = _SECONDS) -> Scanned:
+    """Entries that fit, of the trial that was run last first, until the time is over."""
+    scanned = Scanned()
+    with _SCANS, Scanner(query) as scanner:
+        until = time.monotonic() + seconds
+        places = _list_trials(subject)
+        scanned.trials = len(places)
+        for job, trial in places:
+            if time.monotonic() > until or len(scanned.hits) >= COUNTED:
+                break
+            if _is_meant(query, job, trial):
+                _scan_trial(subject, (job.name, trial), scanner, scanned)
+            scanned.looked += 1
+    return scanned
+
+
+def _list_trials(subject: Subject) -> list[tuple[Path, str]]:
+    found = []
+    for job in subject.jobs:
+        with contextlib.suppress(OSError):
+            for place in job.iterdir():
+                if place.is_dir():
+                    found.append((place.stat().st_mtime_ns, place.name, job))
+    return [(job, name) for _, name, job in sorted(found, key=lambda each: each[:2], reverse=True)]
+
+
+def _scan_trial(
+    subject: Subject, names: tuple[str, str], scanner: Scanner, scanned: Scanned
+) -> None:
+    hits: list[JobHit] = []
+    try:
+        with find_place(subject, *names) as place, ExitStack() as stack:
+            for trace in open_parts(place.parts, place.open_file, stack):
+                hits += [JobHit(*names, row) for row in scanner.fitting(rows_of_trace(trace))]
+                del hits[COUNTED:]
+    except (ProctorError, OSError) as error:
+        scanned.problems.append(f"{'/'.join(names)}: {error}")
+    scanned.hits += reversed(hits)
+    del scanned.hits[COUNTED:]
+
+
+class _Agent(msgspec.Struct, frozen=True):
+    model_name: str | None = None
+
+
+class _Config(msgspec.Struct, frozen=True):
+    agent: _Agent = _Agent()
+
+
+class _Result(msgspec.Struct, frozen=True):
+    task_name: str | None = None
+    config: _Config = _Config()
+
+
+def _is_meant(query: Query, job: Path, trial: str) -> bool:
+    if not query.conditions:
+        return True
+    result = _Result()
+    with contextlib.suppress(OSError, InputError, msgspec.MsgspecError, RecursionError):
+        result = msgspec.json.decode(read_small(str(job / trial / "result.json")), type=_Result)
+    known = {
+        "experiment": job.name,
+        "trial": trial,
+        "task": result.task_name,
+        "model": result.config.agent.model_name,
+    }
+    return all(fits_condition(each, known[each.name]) for each in query.conditions)
+
+
+def list_pages(total: int, page: Page) -> Iterator[tuple[str, int]]:
+    """The pages beside one, by name."""
+    if page.number > 1:
+        yield "previous", page.number - 1
+    if page.skipped + page.limit < total:
+        yield "next", page.number + 1

@@ -1,0 +1,162 @@
+"""Two traces beside each other: what both did the same, and what only one did, in their order.
+
+`inspection.divergence` says where they part and how the rest is aligned; here the actions that a
+page shows of it are fetched, the first of every stretch.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from proctor.inspection.actions import Action, find_actions
+from proctor.inspection.divergence import Divergence, Hunk, Opening, compare_actions
+from proctor.trajectory.entry import Entry
+from proctor.trajectory.read import read_pieces
+from proctor.web.traces.lines import Lines
+from proctor.web.traces.plain import Folded, fold, make_plain
+
+_FIRST: Final = 3
+"""Actions of a stretch that are shown."""
+_SHARED: Final = 2
+"""Actions of the shared beginning that are shown, the last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownAction:
+    """One action of one side."""
+
+    step: int
+    tool: str
+    command: Folded
+    answer: Folded | None
+    exit_code: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Stretch:
+    """Actions that have one fate: the same on both sides, or only on one, or other ones on each."""
+
+    is_same: bool
+    count_a: int = 0
+    count_b: int = 0
+    answers_differ: int = 0
+    begin_a: int = 0
+    begin_b: int = 0
+    """Its first action on either side, counted from 0."""
+    a: list[ShownAction] = field(default_factory=list)
+    b: list[ShownAction] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Two traces, as a page shows them."""
+
+    found: Divergence
+    told_the_same: bool
+    stretches: list[Stretch]
+    left_out: int
+    """Stretches that are not shown."""
+    shared: Stretch
+
+
+def read_entries(lines: Lines) -> Iterator[Entry]:
+    """All entries of a trace."""
+    for span, piece in lines.pieces():
+        if isinstance(piece, bytes):
+            for chunk in read_pieces([(span.line, piece)]):
+                yield from chunk.entries
+
+
+def lay_beside(a: Lines, b: Lines, most: int) -> Beside:
+    """Two traces beside each other, with as many stretches as are wanted.
+
+    Raises:
+        TraceError: one cannot be read.
+        DamageError: what was sealed is missing or altered.
+    """
+    openings = Opening(), Opening()
+    found = compare_actions(
+        find_actions(openings[0].listen(read_entries(a))),
+        find_actions(openings[1].listen(read_entries(b))),
+    )
+    stretches = list(_join(found.hunks, found.prefix))
+    begin = max(found.prefix - _SHARED, 0)
+    shared = Stretch(
+        is_same=True, count_a=found.prefix - begin, count_b=found.prefix - begin,
+        begin_a=begin, begin_b=begin,
+    )  # fmt: skip
+    shown = stretches[:most]
+    _fill([shared, *shown], a, b)
+    return Beside(
+        found=found,
+        told_the_same=openings[0].is_same(openings[1]),
+        stretches=shown,
+        left_out=len(stretches) - len(shown) + found.hunks_left_out,
+        shared=shared,
+    )
+
+
+def _join(hunks: Sequence[Hunk], prefix: int) -> Iterator[Stretch]:
+    """Stretches; what only A did and what only B did instead are one."""
+    at = to = prefix
+    apart: Stretch | None = None
+    for hunk in hunks:
+        if hunk.kind == "same":
+            if apart is not None:
+                yield apart
+                apart = None
+            yield Stretch(
+                is_same=True,
+                count_a=hunk.count,
+                count_b=hunk.count,
+                answers_differ=hunk.answers_differ,
+                begin_a=at,
+                begin_b=to,
+            )
+            at, to = at + hunk.count, to + hunk.count
+            continue
+        apart = apart or Stretch(is_same=False, begin_a=at, begin_b=to)
+        if hunk.kind == "only_a":
+            apart.count_a += hunk.count
+            at += hunk.count
+        else:
+            apart.count_b += hunk.count
+            to += hunk.count
+    if apart is not None:
+        yield apart
+
+
+def _fill(stretches: list[Stretch], a: Lines, b: Lines) -> None:
+    """Fetch the first actions of every stretch."""
+    mine = {s.begin_a + n: s.a for s in stretches for n in range(min(s.count_a, _FIRST))}
+    theirs = {s.begin_b + n: s.b for s in stretches for n in range(min(s.count_b, _FIRST))}
+    for wanted, lines in ((mine, a), (theirs, b)):
+        last = max(wanted, default=-1)
+        for number, action in enumerate(find_actions(read_entries(lines))):
+            if number > last:
+                break
+            if number in wanted:
+                wanted[number].append(show_action(action))
+
+
+def show_action(action: Action) -> ShownAction:
+    """An action as a page shows it."""
+    return ShownAction(
+        step=action.step,
+        tool=make_plain(action.tool[:120]),
+        command=fold(action.command),
+        answer=None if action.answer is None else fold(action.answer),
+        exit_code=action.exit_code,
+    )
+
+
+def pair_up(stretch: Stretch) -> Iterator[tuple[ShownAction | None, ShownAction | None]]:
+    """The shown actions of a stretch, beside each other."""
+    for at in range(max(len(stretch.a), len(stretch.b))):
+        pair = [side[at] if at < len(side) else None for side in (stretch.a, stretch.b)]
+        yield pair[0], pair[1]
+
+
+def count_unshown(stretch: Stretch) -> tuple[int, int]:
+    """How many actions of a stretch are not shown, on either side."""
+    return stretch.count_a - len(stretch.a), stretch.count_b - len(stretch.b)

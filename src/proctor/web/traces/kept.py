@@ -1,0 +1,185 @@
+"""Traces that were looked at: where their lines lie and what is known of their entries.
+
+The last ones are kept, within bounds of number, of entries and of temporary copies. What changed
+underneath is looked at anew: every request says which bytes it means.
+"""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack
+from typing import Final
+
+from proctor.ledger.step_parts import find_cache, find_sealed_parts
+from proctor.traced.candidates import Part
+from proctor.traced.opening import FoundTrace, open_parts
+from proctor.trajectory.kind import TraceKind
+from proctor.web.traces.index import TraceIndex, build_index
+from proctor.web.traces.labels import Labels, label_turns
+from proctor.web.traces.lines import (
+    CopiedLines,
+    FileLines,
+    Lines,
+    SealedLines,
+    copy_entries,
+    copy_lines,
+    stamp_of,
+)
+from proctor.web.traces.place import Stamp, TracePlace
+
+_MOST_TRIALS = 24
+_MOST_ENTRIES = 4_000_000
+"""Entries whose places are kept in all: about 15 bytes each."""
+_MOST_COPIED = 1 << 30
+_AT_ONCE = 2
+"""Traces that are read at the same time to know their entries."""
+
+
+class KeptTrace:
+    """One trace, and what is known of it by now."""
+
+    def __init__(self, found: FoundTrace, lines: Lines) -> None:
+        self.part, self.kind = found.part, found.kind
+        self.file, self.passed_over = found.name, found.passed_over
+        self.lines = lines
+        self.index: Future[TraceIndex] = Future()
+        self.labels: Future[Labels] = Future()
+        self._begun = threading.Lock()
+
+    @property
+    def problems(self) -> int:
+        """How much of the file could not be read, found while a copy was made of it."""
+        return self.lines.problems if isinstance(self.lines, CopiedLines) else 0
+
+    @property
+    def noticed(self) -> tuple[str, ...]:
+        """The first of those problems."""
+        return self.lines.noticed if isinstance(self.lines, CopiedLines) else ()
+
+    def begin(self, turn: threading.Semaphore) -> None:
+        """Have it read, once, when there is a turn for it."""
+        if self._begun.acquire(blocking=False):
+            # It ends with the program: nobody waits for it then.
+            threading.Thread(target=self._read, args=(turn,), daemon=True).start()
+
+    def _read(self, turn: threading.Semaphore) -> None:
+        with turn:
+            self._read_now()
+
+    def _read_now(self) -> None:
+        try:
+            self.index.set_result(build_index(self.lines))
+            self.labels.set_result(label_turns(self.lines))
+        except BaseException as error:  # noqa: BLE001 - whoever waits for it says it
+            for waited in (self.index, self.labels):
+                if not waited.done():
+                    waited.set_exception(error)
+
+    @property
+    def weight(self) -> int:
+        """How many entries are known."""
+        done = self.index.done() and self.index.exception() is None
+        return len(self.index.result()) if done else 0
+
+
+class KeptTraces:
+    """The traces that were looked at last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opening: dict[str, threading.Lock] = {}
+        self._kept: OrderedDict[str, tuple[Stamp, list[KeptTrace]]] = OrderedDict()
+        self._turn = threading.Semaphore(_AT_ONCE)
+
+    def find(self, place: TracePlace) -> list[KeptTrace]:
+        """The traces of a trial; empty where it left none.
+
+        Raises:
+            DamageError: sealed evidence is missing or altered.
+        """
+        with self._lock:
+            opening = self._opening.setdefault(place.key, threading.Lock())
+        # Many requests may ask for a trial that nobody has looked at: one of them opens it.
+        with opening:
+            found = self._recall(place)
+            if found is None:
+                found = list(_open_traces(place))
+                self._keep(place, found)
+            return found
+
+    def index_of(self, trace: KeptTrace) -> TraceIndex:
+        """What is known of a trace's entries, which is read for it if it was not.
+
+        Raises:
+            TraceError: it cannot be read.
+            DamageError: what was sealed is missing or altered.
+        """
+        trace.begin(self._turn)
+        return trace.index.result()
+
+    def forget(self, place: TracePlace) -> None:
+        """Look at a trial anew the next time."""
+        with self._lock:
+            self._kept.pop(place.key, None)
+
+    def _recall(self, place: TracePlace) -> list[KeptTrace] | None:
+        with self._lock:
+            stamp, traces = self._kept.get(place.key, (None, []))
+            if stamp != place.stamp:
+                return None
+            self._kept.move_to_end(place.key)
+            return traces
+
+    def _keep(self, place: TracePlace, found: list[KeptTrace]) -> None:
+        with self._lock:
+            self._kept[place.key] = (place.stamp, found)
+            self._kept.move_to_end(place.key)
+            while len(self._kept) > 1 and self._is_too_much():
+                gone, _ = self._kept.popitem(last=False)
+                self._opening.pop(gone, None)
+
+    def _is_too_much(self) -> bool:
+        every = [trace for _, traces in self._kept.values() for trace in traces]
+        return (
+            len(self._kept) > _MOST_TRIALS
+            or sum(trace.weight for trace in every) > _MOST_ENTRIES
+            or sum(trace.lines.held for trace in every) > _MOST_COPIED
+        )
+
+
+KEPT: Final = KeptTraces()
+"""Those of this program."""
+
+
+def _open_traces(place: TracePlace) -> Iterator[KeptTrace]:
+    for part in place.parts:
+        large = _open_large(place, part)
+        if large is not None:
+            yield large
+            continue
+        # A copy is made while the file is open: it is not unpacked again for every step.
+        with ExitStack() as stack:
+            for found in open_parts([part], place.open_file, stack):
+                yield KeptTrace(found, _find_lines(found, is_sealed=place.is_sealed))
+
+
+def _open_large(place: TracePlace, part: Part) -> KeptTrace | None:
+    sha256 = place.find_large(part)
+    if sha256 is None or place.artifacts is None:
+        return None
+    parts = find_sealed_parts(place.artifacts, sha256, find_cache(os.environ))
+    if parts is None:
+        return None
+    kind, name = part.candidates[0]
+    found = FoundTrace(part=part.name, kind=kind, name=name, path="", passed_over=())
+    return KeptTrace(found, SealedLines(place.artifacts, sha256, parts))
+
+
+def _find_lines(found: FoundTrace, *, is_sealed: bool) -> Lines:
+    if found.kind is not TraceKind.TRAJECTORY:
+        return copy_entries(found.path, found.kind)
+    if is_sealed:
+        return copy_lines(found.path)
+    return FileLines(found.path, stamp_of(os.stat(found.path)))  # noqa: PTH116 - a path as text

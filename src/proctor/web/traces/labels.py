@@ -1,0 +1,56 @@
+"""What every turn of a trace was for: a few bytes a turn."""
+
+from array import array
+from bisect import bisect_left
+
+from proctor.inspection.classification.labels import Label
+from proctor.inspection.classification.rules import Classifier
+from proctor.trajectory.read import read_pieces
+from proctor.web.traces.lines import Lines
+
+
+class Labels:
+    """The labels of one trace, by step."""
+
+    def __init__(self, given: tuple[Label, ...]) -> None:
+        self._steps = array("q")
+        self._kinds = array("H")
+        self._told: list[tuple[str, str, float]] = []
+        known: dict[tuple[str, str, float], int] = {}
+        # Few labels, cues and degrees of sureness come together: each is held once.
+        for label in given:
+            told = (label.label, label.cue, label.confidence)
+            kind = known.setdefault(told, len(known))
+            if kind == len(self._told):
+                self._told.append(told)
+            self._steps.append(min(label.step, (1 << 62) - 1))
+            self._kinds.append(kind)
+
+    def find(self, step: int) -> tuple[str, str, float] | None:
+        """The label of a step, what decided it, and how sure that is."""
+        at = bisect_left(self._steps, step)
+        is_there = at < len(self._steps) and self._steps[at] == step
+        return self._told[self._kinds[at]] if is_there else None
+
+    def count(self) -> dict[str, int]:
+        """How often each label was given."""
+        counts: dict[str, int] = {}
+        for kind in self._kinds:
+            name = self._told[kind][0]
+            counts[name] = counts.get(name, 0) + 1
+        return counts
+
+
+def label_turns(lines: Lines) -> Labels:
+    """The labels of a trace's turns.
+
+    Raises:
+        TraceError: it cannot be read.
+        DamageError: what was sealed is missing or altered.
+    """
+    classifier = Classifier()
+    for span, piece in lines.pieces():
+        if isinstance(piece, bytes):
+            for chunk in read_pieces([(span.line, piece)]):
+                classifier.add(chunk.entries)
+    return Labels(classifier.finish())

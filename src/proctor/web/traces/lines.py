@@ -1,0 +1,236 @@
+"""Where the lines of a trace lie, so that some of them can be read without the rest.
+
+A trajectory that lies in a job is read where it is, a large sealed one frame by frame, each held
+against its digest. Of every other trace the entries are written to a temporary file that has no
+name: it is gone when nobody looks at it any more, however the program ends.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+import msgspec
+
+from proctor.diagnostic import Diagnostic
+from proctor.errors import ChangedTraceError
+from proctor.files import write_all
+from proctor.inspection.reading import TraceReading
+from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.step_parts import SealedPart, load_sealed_part
+from proctor.sentence import reason_of
+from proctor.trajectory.entry import Entry
+from proctor.trajectory.kind import TraceKind
+from proctor.trajectory.lines import OpenTrace, Oversized
+
+_COPY = 1 << 20
+_UNFIT = (msgspec.MsgspecError, ValueError, OverflowError, TypeError, RecursionError)
+_ENCODE = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Whole lines that follow one another."""
+
+    begin: int
+    """Where they are, as `read` of the same lines takes it."""
+    size: int
+    line: int
+    """The first of them, counted from 1."""
+
+
+class Lines(Protocol):
+    """The lines of one trace."""
+
+    def pieces(self) -> Iterator[tuple[Span, bytes | Diagnostic]]:
+        """All of them in their order; a line that is too long to be held is a diagnostic."""
+        ...
+
+    def read(self, span: Span) -> bytes:
+        """Some of them again.
+
+        Raises:
+            ChangedTraceError: the file is another one by now.
+            DamageError: what was sealed is missing or altered.
+        """
+        ...
+
+    @property
+    def held(self) -> int:
+        """Bytes of temporary copies."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of all lines."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileLines:
+    """The lines of a file that lies in a job."""
+
+    path: str
+    stamp: tuple[int, int, int]
+    """Which bytes are meant: inode, size and time of the last change."""
+    held: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all lines."""
+        return self.stamp[1]
+
+    def pieces(self) -> Iterator[tuple[Span, bytes | Diagnostic]]:
+        """All of them in their order."""
+        yield from walk_lines(self.path)
+
+    def read(self, span: Span) -> bytes:
+        """Some of them again."""
+        try:
+            with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - a path as text
+                self._check(os.fstat(file.fileno()))
+                return _read_at(file, span)
+        except OSError as error:
+            raise ChangedTraceError(f"{self.path}: cannot be read: {reason_of(error)}") from error
+
+    def _check(self, status: os.stat_result) -> None:
+        if stamp_of(status) != self.stamp:
+            raise ChangedTraceError(f"{self.path}: is being written; load the page again")
+
+
+class Temporary:
+    """A temporary file without a name, for as long as anybody refers to it."""
+
+    def __init__(self) -> None:
+        with tempfile.TemporaryFile(prefix="proctor-trace-") as file:
+            self.fd = os.dup(file.fileno())
+        self.size = 0
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+    def write(self, data: bytes) -> None:
+        """Put bytes to its end."""
+        write_all(self.fd, data)
+        self.size += len(data)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedLines:
+    """Lines in a temporary file."""
+
+    file: Temporary
+    held: int
+    problems: int = 0
+    noticed: tuple[str, ...] = ()
+    """What was wrong with the trace that they were made from."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all lines."""
+        return self.held
+
+    def pieces(self) -> Iterator[tuple[Span, bytes | Diagnostic]]:
+        """All of them in their order."""
+        return walk_lines(f"/proc/self/fd/{self.file.fd}")
+
+    def read(self, span: Span) -> bytes:
+        """Some of them again."""
+        return os.pread(self.file.fd, span.size, span.begin)
+
+
+@dataclass(frozen=True, slots=True)
+class SealedLines:
+    """The lines of a large artifact, which is unpacked part by part."""
+
+    artifacts: Artifacts
+    sha256: str
+    parts: list[SealedPart]
+    held: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all lines."""
+        return sum(part.size for part in self.parts)
+
+    def pieces(self) -> Iterator[tuple[Span, bytes | Diagnostic]]:
+        """All of them in their order."""
+        for at, part in enumerate(self.parts):
+            yield Span(at, part.size, part.line), self._load(part)
+
+    def read(self, span: Span) -> bytes:
+        """Some of them again."""
+        return self._load(self.parts[span.begin])
+
+    def _load(self, part: SealedPart) -> bytes:
+        return load_sealed_part(self.artifacts, self.sha256, part)
+
+
+def stamp_of(status: os.stat_result) -> tuple[int, int, int]:
+    """What tells one state of a file from another."""
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def walk_lines(path: str) -> Iterator[tuple[Span, bytes | Diagnostic]]:
+    """Pieces of a file, each with its place.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    trace = OpenTrace(path)
+    begin, line = 0, 1
+    try:
+        for piece in trace.pieces():
+            if isinstance(piece, Oversized):
+                yield Span(begin, piece.length, line), piece.describe(line)
+                begin, line = begin + piece.length, line + 1
+                continue
+            yield Span(begin, len(piece), line), piece
+            begin, line = begin + len(piece), line + _count(piece)
+    finally:
+        trace.close()
+
+
+def copy_lines(path: str) -> CopiedLines:
+    """A file's lines as they are, in a temporary file."""
+    target = Temporary()
+    with open(path, "rb", buffering=0) as source:  # noqa: PTH123 - a path as text
+        while data := source.read(_COPY):
+            target.write(data)
+    return _finish(target)
+
+
+def copy_entries(path: str, kind: TraceKind) -> CopiedLines:
+    """The entries of a conversation or an ATIF file, as lines in a temporary file.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    reading = TraceReading(path, kind)
+    target = Temporary()
+    for batch in reading.batches():
+        target.write(b"".join(_encode(entry) + b"\n" for entry in batch))
+    return _finish(target, reading.problems, tuple(reading.noticed))
+
+
+def _finish(target: Temporary, problems: int = 0, noticed: tuple[str, ...] = ()) -> CopiedLines:
+    return CopiedLines(target, target.size, problems, noticed)
+
+
+def _encode(entry: Entry) -> bytes:
+    try:
+        return _ENCODE(entry)
+    except _UNFIT:
+        # Numbers that no JSON reader takes, or values nested without end.
+        told = f"(an entry that cannot be shown; role {entry.role[:40]!r})"
+        return _ENCODE(Entry(role="unreadable", step=0, content=told))
+
+
+def _count(piece: bytes) -> int:
+    return piece.count(b"\n") + (not piece.endswith(b"\n"))
+
+
+def _read_at(file: BinaryIO, span: Span) -> bytes:
+    file.seek(span.begin)
+    return file.read(span.size)

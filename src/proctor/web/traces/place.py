@@ -1,0 +1,178 @@
+"""The trial that is meant, and which of its files can be traces; no trace is read here.
+
+In a job, only the places are looked at where traces lie: to list all files of a trial, or to make a
+record of it, would take longer than to show a step. A name of a request makes no path: it is one
+that a directory lists, or none.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from proctor.errors import NotThereError
+from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.entry import EvidenceFile, TrialEntry
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.step_parts import LARGE
+from proctor.traced.candidates import Named, Part, find_parts
+from proctor.traced.opening import Opened
+from proctor.traced.step_order import order_parts
+from proctor.traced.unpacked import unpacked
+from proctor.trajectory.kind import TraceKind
+from proctor.web.subject import Subject, find_row
+from proctor.web.traces.lines import stamp_of
+
+type Stamp = tuple[object, ...]
+
+_FOLDERS = ("agent", "", "artifacts")
+_STEPS = "steps"
+_MOST_STEPS = 1000
+_RESULT = "result.json"
+
+
+class _Outputs(msgspec.Struct, frozen=True):
+    """What a record calls its traces."""
+
+    trajectory_path: str | None = None
+    conversation_path: str | None = None
+
+
+class _Record(msgspec.Struct, frozen=True):
+    outputs: _Outputs = _Outputs()
+
+
+@dataclass(frozen=True, slots=True)
+class TracePlace:
+    """One trial, as far as its traces are concerned."""
+
+    name: str
+    """EXPERIMENT/TRIAL."""
+    key: str
+    """What tells it from every other trial that was ever looked at."""
+    stamp: Stamp
+    """What tells its traces from what they were, or may become."""
+    parts: list[Part]
+    open_file: Callable[[str], Opened]
+    has_file: Callable[[str], bool]
+    """Whether the trial has a file of that name."""
+    is_sealed: bool = False
+    artifacts: Artifacts | None = None
+    digests: dict[str, EvidenceFile] | None = None
+    """Of a sealed trial: its files."""
+
+    def find_large(self, part: Part) -> str | None:
+        """The digest of a sealed trajectory that is better not unpacked as a whole."""
+        if self.digests is None or not part.candidates:
+            return None
+        kind, name = part.candidates[0]
+        file = self.digests[name]
+        is_large = kind is TraceKind.TRAJECTORY and file.size >= LARGE
+        return file.sha256 if is_large else None
+
+
+@contextlib.contextmanager
+def find_place(subject: Subject, experiment: str, trial: str) -> Iterator[TracePlace]:
+    """The trial of these names, readable as long as it is open.
+
+    Raises:
+        NotThereError: there is none, or it was withheld.
+        DamageError: the ledger is damaged.
+    """
+    with subject.opened() as ledger:
+        if ledger is None:
+            yield _place_in_job(subject, experiment, trial)
+        else:
+            yield _place_in_ledger(ledger, experiment, trial)
+
+
+def _place_in_ledger(ledger: Ledger, experiment: str, trial: str) -> TracePlace:
+    row = find_row(ledger, experiment, trial)
+    entry = ledger.entry(row.seq)
+    if not isinstance(entry, TrialEntry):
+        raise NotThereError(f"{experiment}/{trial}: withheld; entry {row.seq} says why")
+    artifacts = ledger.artifacts
+    kept = {file.path: file for file in entry.evidence if artifacts.holds(file.sha256)}
+
+    def open_file(name: str) -> Opened:
+        return unpacked(artifacts, kept[name].sha256, name)
+
+    parts = order_parts(find_parts(tuple(kept), _named_by(entry)), kept, open_file)
+    named = [name for part in parts for _, name in part.candidates]
+    stored = (artifacts.path_of(kept[name].sha256) for name in named)
+    return TracePlace(
+        name=f"{row.experiment_id}/{row.trial_id}",
+        key=f"{ledger.directory.resolve()}\0{row.seq}",
+        stamp=tuple((name, _stamp(path)) for name, path in zip(named, stored, strict=True)),
+        parts=parts,
+        open_file=open_file,
+        has_file=kept.__contains__,
+        artifacts=artifacts,
+        digests=kept,
+        is_sealed=True,
+    )
+
+
+def _named_by(entry: TrialEntry) -> Named:
+    try:
+        outputs = msgspec.json.decode(entry.record, type=_Record).outputs
+    except msgspec.MsgspecError:
+        return Named()
+    return Named(outputs.trajectory_path, outputs.conversation_path)
+
+
+def _place_in_job(subject: Subject, experiment: str, trial: str) -> TracePlace:
+    root = subject.trial_directory(experiment, trial)
+    files = [*_list_traces(root), _RESULT]
+
+    def open_file(name: str) -> Opened:
+        return contextlib.nullcontext(str(root / name))
+
+    parts = order_parts(find_parts(files, Named()), files, open_file)
+    named = [name for part in parts for _, name in part.candidates]
+    return TracePlace(
+        name=f"{experiment}/{trial}",
+        key=str(root),
+        stamp=tuple((name, _stamp(root / name)) for name in named),
+        parts=parts,
+        open_file=open_file,
+        has_file=lambda name: _is_in(root, name),
+    )
+
+
+def _list_names(directory: Path) -> set[str]:
+    with os.scandir(directory) as found:
+        return {each.name for each in found}
+
+
+def _list_traces(root: Path) -> Iterator[str]:
+    """Files of a trial that may be traces: those that lie where traces do."""
+    yield from _list_in(root, "")
+    with contextlib.suppress(OSError):
+        for step in sorted(_list_names(root / _STEPS))[:_MOST_STEPS]:
+            yield from _list_in(root, f"{_STEPS}/{step}/")
+
+
+def _list_in(root: Path, place: str) -> Iterator[str]:
+    for folder in _FOLDERS:
+        with contextlib.suppress(OSError), os.scandir(root / place / folder) as found:
+            prefix = f"{place}{folder}/" if folder else place
+            yield from sorted(f"{prefix}{each.name}" for each in found if each.is_file())
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        return stamp_of(path.stat())
+    except OSError:
+        return None
+
+
+def _is_in(root: Path, name: str) -> bool:
+    try:
+        real = (root / name).resolve(strict=True)
+        return real.is_relative_to(root.resolve()) and real.is_file()
+    except (OSError, ValueError, RuntimeError):
+        return False

@@ -1,0 +1,93 @@
+"""Some entries of a trace, read where they lie: a piece of the file for every stretch of them."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from proctor.diagnostic import Diagnostic
+from proctor.errors import ChangedTraceError
+from proctor.trajectory.entry import Entry
+from proctor.trajectory.read import Chunk, read_pieces
+from proctor.web.traces.index import TraceIndex
+from proctor.web.traces.labels import Labels
+from proctor.web.traces.lines import Lines
+from proctor.web.traces.row import Row, Showing, make_row
+
+_ENOUGH: Final = 3_000_000
+"""Characters of texts after which no further row is given; whoever wants more asks again."""
+_MOST_NOTES: Final = 20
+
+type _Told = tuple[int, Entry, list[str]]
+
+
+def read_beginning(lines: Lines, count: int, showing: Showing) -> list[Row]:
+    """The first entries of a trace, of which nothing else is known yet."""
+    found: list[Row] = []
+    before: int | None = None
+    for span, piece in lines.pieces():
+        if isinstance(piece, Diagnostic):
+            continue
+        chunks = read_pieces([(span.line, piece)])
+        for number, entry, notes in _tell(chunks, len(found)):
+            row = make_row(entry, number, showing, notes=notes)
+            found.append(msgspec.structs.replace(row, is_first=row.step != before))
+            before = row.step
+            if len(found) >= count:
+                return found
+    return found
+
+
+def read_rows(
+    lines: Lines,
+    index: TraceIndex,
+    wanted: Sequence[int],
+    showing: Showing,
+    labels: Labels | None = None,
+) -> list[Row]:
+    """The entries of these numbers, which rise; fewer of them where they are very long.
+
+    Raises:
+        ChangedTraceError: the trace is no longer the one that the index was made of.
+        DamageError: what was sealed is missing or altered.
+    """
+    found: list[Row] = []
+    size = 0
+    for number, entry, notes in _read(lines, index, wanted):
+        row = make_row(entry, number, showing, notes=notes)
+        is_first = index.is_first(number)
+        label = labels.find(index.steps[number]) if labels is not None and is_first else None
+        found.append(msgspec.structs.replace(row, is_first=is_first, label=label))
+        size += sum(len(text.folded.text) + len(text.folded.end) for text in row.texts)
+        if size > _ENOUGH:
+            break
+    return found
+
+
+def _read(lines: Lines, index: TraceIndex, wanted: Sequence[int]) -> Iterator[_Told]:
+    left = deque(wanted)
+    while left:
+        span, first = next(iter(index.spans(left[0], 1)))
+        chunks = list(read_pieces([(span.line, lines.read(span))]))
+        last = first + sum(len(chunk.entries) for chunk in chunks)
+        if not first <= left[0] < last:
+            raise ChangedTraceError("the trace is being written; load the page again")
+        for told in _tell(chunks, first):
+            if left and told[0] == left[0]:
+                left.popleft()
+                yield told
+
+
+def _tell(chunks: Iterable[Chunk], number: int) -> Iterator[_Told]:
+    """Entries with their numbers, and what was noticed up to the line of each."""
+    for chunk in chunks:
+        noticed = deque(each for each in chunk.diagnostics if each.is_problem)
+        for entry, line in zip(chunk.entries, chunk.lines, strict=True):
+            notes: list[str] = []
+            while noticed and (noticed[0].line or 0) <= line:
+                notes.append(str(noticed.popleft()))
+            if len(notes) > _MOST_NOTES:
+                notes[_MOST_NOTES:] = [f"… {len(notes) - _MOST_NOTES:,} more lines like these"]
+            yield number, entry, notes
+            number += 1
