@@ -16,7 +16,7 @@ from proctor.report.policy.from_jobs import load_jobs_submission
 from proctor.report.policy.from_ledger import opened_experiment, verify_as_asked
 from proctor.report.policy.reason import Check, PolicyCode
 from proctor.report.policy.verdict import Verdict
-from tests.audit.directories import COPIED, copy_job, edit_config, edit_json
+from tests.audit.directories import COPIED, copy_job, edit_config, edit_json, write_json
 from tests.audit.directories import find_trial as trial_of
 
 HEAD = 'format = "proctor-policy-1"\nname = "p"\n'
@@ -125,6 +125,18 @@ def test_an_override_in_one_trial_is_that_trials(tmp_path: Path) -> None:
     (failure,) = check("[limits]\ndefault = true", job).failures
     assert failure.subject == f"{SCRIPTED}/{trial.name}"
     assert failure.message == "environment.override_cpus = 8.0"
+
+
+def test_a_finding_is_open_unless_it_is_tolerated(tmp_path: Path) -> None:
+    job = copy_job(SCRIPTED, tmp_path)
+    trial = trial_of(job, "pass-two")
+    finding = {"code": "reward-planted", "phase": "verify", "message": "m"}
+    write_json(trial / "findings.json", [finding])
+    asked = "[integrity]\nno_open_findings = true\n"
+    (failure,) = check(asked, job).failures
+    assert (failure.code, failure.message) == (PolicyCode.OPEN_FINDING, "reward-planted")
+    assert failure.subject == f"{SCRIPTED}/{trial.name}"
+    assert check(asked + 'tolerated = ["reward-planted"]', job).is_passed
 
 
 @pytest.fixture

@@ -25,6 +25,13 @@ def test_what_is_on_record_as_a_whole_is_of_leaderboard_grade() -> None:
     assert grade_attempt(msgspec.structs.replace(GOOD, reward=None)) == ()
 
 
+def test_an_attempt_whose_image_was_never_built_has_none() -> None:
+    unbuilt = TaskConditions(revision="1" * 64, image="unresolved", verifier="3" * 12)
+    attempt = msgspec.structs.replace(GOOD, task_conditions=unbuilt)
+    assert grade_attempt(attempt) == (PolicyCode.UNPINNED_IMAGE,)
+    assert grade_attempt(msgspec.structs.replace(attempt, reward=None)) == ()
+
+
 @pytest.mark.parametrize(
     ("attempt", "task", "run", "code"),
     [

@@ -17,19 +17,20 @@ def grade_attempt(attempt: Attempt) -> tuple[PolicyCode, ...]:
     """Why it is not of leaderboard grade; empty: it is.
 
     A complete record, a known revision of the task, an image by its digest, and the verifier's
-    files and rules on record. That all attempts at a task have one revision is for whoever has all
-    of them to see.
+    files and rules on record. An attempt without a reward may have had no image: one that could
+    not be built. That all attempts at a task have one revision is for whoever has all of them.
     """
     task, run = attempt.task_conditions, attempt.run_conditions
     if task is None or run is None:
         return (PolicyCode.WITHHELD_TRIAL,)
     is_complete = attempt.completeness == _COMPLETE
-    if is_complete and task.has_pinned_image and task.verifier and run.profile:
+    is_pinned = attempt.reward is None or task.has_pinned_image
+    if is_complete and is_pinned and task.verifier and run.profile:
         return (PolicyCode.UNKNOWN_TASK,) if task.revision in _UNKNOWN else _NONE
     lacks = (
         (not is_complete, PolicyCode.PARTIAL_RECORD),
         (task.revision in _UNKNOWN, PolicyCode.UNKNOWN_TASK),
-        (not task.has_pinned_image, PolicyCode.UNPINNED_IMAGE),
+        (not is_pinned, PolicyCode.UNPINNED_IMAGE),
         (task.verifier is None, PolicyCode.NO_VERIFIER),
         (run.profile is None, PolicyCode.NO_CERTIFICATE),
     )
