@@ -57,6 +57,7 @@ def make_entry(number: int, size: int = 10_000) -> TrialEntry:
         "timestamp": "2026-11-15T10:00:00Z",
         "task": {"task_id": f"task-{number % 89:02}", "task_revision": "0" * 64},
         "agent": {"adapter": "bench", "model": f"model-{number % 7}"},
+        "environment": {"runtime_image": "bench:1", "compute_backend": "docker"},
         "inputs": {"instruction": f"{number} " + "x" * (size - 700)},
         "evaluation": {"reward": float(number % 2)},
         "completeness": "complete",
@@ -256,7 +257,7 @@ def _peer_seconds(root: Path) -> float:
 
 def load_ledger(bench: Bench, count: int, size: int) -> Path:
     """A ledger of so many trials; it is kept from run to run."""
-    directory = bench.data / f"ledger-{count}-{size}"
+    directory = bench.data / f"ledger-2-{count}-{size}"
     if (directory / "whole").exists():
         return directory
     shutil.rmtree(directory, ignore_errors=True)

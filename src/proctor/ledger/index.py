@@ -29,7 +29,7 @@ from proctor.ledger.segments import Place
 from proctor.ledger.standing import read_standing
 from proctor.ledger.tree import HASH_SIZE, Frontier
 
-VERSION = 3
+VERSION = 4
 """Of the tables below; an index of another version is made anew."""
 
 _TABLES = """
@@ -49,7 +49,7 @@ CREATE TABLE trials (
     evidence TEXT, evidence_files INTEGER NOT NULL, evidence_bytes INTEGER NOT NULL,
     revision TEXT, configuration TEXT, run_conditions INTEGER, task_conditions INTEGER,
     source TEXT, cost_usd REAL, tokens_in INTEGER, tokens_out INTEGER, advisor_calls INTEGER,
-    seconds REAL, findings TEXT
+    seconds REAL, findings TEXT, collection TEXT, exception TEXT
 );
 CREATE TABLE conditions (id INTEGER PRIMARY KEY, document BLOB NOT NULL UNIQUE);
 CREATE UNIQUE INDEX trials_id ON trials (experiment_id, trial_id);
@@ -57,6 +57,7 @@ CREATE INDEX trials_trial ON trials (trial_id);
 CREATE INDEX trials_task ON trials (task_id);
 CREATE INDEX trials_model ON trials (model);
 CREATE INDEX trials_dataset ON trials (dataset_id);
+CREATE INDEX trials_collection ON trials (collection);
 CREATE INDEX trials_record ON trials (record);
 CREATE TABLE remarks (
     record TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, verdict TEXT,
@@ -67,7 +68,7 @@ CREATE INDEX remarks_verdict ON remarks (seq) WHERE verdict IS NOT NULL;
 """
 
 _INSERT_ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)"
-_TRIAL_COLUMNS = 27
+_TRIAL_COLUMNS = 29
 _INSERT_TRIAL = f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * _TRIAL_COLUMNS)})"  # noqa: S608
 _INSERT_WITHHELD = _INSERT_TRIAL.replace("REPLACE", "IGNORE")
 
@@ -219,7 +220,7 @@ class Index:
         more = (
             standing.revision, standing.configuration, run, task, standing.source,
             standing.cost_usd, standing.tokens_in, standing.tokens_out, standing.advisor_calls,
-            standing.seconds, standing.findings,
+            standing.seconds, standing.findings, standing.collection, standing.exception,
         )  # fmt: skip
         self.connection.execute(_INSERT_TRIAL, (*row, *more))
 
@@ -257,7 +258,7 @@ class Index:
             return
         # Where the line is there, it has been brought back, or is about to be taken out.
         ids = (entry.entry, subject.experiment_id, subject.trial_id, subject.record, "withheld")
-        self.connection.execute(_INSERT_WITHHELD, (*ids, *[None] * 9, 0, 0, *[None] * 11))
+        self.connection.execute(_INSERT_WITHHELD, (*ids, *[None] * 9, 0, 0, *[None] * 13))
 
     def forget(self) -> None:
         """Begin anew: for an index that does not fit its log."""

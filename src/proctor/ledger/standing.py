@@ -21,6 +21,8 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 class _Agent(msgspec.Struct, frozen=True):
+    adapter: str
+    model: str
     adapter_revision: str | None = None
     configuration: dict[str, Any] = {}
 
@@ -41,10 +43,21 @@ class _Cost(msgspec.Struct, frozen=True):
     advisor_calls: int | None = None
 
 
+class _Tag(msgspec.Struct, frozen=True):
+    category: str
+    source: str | None = None
+
+
+class _Evaluation(msgspec.Struct, frozen=True):
+    error_taxonomy: tuple[_Tag, ...] | None = None
+
+
 class _Record(msgspec.Struct, frozen=True):
     task: _Task
     agent: _Agent
     environment: _Environment
+    evaluation: _Evaluation
+    dataset_id: str | None = None
     timing: _Timing | None = None
     cost: _Cost | None = None
 
@@ -70,6 +83,10 @@ class Standing:
     seconds: float | None
     findings: str
     """Codes of its integrity findings, each once, sorted, with spaces between."""
+    collection: str | None
+    """The dataset on record, else what the job that ran it calls the place its tasks are from."""
+    exception: str | None
+    """What broke in the trial, if something did; it may have a score all the same."""
 
 
 _DECODER = msgspec.json.Decoder(_Record)
@@ -103,7 +120,30 @@ def read_standing(entry: TrialEntry) -> Standing:
         advisor_calls=_count(cost.advisor_calls),
         seconds=record.timing.total_seconds if record.timing else None,
         findings=" ".join(sorted({str(each.get("code", "?")) for each in entry.findings})),
+        collection=record.dataset_id or _find_collection(entry, record.agent),
+        exception=_find_exception(entry, record.evaluation),
     )
+
+
+def _find_collection(entry: TrialEntry, agent: _Agent) -> str | None:
+    """The dataset's part of the group that the trial is counted in: `agent__model__dataset`."""
+    certificate = entry.score.certificate if entry.score else None
+    group = certificate.get("group") if certificate else None
+    if not isinstance(group, str):
+        return None
+    rest = group.removeprefix(f"{agent.adapter}__")
+    for model in (agent.model, agent.model.rpartition("/")[2]):
+        rest = rest.removeprefix(f"{model}__")
+    return rest or None
+
+
+def _find_exception(entry: TrialEntry, evaluation: _Evaluation) -> str | None:
+    certificate = entry.score.certificate if entry.score else None
+    if certificate is not None:
+        found = certificate.get("exception")
+        return found if isinstance(found, str) else None
+    tags = evaluation.error_taxonomy or ()
+    return next((tag.category for tag in tags if tag.source == "mechanical"), None)
 
 
 def _count(value: int | None) -> int | None:

@@ -52,6 +52,10 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     seconds: float | None
     findings: tuple[str, ...]
     """Codes of its integrity findings."""
+    collection: str | None = None
+    """The dataset on record, else what the job that ran it calls the place its tasks are from."""
+    exception: str | None = None
+    """What broke in the trial, if something did; it may have a score all the same."""
     review: str | None = None
     """The verdict of its latest review; null: nobody reviewed it."""
 
@@ -93,4 +97,6 @@ def attempt_of(entry: TrialEntry, place: str) -> Attempt:
         advisor_calls=standing.advisor_calls,
         seconds=standing.seconds,
         findings=tuple(standing.findings.split()),
+        collection=standing.collection,
+        exception=standing.exception,
     )

@@ -19,7 +19,8 @@ from proctor.report.attempt import Attempt
 _COLUMNS = (
     "seq, experiment_id, trial_id, record, status, completeness, dataset_id, task_id, harness, "
     "model, reward, timestamp, reason_code, revision, configuration, run_conditions, "
-    "task_conditions, source, cost_usd, tokens_in, tokens_out, advisor_calls, seconds, findings"
+    "task_conditions, source, cost_usd, tokens_in, tokens_out, advisor_calls, seconds, findings, "
+    "collection, exception"
 )
 
 
@@ -93,7 +94,7 @@ class _Reader:
         """One attempt."""
         (seq, experiment, trial, record, status, completeness, dataset, task, agent, model, reward,
          when, reason, revision, configuration, run, sat, source, cost, tokens_in, tokens_out,
-         advisor_calls, seconds, findings) = row  # fmt: skip
+         advisor_calls, seconds, findings, collection, exception) = row  # fmt: skip
         if status == "superseded" or record in self.superseded:
             known = "superseded" if record in self.superseded else None
             status = known or ("sealed" if completeness == "complete" else "diagnostic")
@@ -105,6 +106,7 @@ class _Reader:
             task_conditions=self._task(sat), source=source, cost_usd=cost, tokens_in=tokens_in,
             tokens_out=tokens_out, advisor_calls=advisor_calls, seconds=seconds,
             findings=self._findings(findings), review=self.reviews.get(record),
+            collection=collection, exception=exception,
         )  # fmt: skip
 
     def _run(self, row: int | None) -> RunConditions | None:
