@@ -26,6 +26,7 @@ ProctorError
 │   ├── NoteError                   a checkpoint or another signed note that cannot be read
 │   ├── ProofFileError              a proof or a claim that cannot be read
 │   ├── NotReplayableError          a recorded trial that cannot be run again
+│   ├── StatisticsError             numbers without the statistic asked for, or a sum amiss
 │   └── JudgeAnswerError            what a judge says that is no classification
 ├── DamageError                     a check failed: what is there is not what was sealed
 │   ├── MissingArtifactError        evidence that is not there
@@ -207,6 +208,10 @@ class ProofFileError(InputError):
 
 class NotReplayableError(InputError):
     """A recorded trial that cannot be run again; that may be nobody's fault."""
+
+
+class StatisticsError(InputError):
+    """Numbers that a statistic is not defined for, or counts that do not add up."""
 
 
 class JudgeAnswerError(InputError):

@@ -1,0 +1,80 @@
+"""Sums over clusters drawn with replacement, thousands of replicates at once.
+
+A replicate has a lane of 64 bits in one long whole number: adding two such numbers adds every
+replicate at once. Whole numbers add exactly, so a result is the same on every machine; and only
+`random()` of the generator is used, whose sequence Python promises to keep for a seed.
+"""
+
+import math
+import struct
+from array import array
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import repeat
+from random import Random
+
+LANE_BYTES = 8
+_BITS_USED = 62
+"""Of a lane: no sum may reach into the next."""
+_SHARED_UP_TO = 256
+"""Clusters; the lanes of more take too much memory to be kept between calls."""
+
+
+def scale(values: Sequence[float], terms: int) -> tuple[list[int], int]:
+    """Values, none below 0, as whole numbers of 2**-exponent; `terms` of them fit into a lane.
+
+    Whole values stay as they are, exponent 0. Else each is off by half a unit at most.
+    """
+    largest = max(values)
+    if terms * largest < 1 << _BITS_USED and all(value.is_integer() for value in values):
+        return [int(value) for value in values], 0
+    _, bits = math.frexp(largest)
+    exponent = _BITS_USED - bits - terms.bit_length()
+    return [round(math.ldexp(value, exponent)) for value in values], exponent
+
+
+def weigh(weights: Sequence[int], lanes: Sequence[int]) -> int:
+    """The sum of long numbers times their weights; equal weights are multiplied once."""
+    by_weight: dict[int, int] = defaultdict(int)
+    for weight, lane in zip(weights, lanes, strict=True):
+        if weight:
+            by_weight[weight] += lane
+    return sum(weight * lane for weight, lane in by_weight.items())
+
+
+def unpack(lanes: int, replicates: int) -> list[int]:
+    """The numbers in the lanes of a long one."""
+    return list(struct.unpack(f"<{replicates}Q", lanes.to_bytes(LANE_BYTES * replicates, "little")))
+
+
+def resample(
+    columns: Sequence[Sequence[int]], n_clusters: int, replicates: int, seed: int
+) -> list[list[int]]:
+    """For each column, its sums over n clusters drawn with replacement, one sum a replicate.
+
+    A column has a number for each cluster. The draws are the same for all columns, and for all
+    calls with as many clusters, replicates and the same seed.
+    """
+    if n_clusters <= _SHARED_UP_TO:
+        lanes = _count_draws(n_clusters, replicates, seed)
+        return [unpack(weigh(column, lanes), replicates) for column in columns]
+    # S311: numbers for a simulation, which have to come again.
+    random = Random(seed).random  # noqa: S311
+    sums: list[list[int]] = [[] for _ in columns]
+    for _ in range(replicates):
+        drawn = [int(random() * n_clusters) for _ in repeat(None, n_clusters)]
+        for column, found in zip(columns, sums, strict=True):
+            found.append(sum(map(column.__getitem__, drawn)))
+    return sums
+
+
+@lru_cache(maxsize=16)
+def _count_draws(n_clusters: int, replicates: int, seed: int) -> tuple[int, ...]:
+    """For each cluster, how often it is drawn in each replicate, as lanes."""
+    random = Random(seed).random  # noqa: S311 - as above
+    counts = [array("Q", bytes(LANE_BYTES * replicates)) for _ in repeat(None, n_clusters)]
+    for replicate in range(replicates):
+        for _ in repeat(None, n_clusters):
+            counts[int(random() * n_clusters)][replicate] += 1
+    return tuple(int.from_bytes(struct.pack(f"<{replicates}Q", *row), "little") for row in counts)

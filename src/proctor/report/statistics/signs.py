@@ -1,0 +1,134 @@
+"""How often chance alone would make a difference: the sign-flip test over paired differences.
+
+If neither side is better, each task's difference could as well have the other sign. The p-value is
+the share of all ways to set the signs whose sum is at least as far from 0 as the one seen, both
+sides counted. Differences of 0 say nothing and drop out.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from random import Random
+
+from proctor.report.statistics.resampling import LANE_BYTES, scale, unpack
+
+FLIPS = 9_999
+"""Random settings of the signs, where there are too many to go through all."""
+_FINEST = 10_000
+"""Greatest denominator of a difference that is taken for a fraction."""
+_CLOSE = 1e-12
+_MOST_BYTES_MOVED = 300_000_000
+_MOST_IN_HALVES = 32
+_BYTES_A_DRAW = 6
+_EIGHT_LANES = [
+    b"".join(((byte >> bit) & 1).to_bytes(LANE_BYTES, "little") for bit in range(8))
+    for byte in range(256)
+]
+"""For each byte, its eight bits in a lane each."""
+
+MCNEMAR = "mcnemar-exact"
+EXACT = "permutation-exact"
+MONTE_CARLO = "permutation-monte-carlo"
+
+
+def binomial_two_sided(fewer: int, more: int) -> float:
+    """Exact McNemar: how often fair coins fall at least as unevenly, both sides counted."""
+    n, least = fewer + more, min(fewer, more)
+    if fewer == more:
+        return 1.0
+    tail = term = 1
+    for i in range(least):
+        term = term * (n - i) // (i + 1)
+        tail += term
+    return min(2 * tail / (1 << n), 1.0)
+
+
+def sign_flip(differences: Sequence[float], seed: int) -> tuple[float, str]:
+    """The p-value of paired differences, and whether it is exact.
+
+    The order of the differences does not matter.
+    """
+    seen = sorted((each for each in differences if each), key=lambda each: (abs(each), each))
+    if not seen:
+        return 1.0, EXACT
+    lattice = _find_lattice(seen)
+    if lattice is not None:
+        weights = [abs(number) for number in lattice]
+        return _count_on_lattice(weights, abs(sum(lattice))), EXACT
+    n = len(seen)
+    weights, _ = scale([abs(each) for each in seen], n)
+    signed = [weight if each > 0 else -weight for weight, each in zip(weights, seen, strict=True)]
+    # Rounding moves a sum by half a unit a term: sums that are equal must stay so.
+    bar = max(abs(sum(signed)) - n, 0)
+    if n <= _MOST_IN_HALVES:
+        return _count_in_halves(weights, bar), EXACT
+    return _flip_at_random(weights, bar, seed), MONTE_CARLO
+
+
+def _find_lattice(differences: Sequence[float]) -> list[int] | None:
+    """The differences as whole numbers of one unit, if there is one that is not too fine."""
+    fractions = []
+    for each in differences:
+        near = Fraction(each).limit_denominator(_FINEST)
+        if abs(float(near) - each) > _CLOSE * max(abs(each), 1.0):
+            return None
+        fractions.append(near)
+    unit = math.lcm(*(each.denominator for each in fractions))
+    numbers = [int(each * unit) for each in fractions]
+    common = math.gcd(*numbers)
+    numbers = [number // common for number in numbers]
+    n, span = len(numbers), sum(map(abs, numbers))
+    return numbers if n * span * (n // 8 + 1) <= _MOST_BYTES_MOVED else None
+
+
+def _count_on_lattice(weights: Sequence[int], seen: int) -> float:
+    """The share of all signs, counted exactly: how many subsets there are of each sum."""
+    n, span = len(weights), sum(weights)
+    width = n // 8 + 1
+    ways = 1
+    for weight in weights:
+        ways += ways << (8 * width * weight)
+    # A subset of sum s stands for a signed sum of 2s - span; both ends are alike.
+    if seen == 0:
+        return 1.0
+    last = (span - seen) // 2
+    text = ways.to_bytes(width * (span + 1), "little")[: width * (last + 1)]
+    tail = sum(int.from_bytes(text[at : at + width], "little") for at in range(0, len(text), width))
+    return min(2 * tail / (1 << n), 1.0)
+
+
+def _count_in_halves(weights: Sequence[int], bar: int) -> float:
+    """The share of all signs, from the sums of two halves."""
+    middle = len(weights) // 2
+    ones, others = (sorted(_signed_sums(half)) for half in (weights[:middle], weights[middle:]))
+    inside = sum(bisect_left(others, bar - one) - bisect_right(others, -bar - one) for one in ones)
+    total = len(ones) * len(others)
+    return 1.0 if bar == 0 else (total - inside) / total
+
+
+def _signed_sums(weights: Sequence[int]) -> list[int]:
+    sums = [0]
+    for weight in weights:
+        sums = [total + weight for total in sums] + [total - weight for total in sums]
+    return sums
+
+
+def _flip_at_random(weights: Sequence[int], bar: int, seed: int) -> float:
+    """The share of random signs, the ones seen counted among them."""
+    span = sum(weights)
+    random = Random(seed).random  # noqa: S311 - for a simulation, which has to come again
+    chosen = sum(weight * _random_lanes(random) for weight in weights)
+    hits = sum(abs(2 * total - span) >= bar for total in unpack(chosen, FLIPS))
+    return (hits + 1) / (FLIPS + 1)
+
+
+def _random_lanes(random: Callable[[], float]) -> int:
+    """A lane for each flip, with 0 or 1 in it."""
+    draws = -(-FLIPS // (8 * _BYTES_A_DRAW))
+    data = b"".join(
+        int(random() * (1 << 8 * _BYTES_A_DRAW)).to_bytes(_BYTES_A_DRAW, "little")
+        for _ in range(draws)
+    )
+    spread = b"".join(map(_EIGHT_LANES.__getitem__, data))
+    return int.from_bytes(spread[: LANE_BYTES * FLIPS], "little")

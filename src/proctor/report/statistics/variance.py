@@ -1,0 +1,88 @@
+"""How rewards spread: from attempt to attempt at one task, and from task to task.
+
+The split is that of a one-way analysis of variance with tasks as groups, which may have different
+numbers of attempts.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import fsum
+
+import msgspec
+
+
+class TaskSpread(msgspec.Struct, frozen=True):
+    """The attempts at one task."""
+
+    task: str
+    n: int
+    mean: float
+    variance: float | None
+    """Unbiased, from attempt to attempt; null where one attempt cannot tell."""
+    low: float
+    """The least reward."""
+    high: float
+    """The greatest reward."""
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether attempts at it score differently."""
+        return self.low != self.high
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """The spread of all attempts at some tasks."""
+
+    n_tasks: int
+    n_trials: int
+    within: float | None
+    """Variance from attempt to attempt at one task, pooled; null: no task has two attempts."""
+    between: float | None
+    """Variance of the tasks' own means; null: fewer than two tasks, or nothing to subtract."""
+    tasks: list[TaskSpread]
+
+    @property
+    def flaky(self) -> list[TaskSpread]:
+        """The tasks whose attempts differ."""
+        return [task for task in self.tasks if task.is_flaky]
+
+    @property
+    def n_single(self) -> int:
+        """Tasks with one attempt: nobody knows whether they are flaky."""
+        return sum(task.n == 1 for task in self.tasks)
+
+
+def spread_of(tasks: Mapping[str, Sequence[float]]) -> Spread:
+    """How the rewards of tasks spread; a task without rewards is left out."""
+    found = [_spread_of_task(task, values) for task, values in tasks.items() if values]
+    n_trials = sum(task.n for task in found)
+    inner = [task for task in found if task.variance is not None]
+    degrees = sum(task.n - 1 for task in inner)
+    squares = fsum((task.n - 1) * (task.variance or 0.0) for task in inner)
+    within = squares / degrees if degrees else None
+    return Spread(
+        n_tasks=len(found),
+        n_trials=n_trials,
+        within=within,
+        between=_between(found, within),
+        tasks=found,
+    )
+
+
+def _spread_of_task(task: str, values: Sequence[float]) -> TaskSpread:
+    n = len(values)
+    low, high = min(values), max(values)
+    mean = low if low == high else fsum(values) / n
+    squares = fsum((value - mean) ** 2 for value in values)
+    return TaskSpread(task, n, mean, squares / (n - 1) if n > 1 else None, low, high)
+
+
+def _between(tasks: Sequence[TaskSpread], within: float | None) -> float | None:
+    """What is left of the spread of the means when chance within tasks is taken off; 0 at least."""
+    n_trials = sum(task.n for task in tasks)
+    if len(tasks) < 2 or within is None:
+        return None
+    overall = fsum(task.n * task.mean for task in tasks) / n_trials
+    squares = fsum(task.n * (task.mean - overall) ** 2 for task in tasks)
+    # What stands for the number of attempts a task where tasks differ in it.
+    usual = (n_trials - sum(task.n**2 for task in tasks) / n_trials) / (len(tasks) - 1)
+    return max((squares / (len(tasks) - 1) - within) / usual, 0.0)
