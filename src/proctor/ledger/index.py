@@ -305,8 +305,16 @@ class Index:
         Raises:
             LedgerError: the file is damaged.
         """
+        return list(self.stream(query, values))
+
+    def stream(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, one at a time: many need not be held at once.
+
+        Raises:
+            LedgerError: the file is damaged.
+        """
         try:
-            return self.connection.execute(query, values).fetchall()
+            yield from self.connection.execute(query, values)
         except sqlite3.DatabaseError as error:
             raise LedgerError(
                 f"index.sqlite cannot be used: {error}; delete it, and it is made again"
