@@ -23,6 +23,7 @@
     trace_tail                     the end of a file that is being written
     trace_text, record_text        traces and records as lines for people
     traced                         the trials that a command about traces is asked for
+    board                          what every agent scored at a dataset
     view                           pages in a browser
     search, search_text            words in everything that is sealed
     commands                       groups whose commands are loaded when they are used

@@ -49,7 +49,8 @@ CREATE TABLE trials (
     evidence TEXT, evidence_files INTEGER NOT NULL, evidence_bytes INTEGER NOT NULL,
     revision TEXT, configuration TEXT, run_conditions INTEGER, task_conditions INTEGER,
     source TEXT, cost_usd REAL, tokens_in INTEGER, tokens_out INTEGER, advisor_calls INTEGER,
-    seconds REAL, findings TEXT, collection TEXT, exception TEXT
+    seconds REAL, findings TEXT, collection TEXT, exception TEXT,
+    sitter INTEGER
 );
 CREATE TABLE conditions (id INTEGER PRIMARY KEY, document BLOB NOT NULL UNIQUE);
 CREATE UNIQUE INDEX trials_id ON trials (experiment_id, trial_id);
@@ -68,7 +69,7 @@ CREATE INDEX remarks_verdict ON remarks (seq) WHERE verdict IS NOT NULL;
 """
 
 _INSERT_ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)"
-_TRIAL_COLUMNS = 29
+_TRIAL_COLUMNS = 30
 _INSERT_TRIAL = f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * _TRIAL_COLUMNS)})"  # noqa: S608
 _INSERT_WITHHELD = _INSERT_TRIAL.replace("REPLACE", "IGNORE")
 
@@ -221,11 +222,12 @@ class Index:
             standing.revision, standing.configuration, run, task, standing.source,
             standing.cost_usd, standing.tokens_in, standing.tokens_out, standing.advisor_calls,
             standing.seconds, standing.findings, standing.collection, standing.exception,
+            self._find_conditions(standing.sitter),
         )  # fmt: skip
         self.connection.execute(_INSERT_TRIAL, (*row, *more))
 
     def _find_conditions(self, document: bytes) -> int:
-        """The row that holds a document; the same conditions are kept once."""
+        """The row that holds a document; what many trials have in common is kept once."""
         if document not in self._conditions:
             self.connection.execute(
                 "INSERT OR IGNORE INTO conditions (document) VALUES (?)", (document,)
@@ -258,7 +260,7 @@ class Index:
             return
         # Where the line is there, it has been brought back, or is about to be taken out.
         ids = (entry.entry, subject.experiment_id, subject.trial_id, subject.record, "withheld")
-        self.connection.execute(_INSERT_WITHHELD, (*ids, *[None] * 9, 0, 0, *[None] * 13))
+        self.connection.execute(_INSERT_WITHHELD, (*ids, *[None] * 9, 0, 0, *[None] * 14))
 
     def forget(self) -> None:
         """Begin anew: for an index that does not fit its log."""

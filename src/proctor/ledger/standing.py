@@ -57,9 +57,23 @@ class _Record(msgspec.Struct, frozen=True):
     agent: _Agent
     environment: _Environment
     evaluation: _Evaluation
+    experiment_id: str
     dataset_id: str | None = None
     timing: _Timing | None = None
     cost: _Cost | None = None
+
+
+class Sitter(msgspec.Struct, frozen=True, array_like=True):
+    """Who sat, and at what: the same for many trials, so that the index keeps it once."""
+
+    experiment: str
+    dataset: str | None
+    agent: str
+    revision: str | None
+    model: str
+    configuration: str
+    source: str | None
+    collection: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +101,8 @@ class Standing:
     """The dataset on record, else what the job that ran it calls the place its tasks are from."""
     exception: str | None
     """What broke in the trial, if something did; it may have a score all the same."""
+    sitter: bytes
+    """Sitter, as JSON."""
 
 
 _DECODER = msgspec.json.Decoder(_Record)
@@ -107,21 +123,32 @@ def read_standing(entry: TrialEntry) -> Standing:
     profile = entry.score.profile if entry.score else None
     run = find_run_conditions(settings, environment.compute_backend, profile)
     task = find_task_conditions(settings, record.task.task_revision, environment.runtime_image)
-    cost = record.cost or _Cost()
+    cost, agent = record.cost or _Cost(), record.agent
+    sitter = Sitter(
+        record.experiment_id,
+        record.dataset_id,
+        agent.adapter,
+        agent.adapter_revision,
+        agent.model,
+        settings_digest(agent.adapter_revision, settings),
+        entry.source.kind if entry.source else None,
+        record.dataset_id or _find_collection(entry, agent),
+    )
     return Standing(
-        revision=record.agent.adapter_revision,
-        configuration=settings_digest(record.agent.adapter_revision, settings),
+        revision=sitter.revision,
+        configuration=sitter.configuration,
         run_conditions=_ENCODER.encode(run),
         task_conditions=_ENCODER.encode(task),
-        source=entry.source.kind if entry.source else None,
+        source=sitter.source,
         cost_usd=cost.estimated_cost_usd,
         tokens_in=_count(cost.tokens_in),
         tokens_out=_count(cost.tokens_out),
         advisor_calls=_count(cost.advisor_calls),
         seconds=record.timing.total_seconds if record.timing else None,
         findings=" ".join(sorted({str(each.get("code", "?")) for each in entry.findings})),
-        collection=record.dataset_id or _find_collection(entry, record.agent),
+        collection=sitter.collection,
         exception=_find_exception(entry, record.evaluation),
+        sitter=_ENCODER.encode(sitter),
     )
 
 

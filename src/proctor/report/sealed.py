@@ -14,17 +14,15 @@ import msgspec
 from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
+from proctor.ledger.standing import Sitter
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.attempt import Attempt
 
 _COLUMNS = (
-    "experiment_id, trial_id, record, status, dataset_id, task_id, harness, revision, model, "
-    "configuration, run_conditions, task_conditions, reward, reason_code, completeness, source, "
-    "timestamp, cost_usd, tokens_in, tokens_out, advisor_calls, seconds, findings, collection, "
-    "exception, seq"
+    "sitter, CASE WHEN sitter IS NULL THEN experiment_id END, trial_id, record, status, task_id, "
+    "run_conditions, task_conditions, reward, reason_code, completeness, timestamp, cost_usd, "
+    "tokens_in, tokens_out, advisor_calls, seconds, findings, exception, seq"
 )
-
-
 _PLAIN = ("sealed", "diagnostic", "withheld")
 
 
@@ -92,28 +90,29 @@ class _Reader:
     ) -> None:
         self.reviews = reviews
         self.superseded = superseded
+        self.sitters = _Decoded(documents, Sitter)
         self.runs = _Decoded(documents, RunConditions)
         self.tasks = _Decoded(documents, TaskConditions)
         self.findings = _Split()
 
     def read(self, rows: Iterable[tuple[Any, ...]]) -> list[Attempt]:
         """All attempts; there may be a hundred thousand, so each is made by one call."""
-        runs, tasks, split = self.runs, self.tasks, self.findings
+        sitters, runs, tasks, split = self.sitters, self.runs, self.tasks, self.findings
         reviews, superseded = self.reviews, self.superseded
         return [
             Attempt(
-                experiment, trial, record,
+                (who := sitters[sitter] or _Unknown(experiment)).experiment, trial, record,
                 status if status in _PLAIN and record not in superseded
                 else self._status(record, completeness),
-                dataset, task, agent, revision, model, configuration, runs[run], tasks[sat],
-                reward, reason, completeness, source, when, cost, tokens_in, tokens_out,
-                advisor_calls, seconds, split[findings], collection, exception, seq, None,
-                reviews.get(record),
+                who.dataset, task, who.agent, who.revision, who.model, who.configuration,
+                runs[run], tasks[sat], reward, reason, completeness, who.source, when, cost,
+                tokens_in, tokens_out, advisor_calls, seconds, split[findings], who.collection,
+                exception, seq, None, reviews.get(record),
             )
             for (
-                experiment, trial, record, status, dataset, task, agent, revision, model,
-                configuration, run, sat, reward, reason, completeness, source, when, cost,
-                tokens_in, tokens_out, advisor_calls, seconds, findings, collection, exception, seq,
+                sitter, experiment, trial, record, status, task, run, sat, reward, reason,
+                completeness, when, cost, tokens_in, tokens_out, advisor_calls, seconds, findings,
+                exception, seq,
             ) in rows
         ]  # fmt: skip
 
@@ -122,6 +121,19 @@ class _Reader:
         if record in self.superseded:
             return "superseded"
         return "sealed" if completeness == "complete" else "diagnostic"
+
+
+class _Unknown(msgspec.Struct, frozen=True):
+    """Who sat a trial that was withheld: all but the experiment is gone."""
+
+    experiment: str
+    dataset: None = None
+    agent: None = None
+    revision: None = None
+    model: None = None
+    configuration: None = None
+    source: None = None
+    collection: None = None
 
 
 class _Decoded[Conditions](dict[int | None, Conditions | None]):
