@@ -117,7 +117,10 @@ def _make_rows(
 ) -> tuple[BoardRow, ...]:
     sitters: dict[Sitter, list[Attempt]] = {}
     for sitting in placed.sittings:
-        sitters.setdefault(sitting.sitter, []).extend(sitting.attempts)
+        if (known := sitters.setdefault(sitting.sitter, sitting.attempts)) is not sitting.attempts:
+            # Two experiments may have been sealed in turns.
+            together = sorted([*known, *sitting.attempts], key=lambda attempt: attempt.seq or 0)
+            sitters[sitting.sitter] = together
     rows = [_make_row(sitter, found, trials, grade) for sitter, found in sitters.items()]
     rows.sort(key=_rank)
     return tuple(replace(row, number=f"{number}.{at}") for at, row in enumerate(rows, start=1))
@@ -127,8 +130,6 @@ def _make_row(
     sitter: Sitter, found: list[Attempt], trials: BoardTrials, grade: Grade | None
 ) -> BoardRow:
     agent, model, configuration, source, is_diagnostic = sitter
-    # Two experiments may have been sealed in turns.
-    found.sort(key=lambda attempt: attempt.seq or 0)
     attempts, retried = found, []
     if trials.retried:
         retried = [each for each in found if each.record in trials.retried]

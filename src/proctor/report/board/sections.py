@@ -46,19 +46,17 @@ class Numbered:
     """Equal conditions get one number; those that are one object are compared once."""
 
     def __init__(self) -> None:
-        self._by_identity: dict[int, int] = {}
+        self.by_identity: dict[int, int] = {}
+        """Numbers of conditions that were seen, by the identity of the object."""
         self._by_text: dict[bytes, int] = {}
         self.values: list[RunConditions | TaskConditions | None] = []
 
     def number(self, value: RunConditions | TaskConditions | None) -> int:
-        """Of these conditions."""
-        found = self._by_identity.get(id(value))
-        if found is None:
-            # The identity is a name only as long as the value lives: it is kept.
-            self.values.append(value)
-            place = len(self.values) - 1
-            found = self._by_text.setdefault(_ENCODER.encode(value), place)
-            self._by_identity[id(value)] = found
+        """Of conditions that were not seen before."""
+        # The identity is a name only as long as the value lives: it is kept.
+        self.values.append(value)
+        found = self._by_text.setdefault(_ENCODER.encode(value), len(self.values) - 1)
+        self.by_identity[id(value)] = found
         return found
 
     def run(self, number: int) -> RunConditions:
@@ -97,9 +95,13 @@ def _is_like(section: Placed, sitting: Sitting) -> bool:
 def _find_sittings(attempts: Iterable[Attempt], numbered: Numbered) -> list[Sitting]:
     """In the order in which they began; an attempt that fits no other begins one of its own."""
     found: dict[tuple[object, ...], Sitting] = {}
-    number = numbered.number
+    number, known = numbered.number, numbered.by_identity
     for attempt in attempts:
-        run, task = number(attempt.run_conditions), number(attempt.task_conditions)
+        # A hundred thousand attempts share a few conditions: a look-up each, and seldom a call.
+        if (run := known.get(id(attempt.run_conditions))) is None:
+            run = number(attempt.run_conditions)
+        if (task := known.get(id(attempt.task_conditions))) is None:
+            task = number(attempt.task_conditions)
         sitter = (
             attempt.agent,
             attempt.model,

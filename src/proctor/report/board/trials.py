@@ -93,8 +93,11 @@ def settle(ledger: Ledger, position: Position) -> BoardTrials:
     gone = _select_withheld(ledger, size)
     stand_ins = _find_stand_ins(ledger, attempts, size, {record for *_, record in gone})
     remarks = _find_remarks(ledger, attempts, size)
-    if stand_ins or remarks:
-        attempts = [_settle_one(each, stand_ins, remarks) for each in attempts]
+    if said_of := stand_ins.keys() | remarks.keys():
+        attempts = [
+            _settle_one(each, stand_ins, remarks) if each.record in said_of else each
+            for each in attempts
+        ]
     experiments = {each.experiment for each in attempts} if gone else set()
     here = [row for row in gone if row[1] in experiments]
     return BoardTrials(
