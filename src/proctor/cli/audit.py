@@ -9,6 +9,8 @@ from msgspec.structs import asdict
 from proctor.audit.difference import RunDifference, compare_runs
 from proctor.audit.findings import Finding
 from proctor.audit.job import Audit, audit_job, load_as_run
+from proctor.cli.audit_plan import FIRST, audit_experiment
+from proctor.cli.ledger.options import ledger_option
 from proctor.cli.options import PATH, check_apart, check_companions
 from proctor.cli.output import json_option, print_json, print_line, reading_progress
 from proctor.cli.rerun_options import rerun_options
@@ -33,6 +35,14 @@ from proctor.reward.profile import PROFILES
     help="With --against: rewards this close are equal.",
 )
 @click.option("--run-metric-scripts", is_flag=True, help="Run the job's own metric programs.")
+@click.option(
+    "--plan",
+    is_flag=False,
+    flag_value=FIRST,
+    metavar="[ENTRY]",
+    help="Hold an experiment against the plan sealed for it, or against the one in this entry.",
+)
+@ledger_option
 @rerun_options
 @json_option
 def command(
@@ -41,6 +51,8 @@ def command(
     against: str | None,
     epsilon: float,
     run_metric_scripts: bool,
+    plan: str | None,
+    directory: str | None,
     as_json: bool,
     **again: Any,
 ) -> int:
@@ -57,18 +69,32 @@ def command(
     and the trials are marked again. Each was reproduced, differs, or is not replayable. The job or
     the claim is not touched; the new jobs are kept.
 
-    Exit code 1: the numbers do not follow, the runs differ, or a reward is another when run again.
+    With --plan, JOBS is an experiment of the ledger: each way in which it departs from the plan that
+    `proctor plan` sealed for it is shown, such as extra attempts or late exclusions.
+
+    Exit code 1: the numbers do not follow, the runs differ, something is not as planned, or a
+    reward is another when run again.
     3, of --rerun: no reward differs, but not every trial was reproduced. 130: interrupted.
 
     Example: proctor audit jobs/nightly --rerun 5 --seed 1234
     """
-    check_companions({"epsilon": "against", **dict.fromkeys(again.keys() - {"rerun"}, "rerun")})
+    check_companions(
+        {
+            "epsilon": "against",
+            "directory": "plan",
+            **dict.fromkeys(again.keys() - {"rerun"}, "rerun"),
+        }
+    )
     if again["rerun"] is not None:
-        for name in ("against", "profile", "run_metric_scripts"):
+        for name in ("against", "profile", "run_metric_scripts", "plan"):
             check_apart("rerun", name)
         # What runs trials is slow to load, and a plain audit runs none.
         answer: int = import_module("proctor.cli.rerunning").rerun(jobs, again, as_json=as_json)
         return answer
+    if plan is not None:
+        for name in ("against", "profile", "run_metric_scripts"):
+            check_apart("plan", name)
+        return audit_experiment(jobs, plan, directory, as_json=as_json)
     rules = PROFILES[profile] if profile else None
     if against is not None:
         if len(jobs) != 1:
