@@ -155,7 +155,7 @@ def make_some_flags(given: Mapping[str, Any]) -> RunFlags:
     kinds = (TaskFlags, AgentFlags, EnvironmentFlags, VerifierFlags, JobFlags)
     every = [field for kind in (*kinds, RecordFlags, OutputFlags) for field in fields(kind)]
     absent = {Texts: (), Paths: (), bool: False, int: 0}
-    nothing = {field.name: absent.get(field.type) for field in every}  # type: ignore[call-overload]
+    nothing = {field.name: absent.get(field.type) for field in every}
     return make_flags({**nothing, **given})
 
 

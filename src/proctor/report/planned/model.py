@@ -28,7 +28,7 @@ class PlannedAgent(msgspec.Struct, frozen=True, kw_only=True):
     """Name, or import path."""
     model: str | None
     settings: str
-    """Digest of the agent's own settings, without its variables: 12 hex digits."""
+    """Digest of the agent's own settings, of its variables only the names: 12 hex digits."""
     revision: str | None = None
     """Of the agent, where it is known before it runs."""
 
@@ -101,10 +101,9 @@ def plan_digest(data: bytes) -> str:
 def digest_settings(settings: Mapping[str, Any]) -> str:
     """Names what an agent was told, as plans and records both have it.
 
-    Variables are left out: their values may be secrets, and records do not hold them plainly.
+    Of its variables only the names count: values may be secrets.
     """
     agent = settings.get("agent")
     if isinstance(agent, Mapping):
-        told = {key: value for key, value in agent.items() if key != "env"}
-        settings = {**settings, "agent": told}
+        settings = {**settings, "agent": {**agent, "env": sorted(agent.get("env") or ())}}
     return settings_digest(None, settings)
