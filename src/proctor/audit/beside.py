@@ -54,7 +54,7 @@ def _audit_attempts(job: Job) -> Iterator[Finding]:
     gone = retries - sum(map(_was_retried, kept)) if retries else 0
     if gone > 0:
         message = f"retried attempts that are gone: {gone}; harbor keeps only the last"
-        yield Finding(Kind.LOST_ATTEMPTS, f"{job.directory}/result.json", message)
+        yield Finding(Kind.LOST_ATTEMPTS, f"{job.directory}/result.json", message, str(gone))
     if kept:
         message = f"{count_of(len(kept), 'earlier attempt')}, in <trial>/attempts and in no number"
         yield Finding(Kind.KEPT_ATTEMPTS, kept[0], message, str(len(kept)))

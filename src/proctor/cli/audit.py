@@ -20,7 +20,7 @@ from proctor.reward.profile import PROFILES, Profile
 
 
 @click.command("audit")
-@click.argument("jobs", nargs=-1, required=True, type=PATH)
+@click.argument("jobs", nargs=-1, type=PATH)
 @click.option(
     "--profile",
     type=click.Choice(list(PROFILES)),
@@ -77,6 +77,11 @@ def command(
     Example: proctor audit jobs/nightly --rerun 5 --seed 1234
     """
     _check_options(again)
+    if not jobs and plan:
+        # `audit --plan EXPERIMENT` can only mean one thing.
+        jobs, plan = (plan,), FIRST
+    if not jobs:
+        raise click.UsageError("Missing argument 'JOBS...'.")
     if again["rerun"] is not None:
         # What runs trials is slow to load, and a plain audit runs none.
         answer: int = import_module("proctor.cli.rerunning").rerun(jobs, again, as_json=as_json)

@@ -17,6 +17,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.report.board.document import describe_board, describe_cells, describe_trials
 from proctor.report.board.making import list_datasets, make_board
 from proctor.report.board.model import Board, BoardRow, BoardSection
+from proctor.report.board.policies import PolicyDesk
 from proctor.report.board.text import (
     NUMBERS,
     headings_of,
@@ -36,6 +37,7 @@ _FORMS = ("as_json", "as_markdown", "as_csv", "trials_of")
 @click.command("board")
 @click.option("--dataset", metavar="NAME", help="Which; without it the datasets are listed.")
 @click.option("--at", type=int, metavar="SIZE", help="As it was when the log had SIZE entries.")
+@click.option("--policy", metavar="NAME|FILE", help="Check the experiments, and mark the rows.")
 @click.option("--trials", "trials_of", metavar="ROW", help="List the trials of one row, as 1.2.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print one line of numbers a row.")
@@ -44,6 +46,7 @@ _FORMS = ("as_json", "as_markdown", "as_csv", "trials_of")
 def command(
     dataset: str | None,
     at: int | None,
+    policy: str | None,
     trials_of: str | None,
     as_markdown: bool,
     as_csv: bool,
@@ -58,13 +61,17 @@ def command(
     their own. The score is harbor's mean, in which a missing reward is 0. --json has every trial of
     every cell, with its digest.
 
+    --policy checks every experiment that a row rests on, as `proctor check --policy` does, and says
+    how the row stands. No number changes by it.
+
     Example: proctor board --dataset terminal-bench@2.1
     """
     _check_forms()
     with open_ledger(directory) as ledger:
         if dataset is None:
             return _list(ledger, as_json=as_json)
-        board = make_board(ledger, dataset, at=at)
+        desk = PolicyDesk(ledger, policy) if policy is not None else None
+        board = make_board(ledger, dataset, at=at, desk=desk)
     if as_json:
         print_json(describe_board(board))
     elif as_csv:
@@ -80,7 +87,7 @@ def command(
 
 
 def _check_forms() -> None:
-    names = ("at", "trials_of", "as_markdown", "as_csv")
+    names = ("at", "policy", "trials_of", "as_markdown", "as_csv")
     check_companions(dict.fromkeys(names, "dataset"))
     for place, first in enumerate(_FORMS):
         for second in _FORMS[place + 1 :]:
@@ -170,7 +177,7 @@ def _flatten(section: BoardSection, row: BoardRow) -> dict[str, object]:
     flat: dict[str, object] = {"section": section.number}
     for name, value in cells.items():
         match value:
-            case dict() if name in ("findings", "reviews"):
+            case dict() if name in ("findings", "reviews", "below_grade"):
                 flat[name] = " ".join(f"{key}={number}" for key, number in value.items())
             case dict():
                 nested = {f"{name}.{key}": inner for key, inner in value.items()}

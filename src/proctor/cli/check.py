@@ -11,7 +11,7 @@ import msgspec
 
 from proctor.audit.checks.checked import Checked
 from proctor.audit.things import Thing, find_thing
-from proctor.cli.options import PATH
+from proctor.cli.options import PATH, check_companions, check_unused
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.errors import InputError
 from proctor.sentence import count_of
@@ -48,7 +48,26 @@ class _Aids:
 
 @click.command("check")
 @click.argument("things", nargs=-1, required=True, type=PATH)
-@click.option("--policy", type=PATH, help="Scoring policy of a score record.")
+@click.option(
+    "--policy",
+    type=PATH,
+    metavar="FILE|NAME",
+    help="What jobs and experiments are held against: a TOML file, terminal-bench-2-1 or "
+    "leaderboard; of a score record, its scoring policy.",
+)
+@click.option(
+    "--ledger",
+    "directory",
+    type=PATH,
+    help="With --policy: where experiments are, and what jobs are held against.",
+)
+@click.option(
+    "--since",
+    multiple=True,
+    type=PATH,
+    metavar="CHECKPOINT",
+    help="With --policy: an older checkpoint that the ledger must have grown from.",
+)
 @click.option(
     "--evidence",
     multiple=True,
@@ -67,23 +86,40 @@ class _Aids:
 def command(
     things: tuple[str, ...],
     policy: str | None,
+    directory: str | None,
+    since: tuple[str, ...],
     evidence: tuple[str, ...],
     keys: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Check a trace, record, task, ledger, proof or claim by itself.
+    """Check a trace, record, task, ledger, proof or claim by itself, or a job by a policy.
 
     What a THING is, is told by what is in it. A trace is read to its last line and every problem
     is named with its line; a record is held to its format and to what `complete` promises; of a
     dataset, every task that harbor would pass over in silence is named; a certificate and a score
     record are added up again from their operands. A proof and a claim are followed to the root of
     the checkpoint in them, without the ledger; --key says whose signature is trusted, and without
-    one nobody's is. A job is for `proctor audit`.
+    one nobody's is. Whether a job's numbers follow is for `proctor audit`.
+
+    With --policy, a job, a directory of jobs or an experiment of the ledger is one submission:
+    tasks, attempts, model, limits, records, traces and evidence are held against what the policy
+    asks for, with a reason for every trial that is not so. No ledger is needed for a directory.
 
     Exit code 1: a problem was found. 2: something could not be checked; the rest was.
 
     Example: proctor check trial/agent/trajectory.json record.json
+
+    Example: proctor check jobs/nightly --policy terminal-bench-2-1
     """
+    check_companions({"directory": "policy", "since": "policy"})
+    if policy is not None and _are_submissions(things):
+        check_unused("a policy of jobs", evidence=evidence)
+        # What checks submissions is slow to load, and nothing else needs it.
+        checker = import_module("proctor.cli.check_policy")
+        asked = checker.PolicyAsked(policy, directory, since, keys)
+        answer: int = checker.check_submissions(things, asked, as_json=as_json)
+        return answer
+    check_unused("a score record", directory=directory, since=since)
     aids = _Aids(policy, evidence, keys)
     ask = partial(check_thing, aids=aids)
     answers = list(map_paths(ask, things))
@@ -101,6 +137,20 @@ def command(
     if refused:
         raise InputError("\nproctor: ".join(refused))
     return 0 if is_sound else 1
+
+
+def _are_submissions(things: tuple[str, ...]) -> bool:
+    """Whether jobs and experiments were named; a score record is a file.
+
+    Raises:
+        UsageError: both were.
+    """
+    files = [thing for thing in things if Path(thing).is_file()]
+    if files and len(files) < len(things):
+        raise click.UsageError(
+            f"--policy goes with jobs and experiments, or with a score record; {files[0]} is a file"
+        )
+    return not files
 
 
 def check_thing(path: str, aids: _Aids) -> Checked | str:
@@ -138,7 +188,9 @@ def _find_other_way(path: str) -> str:
 
 def _check_used(kinds: set[Thing], aids: _Aids) -> None:
     if aids.policy is not None and Thing.SCORE_RECORD not in kinds:
-        raise click.UsageError("--policy goes with a score record; none was given")
+        raise click.UsageError(
+            "--policy goes with jobs, experiments and score records; none was given"
+        )
     if aids.evidence and Thing.RECORD not in kinds:
         raise click.UsageError("--evidence goes with a trial record; none was given")
     if aids.keys and not kinds & _SIGNED:

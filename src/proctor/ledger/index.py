@@ -29,7 +29,7 @@ from proctor.ledger.segments import Place
 from proctor.ledger.standing import read_standing
 from proctor.ledger.tree import HASH_SIZE, Frontier
 
-VERSION = 4
+VERSION = 5
 """Of the tables below; an index of another version is made anew."""
 
 _TABLES = """

@@ -11,6 +11,7 @@ from proctor.record.comparable import (
     find_run_conditions,
     find_task_conditions,
     settings_digest,
+    verifier_digest,
 )
 
 _LARGEST_COUNT = (1 << 63) - 1
@@ -52,6 +53,16 @@ class _Evaluation(msgspec.Struct, frozen=True):
     error_taxonomy: tuple[_Tag, ...] | None = None
 
 
+class _File(msgspec.Struct, frozen=True):
+    path: str
+    hash: str
+    source: str | None = None
+
+
+class _Inputs(msgspec.Struct, frozen=True):
+    input_files: tuple[_File, ...] | None = None
+
+
 class _Record(msgspec.Struct, frozen=True):
     task: _Task
     agent: _Agent
@@ -59,6 +70,7 @@ class _Record(msgspec.Struct, frozen=True):
     evaluation: _Evaluation
     experiment_id: str
     dataset_id: str | None = None
+    inputs: _Inputs = _Inputs()
     timing: _Timing | None = None
     cost: _Cost | None = None
 
@@ -122,7 +134,12 @@ def read_standing(entry: TrialEntry) -> Standing:
     settings, environment = record.agent.configuration, record.environment
     profile = entry.score.profile if entry.score else None
     run = find_run_conditions(settings, environment.compute_backend, profile)
-    task = find_task_conditions(settings, record.task.task_revision, environment.runtime_image)
+    task = find_task_conditions(
+        settings,
+        record.task.task_revision,
+        environment.runtime_image,
+        _find_verifier(record.inputs),
+    )
     cost, agent = record.cost or _Cost(), record.agent
     sitter = Sitter(
         record.experiment_id,
@@ -152,6 +169,7 @@ def read_standing(entry: TrialEntry) -> Standing:
     )
 
 
+<<<<<<< HEAD
 def _find_collection(entry: TrialEntry, agent: _Agent) -> str | None:
     """The dataset's part of the group that the trial is counted in: `agent__model__dataset`."""
     certificate = entry.score.certificate if entry.score else None
@@ -171,6 +189,11 @@ def _find_exception(entry: TrialEntry, evaluation: _Evaluation) -> str | None:
         return found if isinstance(found, str) else None
     tags = evaluation.error_taxonomy or ()
     return next((tag.category for tag in tags if tag.source == "mechanical"), None)
+=======
+def _find_verifier(inputs: _Inputs) -> str | None:
+    files = inputs.input_files or ()
+    return verifier_digest((each.path, each.hash) for each in files if each.source == "verifier")
+>>>>>>> h8-policy
 
 
 def _count(value: int | None) -> int | None:

@@ -7,7 +7,8 @@
 Harbor's settings are told apart by name; of settings in another shape all are the agent's own.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -38,6 +39,7 @@ _OVERRIDES: Final = {
 }
 _OF_THE_RUN: Final = frozenset({*_MULTIPLIERS, *_OVERRIDES, "limits", "artifacts"})
 _LIMITS: Final = "limits"
+_SHA256: Final = re.compile("[0-9a-f]{64}")
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
@@ -66,6 +68,8 @@ class TaskConditions(msgspec.Struct, frozen=True, kw_only=True):
     """Image or root file system; a digest pins it, a tag or a path does not."""
     limits: dict[str, float | None] = {}
     """Seconds and resources that were in effect; empty where they are not on record."""
+    verifier: str | None = None
+    """Digest over the verifier's own files; null: they are not on record."""
 
     @property
     def has_pinned_image(self) -> bool:
@@ -103,13 +107,26 @@ def find_run_conditions(settings: Settings, backend: str, profile: str | None) -
     return RunConditions(backend=backend, profile=profile, changed=changed)
 
 
-def find_task_conditions(settings: Settings, revision: str, image: str) -> TaskConditions:
+def find_task_conditions(
+    settings: Settings, revision: str, image: str, verifier: str | None = None
+) -> TaskConditions:
     """The conditions of one task."""
     told = settings.get(_LIMITS)
     limits = {}
     if isinstance(told, Mapping):
         limits = {key: value for key, value in told.items() if _is_number_or_none(value)}
-    return TaskConditions(revision=revision, image=image, limits=limits)
+    return TaskConditions(revision=revision, image=image, limits=limits, verifier=verifier)
+
+
+def verifier_digest(files: Iterable[tuple[str, str]]) -> str | None:
+    """Names the files that marked a trial, each a path and a SHA-256: 12 hex digits.
+
+    None where there are none, or where a digest is no SHA-256: what marked it is then not known.
+    """
+    listed = sorted(files)
+    if not listed or not all(_SHA256.fullmatch(digest) for _, digest in listed):
+        return None
+    return sha256_hex(_ENCODER.encode(listed))[:_SHOWN_DIGITS]
 
 
 def _is_number_or_none(value: object) -> bool:

@@ -5,6 +5,7 @@
     conditions  conditions in words, and how two differ
     numbers     the numbers of one row, each with what it rests on
     model       a board as a value
+    policies    rows before a policy
     making      a ledger and a position to a board
     document    a board as one document for programs
     text        a board as cells and sentences for people

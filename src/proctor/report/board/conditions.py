@@ -50,7 +50,8 @@ def tell_tasks_apart(task: str, one: TaskConditions, other: TaskConditions) -> s
         mine, theirs = one.limits.get(name), other.limits.get(name)
         if mine != theirs or (name in one.limits) != (name in other.limits):
             return f"{task} had {name} {_spell(mine)}, not {_spell(theirs)}"
-    return f"{task} was another"
+    marked, then = (each.verifier or "files not on record" for each in (one, other))
+    return f"{task} was marked by {marked}, not {then}"
 
 
 def _spell(value: object) -> str:

@@ -64,6 +64,8 @@ def describe_cells(row: BoardRow) -> Document:
         "revision": row.revision,
         "source": row.source or "proctor",
         "records": "partial" if row.is_diagnostic else "complete",
+        "leaderboard_grade": not numbers.below_grade,
+        "below_grade": numbers.below_grade,
         "policy": _describe_mark(row),
         "experiments": list(row.experiments),
         "score": numbers.score,
@@ -78,7 +80,7 @@ def describe_cells(row: BoardRow) -> Document:
         "denominators": _describe_parts(row),
         "cost_usd": {
             "total": numbers.cost.total,
-            "known": numbers.cost.known,
+            "known": numbers.cost.known if numbers.cost.n_known else None,
             "n_known": numbers.cost.n_known,
             "n_unknown": numbers.cost.n_unknown,
             "per_success": numbers.cost.per_success,

@@ -1,6 +1,6 @@
 """A ledger and a position to a board."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -11,17 +11,15 @@ from proctor.ledger.query import check_text, looking
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.attempt import Attempt
 from proctor.report.board.conditions import tell_runs_apart, tell_tasks_apart
-from proctor.report.board.model import Board, BoardRow, BoardSection, PolicyMark
+from proctor.report.board.model import Board, BoardRow, BoardSection
 from proctor.report.board.numbers import count_row
+from proctor.report.board.policies import PolicyDesk
 from proctor.report.board.sections import Numbered, Placed, Sitter, place_attempts
 from proctor.report.board.trials import BoardTrials, settle
 from proctor.report.sealed import load_position
 
 _MOST_NAMED = 20
 _UNKNOWN = "unknown"
-
-type Grade = Callable[[Sequence[Attempt]], PolicyMark]
-"""What a policy says of the trials of one row."""
 
 
 class DatasetCount(msgspec.Struct, frozen=True):
@@ -48,9 +46,9 @@ def list_datasets(ledger: Ledger, at: int | None = None) -> list[DatasetCount]:
 
 
 def make_board(
-    ledger: Ledger, dataset: str, *, at: int | None = None, grade: Grade | None = None
+    ledger: Ledger, dataset: str, *, at: int | None = None, desk: PolicyDesk | None = None
 ) -> Board:
-    """The board of a dataset at a size of the log (default: now).
+    """The board of a dataset at a size of the log (default: now); a desk marks its rows.
 
     Raises:
         InputError: there is no such dataset, or the log was never of that size.
@@ -72,7 +70,7 @@ def make_board(
             conditions=each.conditions,
             tasks=tasks,
             apart=tuple(_tell_apart(each.conditions, tasks, sections)),
-            rows=_make_rows(each, number, trials, grade),
+            rows=_make_rows(each, number, trials, desk),
         )
         sections.append(section)
     board = Board(
@@ -80,6 +78,7 @@ def make_board(
         origin=ledger.checkpoint().origin,
         sections=tuple(sections),
         trials=trials,
+        policy=desk.policy.name if desk is not None else None,
     )
     _check_sum(board)
     return board
@@ -113,7 +112,7 @@ def _tell_apart(
 
 
 def _make_rows(
-    placed: Placed, number: int, trials: BoardTrials, grade: Grade | None
+    placed: Placed, number: int, trials: BoardTrials, desk: PolicyDesk | None
 ) -> tuple[BoardRow, ...]:
     sitters: dict[Sitter, list[Attempt]] = {}
     for sitting in placed.sittings:
@@ -121,13 +120,13 @@ def _make_rows(
             # Two experiments may have been sealed in turns.
             together = sorted([*known, *sitting.attempts], key=lambda attempt: attempt.seq or 0)
             sitters[sitting.sitter] = together
-    rows = [_make_row(sitter, found, trials, grade) for sitter, found in sitters.items()]
+    rows = [_make_row(sitter, found, trials, desk) for sitter, found in sitters.items()]
     rows.sort(key=_rank)
     return tuple(replace(row, number=f"{number}.{at}") for at, row in enumerate(rows, start=1))
 
 
 def _make_row(
-    sitter: Sitter, found: list[Attempt], trials: BoardTrials, grade: Grade | None
+    sitter: Sitter, found: list[Attempt], trials: BoardTrials, desk: PolicyDesk | None
 ) -> BoardRow:
     agent, model, configuration, source, is_diagnostic = sitter
     attempts, retried = found, []
@@ -146,7 +145,7 @@ def _make_row(
         attempts=attempts,
         retried=retried,
         numbers=count_row(attempts, len(retried)),
-        mark=grade(attempts) if grade is not None else None,
+        mark=desk.mark(attempts, trials.size) if desk is not None else None,
     )
 
 

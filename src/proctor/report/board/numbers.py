@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from proctor.report.attempt import Attempt
+from proctor.report.policy.grade import grade_attempt
 from proctor.report.statistics.account import NO_REASON, Account, account_for, counted_attempts
 from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.efficiency import PASS_MARK, Spent, add_up
@@ -57,6 +58,8 @@ class RowNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """Codes of integrity findings, each with the counted trials that have it."""
     reviews: dict[str, int]
     """Verdicts, each with the counted trials whose latest review it is."""
+    below_grade: dict[str, int]
+    """Why counted trials are not of leaderboard grade, as far as their records tell."""
 
     @property
     def n_listed(self) -> int:
@@ -101,6 +104,7 @@ def count_row(attempts: Sequence[Attempt], retried: int) -> RowNumbers:
         advice=_count_advice(counted),
         findings=_count_each(code for each in counted for code in each.findings),
         reviews=_count_each(each.review for each in counted if each.review is not None),
+        below_grade=_count_below_grade(counted),
     )
 
 
@@ -136,6 +140,19 @@ def _count_advice(counted: Sequence[Attempt]) -> Advice:
     calls = [each.advisor_calls for each in counted]
     known = [number for number in calls if number is not None]
     return Advice(sum(number > 0 for number in known), sum(known), len(calls) - len(known))
+
+
+def _count_below_grade(counted: Sequence[Attempt]) -> dict[str, int]:
+    # Many trials have the same conditions: of those that have, one is looked at.
+    alike: dict[tuple[int, int, str | None], list[Attempt]] = {}
+    for each in counted:
+        key = id(each.task_conditions), id(each.run_conditions), each.completeness
+        alike.setdefault(key, []).append(each)
+    found: Counter[str] = Counter()
+    for same in alike.values():
+        for code in grade_attempt(same[0]):
+            found[str(code)] += len(same)
+    return dict(sorted(found.items()))
 
 
 def _count_each(things: Iterable[str]) -> dict[str, int]:

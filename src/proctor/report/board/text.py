@@ -10,9 +10,9 @@ from proctor.sentence import count_of
 
 HEADINGS = (
     "row", "agent", "model", "config", "from", "score [95 %]", "passed [95 %]", "pass@k", "tasks",
-    "trials", "cost", "per success",
+    "trials", "cost", "per success", "grade",
 )  # fmt: skip
-NUMBERS = HEADINGS[5:]
+NUMBERS = HEADINGS[5:-1]
 """Headings of the columns that hold numbers."""
 POLICY = "policy"
 _NOTHING = "-"
@@ -55,6 +55,7 @@ def render_cells(row: BoardRow, section: BoardSection) -> list[str]:
         f"{numbers.account.counted:,}",
         render_cost(numbers),
         render_money(numbers.cost.per_success),
+        _NOTHING if numbers.below_grade else "leaderboard",
     ]
     if row.mark is not None:
         cells.append(render_mark(row))
@@ -149,6 +150,8 @@ def render_remarks(row: BoardRow) -> Iterator[str]:
         yield f"integrity findings: {_render_counts(numbers.findings)}"
     if numbers.reviews:
         yield f"reviewed {numbers.n_reviewed:,}: {_render_counts(numbers.reviews)}"
+    if numbers.below_grade:
+        yield f"not of leaderboard grade: {_render_counts(numbers.below_grade)}"
     if numbers.advice.trials:
         asked = count_of(numbers.advice.trials, "trial")
         yield f"advisor asked in {asked}, {count_of(numbers.advice.calls, 'call')}"

@@ -1,0 +1,200 @@
+"""`proctor check --policy`: jobs and experiments against what a policy asks for."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from proctor.audit.things import Thing, find_thing
+from proctor.cli.ledger.options import find_directory, open_ledger
+from proctor.cli.output import print_json, print_line, reading_progress
+from proctor.cli.table import print_table
+from proctor.errors import InputError
+from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.note import VerifierKey
+from proctor.report.policy.as_sealed import hold_against
+from proctor.report.policy.checking import check_attempts
+from proctor.report.policy.document import load_policy
+from proctor.report.policy.from_jobs import load_jobs_submission
+from proctor.report.policy.from_ledger import opened_experiment, verify_as_asked
+from proctor.report.policy.submission import SealedIn, Submission
+from proctor.report.policy.verdict import CheckOutcome, Failure, Verdict
+from proctor.sentence import count_of
+
+_MOST_SHOWN = 50
+_MOST_NAMED = 5
+_LISTED = "--json lists them all"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyAsked:
+    """What was given along with jobs and experiments."""
+
+    policy: str
+    ledger: str | None
+    since: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+def check_submissions(things: tuple[str, ...], asked: PolicyAsked, *, as_json: bool) -> int:
+    """Check each thing as one submission; the exit code.
+
+    Raises:
+        InputError: the policy or a submission cannot be read.
+    """
+    policy = load_policy(asked.policy)
+    verdicts = []
+    desk = _Desk(asked)
+    for thing in things:
+        with desk.opened(thing) as submission:
+            verdicts.append(check_attempts(policy, submission))
+    is_passed = all(verdict.is_passed for verdict in verdicts)
+    if as_json:
+        documents = [_document(verdict) for verdict in verdicts]
+        print_json({"passed": is_passed, "policy": policy.name, "submissions": documents})
+    else:
+        for verdict in verdicts:
+            _print(verdict)
+    return 0 if is_passed else 1
+
+
+class _Desk:
+    """Where submissions are handed in; a ledger is verified once."""
+
+    def __init__(self, asked: PolicyAsked) -> None:
+        self._asked = asked
+        self._verified: SealedIn | None = None
+
+    @contextmanager
+    def opened(self, thing: str) -> Iterator[Submission]:
+        """A job, a directory of jobs, or an experiment of the ledger."""
+        ledger = self._asked.ledger
+        if not os.path.lexists(thing):
+            sealed = self._verify(thing)
+            with (
+                open_ledger(ledger) as opened,
+                opened_experiment(opened, thing, sealed) as submission,
+            ):
+                yield submission
+            return
+        submission = load_jobs_submission(_checked_job(thing), reading_progress(thing))
+        if ledger is None:
+            yield submission
+            return
+        sealed = self._verify(thing)
+        with open_ledger(ledger) as opened:
+            yield hold_against(submission, opened, sealed)
+
+    def _verify(self, thing: str) -> SealedIn:
+        if self._verified is None:
+            place = find_directory(self._asked.ledger)
+            if not place.exists():
+                raise InputError(
+                    f"{thing}: there is no such directory, and no ledger at {place} that could "
+                    "hold an experiment of that name; --ledger or PROCTOR_LEDGER names one"
+                )
+            self._verified = verify_as_asked(place, self._find_key(), self._asked.since)
+        return self._verified
+
+    def _find_key(self) -> VerifierKey | None:
+        if len(self._asked.keys) > 1:
+            raise InputError(f"{len(self._asked.keys)} keys were given; a ledger has one")
+        return find_verifier_key(self._asked.keys[0]) if self._asked.keys else None
+
+
+def _checked_job(path: str) -> str:
+    """A job's path; what is something else by its looks is said to be that.
+
+    Raises:
+        InputError: it is no job, and no directory that could hold some.
+    """
+    thing = find_thing(path)
+    if thing not in (Thing.JOB, Thing.DATASET, Thing.TRIAL):
+        what = "name one of its experiments" if thing is Thing.LEDGER else "expected a job"
+        raise InputError(f"{path}: a {thing}; --policy goes with jobs and experiments; {what}")
+    return str(Path(path))
+
+
+def _print(verdict: Verdict) -> None:
+    said = "passed" if verdict.is_passed else "failed"
+    trials = count_of(verdict.n_trials, "trial")
+    print_line(f"{verdict.submission}: {verdict.policy.name}: {said} ({trials})")
+    print_line()
+    columns = ("check", "result", "reasons")
+    rows = [_row(outcome) for outcome in verdict.outcomes if outcome.is_asked]
+    print_table(columns, rows, fold=("reasons",))
+    print_line()
+    for code, message, subjects in _group(verdict.beside_trials()):
+        print_line(f"{code}  {subjects or 'the submission'}: {message}")
+    for trial, failures in islice(verdict.by_trial().items(), _MOST_SHOWN):
+        print_line(f"{trial}")
+        for failure in failures:
+            print_line(f"  {failure.code}  {failure.message}")
+    _print_more(len(verdict.by_trial()))
+    for what in _find_unchecked(verdict):
+        print_line(f"not checked: {what}")
+
+
+def _group(failures: list[Failure]) -> Iterator[tuple[str, str, str]]:
+    """Failures that say the same of several tasks, as one line: code, message, which."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for failure in failures:
+        subjects = alike.setdefault((failure.code, failure.message), [])
+        subjects += [failure.subject] if failure.subject else []
+    for (code, message), subjects in alike.items():
+        more = len(subjects) - _MOST_NAMED
+        shown = ", ".join(subjects[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        yield code, message, shown
+
+
+def _print_more(n: int) -> None:
+    if n > _MOST_SHOWN:
+        print_line(f"and {n - _MOST_SHOWN:,} more; {_LISTED}")
+
+
+def _row(outcome: CheckOutcome) -> tuple[str, str, str]:
+    n = len(outcome.failures)
+    result = f"failed {n:,}" if n else "passed"
+    if outcome.unchecked:
+        result += ", in part" if not n else ""
+    counts = Counter(failure.code for failure in outcome.failures)
+    return str(outcome.check), result, ", ".join(f"{code} {n:,}" for code, n in counts.items())
+
+
+def _find_unchecked(verdict: Verdict) -> Iterator[str]:
+    """What could not be told, and what was not asked."""
+    for outcome in verdict.outcomes:
+        yield from (f"{outcome.check}: {why}" for why in outcome.unchecked)
+    yield from verdict.unchecked
+    silent = [str(outcome.check) for outcome in verdict.outcomes if not outcome.is_asked]
+    if silent:
+        yield f"{', '.join(silent)}: the policy does not ask for it"
+
+
+def _document(verdict: Verdict) -> dict[str, object]:
+    return {
+        "submission": verdict.submission,
+        "passed": verdict.is_passed,
+        "trials": verdict.n_trials,
+        "checks": [_check_document(outcome) for outcome in verdict.outcomes],
+        "failures": [_failure_document(failure) for failure in verdict.failures],
+        "unchecked": list(verdict.unchecked),
+    }
+
+
+def _check_document(outcome: CheckOutcome) -> dict[str, object]:
+    return {
+        "check": str(outcome.check),
+        "asked": outcome.is_asked,
+        "passed": outcome.is_passed if outcome.is_asked else None,
+        "failures": len(outcome.failures),
+        "unchecked": list(outcome.unchecked),
+    }
+
+
+def _failure_document(failure: Failure) -> dict[str, object]:
+    key = "trial" if failure.is_trial else "task"
+    return {"code": str(failure.code), key: failure.subject, "message": failure.message}

@@ -1,0 +1,118 @@
+"""A submission from plain harbor job directories: no ledger is needed."""
+
+import re
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+from proctor.audit.findings import Kind
+from proctor.audit.job import Audit, audit_job
+from proctor.errors import JobError
+from proctor.harbor.account import LockAccount, load_lock
+from proctor.harbor.job import Watch
+from proctor.harbor.trial import FoundTrial
+from proctor.importers.harbor_job import find_jobs
+from proctor.ledger.submission import list_files
+from proctor.report.attempt import Attempt
+from proctor.report.in_jobs import load_jobs
+from proctor.report.policy.record_facts import find_facts, load_own_record
+from proctor.report.policy.submission import OpenTraces, Replacement, Submission, SubmittedTrial
+from proctor.traced.trial import TracedTrial, opened_traces
+
+_KEPT = re.compile(r".+\.attempt-[0-9]{1,9}")
+_INFRASTRUCTURE = ("harbor_cancelled_error", "harbor_environment_start_timeout_error",
+                   "harbor_broker_connection_failed")  # fmt: skip
+"""Reason codes of attempts that ended before the agent, or with the machine."""
+_NO_LEDGER = (
+    "that it was not made anew by whoever hands it in: plain files are signed by nobody",
+    "that the run happened as its files say: `proctor audit --rerun` runs trials again",
+)
+
+
+def load_jobs_submission(path: str, watch: Watch | None = None) -> Submission:
+    """What lies in the job at a path, or in all jobs in the directory there.
+
+    Raises:
+        JobError: there is no job.
+    """
+    audits = [audit_job(str(job), watch=watch) for job in find_jobs(Path(path))]
+    found = load_jobs(path)
+    trials = [trial for audit in audits for trial in _submit(audit, _of_job(audit, found.attempts))]
+    return Submission(
+        name=path,
+        trials=trials,
+        unreadable=found.unreadable,
+        audits=audits,
+        replacements=[replace_kept(trial.attempt) for trial in trials if trial.is_kept],
+        lost_attempts=sum(map(count_lost, audits)),
+        unchecked=_NO_LEDGER,
+    )
+
+
+def count_lost(audit: Audit) -> int:
+    """Attempts that were made again and are gone."""
+    return sum(int(each.found) for each in audit.findings if each.kind is Kind.LOST_ATTEMPTS)
+
+
+def is_kept(attempt: Attempt) -> bool:
+    """Whether it is an attempt that was made again."""
+    return _KEPT.fullmatch(attempt.trial) is not None
+
+
+def replace_kept(attempt: Attempt) -> Replacement:
+    """An attempt that was made again, and why, as far as its end tells."""
+    is_machine = attempt.reward is None and attempt.reason in _INFRASTRUCTURE
+    ended = attempt.reason or f"reward {attempt.reward}"
+    return Replacement(
+        attempt.name,
+        "infrastructure" if is_machine else "other",
+        f"was made again after {ended}",
+    )
+
+
+def _of_job(audit: Audit, attempts: list[Attempt]) -> list[Attempt]:
+    inside = audit.job.directory.rstrip("/") + "/"
+    return [each for each in attempts if (each.place or "").startswith(inside)]
+
+
+def _submit(audit: Audit, attempts: list[Attempt]) -> Iterator[SubmittedTrial]:
+    lock = _load_lock(audit.job.directory)
+    scored = {found.directory: found for found in audit.job.trials}
+    for attempt in attempts:
+        place = attempt.place or ""
+        yield make_trial(attempt, place, scored.get(place), lock)
+
+
+def make_trial(
+    attempt: Attempt, place: str, scored: FoundTrial | None, lock: LockAccount | None
+) -> SubmittedTrial:
+    """The trial in a directory."""
+    facts = find_facts(place, scored, lock, load_own_record(place))
+    return SubmittedTrial(
+        attempt=attempt,
+        open_traces=open_directory(place),
+        place=place,
+        is_kept=is_kept(attempt),
+        digests=facts.digests,
+        began=facts.began,
+        ended=facts.ended,
+        claimed_model=facts.claimed_model,
+        contradictions=facts.contradictions,
+    )
+
+
+def open_directory(place: str) -> OpenTraces:
+    """The traces in a trial's directory, by the names that harnesses give them."""
+    files, _ = list_files(place)
+    trial = TracedTrial(
+        name=place, files=tuple(files), open_file=lambda name: nullcontext(f"{place}/{name}")
+    )
+    return partial(opened_traces, trial)
+
+
+def _load_lock(job: str) -> LockAccount | None:
+    try:
+        return load_lock(job)
+    except JobError:
+        return None  # the audit says so

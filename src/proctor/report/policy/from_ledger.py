@@ -1,0 +1,154 @@
+"""A submission from an experiment in a ledger, as it stood at a position of the log.
+
+What is sealed of its trials is unpacked beside the ledger's account of them and audited like any
+job. Trials that `proctor run` sealed came in one by one: the job's own files, and so its plan and
+its total, are not among what is sealed.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+
+from proctor.audit.job import Audit, audit_job
+from proctor.errors import LedgerError
+from proctor.harbor.account import LockAccount, load_lock
+from proctor.harbor.trial import FoundTrial
+from proctor.ledger.entry import SupersedeEntry, TrialEntry
+from proctor.ledger.exchange.harbor_jobs import find_place, write_jobs
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.note import VerifierKey
+from proctor.ledger.review import find_remarks
+from proctor.ledger.verification.verify import Verification, verify_ledger
+from proctor.report.attempt import Attempt
+from proctor.report.policy.from_jobs import count_lost, is_kept, replace_kept
+from proctor.report.policy.record_facts import find_facts
+from proctor.report.policy.submission import Replacement, SealedIn, Submission, SubmittedTrial
+from proctor.report.sealed import load_position
+from proctor.traced.sealed import trace_entry
+from proctor.traced.trial import FoundTrace, opened_traces
+
+_ONLY_OWNER = (
+    "that the run happened as it was sealed: an owner can seal what never happened; "
+    "`proctor audit --rerun` runs trials again"
+)
+
+
+def verify_as_asked(
+    directory: Path, key: VerifierKey | None = None, since: Sequence[str] = ()
+) -> SealedIn:
+    """What a whole ledger was found to be.
+
+    Raises:
+        LedgerError: there is none.
+    """
+    found = verify_ledger(directory, key=key, since=since)
+    return SealedIn(
+        str(directory),
+        damage=tuple(f"{each.kind}: {each.where}: {each.message}" for each in found.damage),
+        unchecked=tuple(_find_unchecked(found)),
+    )
+
+
+def _find_unchecked(found: Verification) -> Iterator[str]:
+    if not found.is_key_given:
+        yield "whose ledger it is: no --key was given, and its own first entry names one"
+    if not found.since:
+        yield (
+            "that the ledger was not cut or written anew by its owner: --since with a checkpoint "
+            "that you kept tells"
+        )
+
+
+@contextmanager
+def opened_experiment(
+    ledger: Ledger, experiment: str, sealed: SealedIn, *, at: int | None = None
+) -> Iterator[Submission]:
+    """An experiment as a submission; its files are unpacked as long as it is looked at.
+
+    Raises:
+        LedgerError: the ledger has no such experiment.
+        DamageError: the ledger does not hold what it should.
+    """
+    attempts = load_position(ledger, at=at, experiment=experiment).attempts
+    if not attempts:
+        raise LedgerError(
+            f"{ledger.directory}: no trial of the experiment {experiment!r}; "
+            "`proctor ledger list` names those that are there"
+        )
+    with tempfile.TemporaryDirectory(prefix="proctor-policy-") as scratch:
+        yield _Unpacked(ledger, Path(scratch)).submit(experiment, attempts, sealed)
+
+
+class _Unpacked:
+    """The sealed trials of an experiment, as directories for a while."""
+
+    def __init__(self, ledger: Ledger, scratch: Path) -> None:
+        self._ledger = ledger
+        self._scratch = scratch
+        self._found: dict[str, tuple[FoundTrial, LockAccount | None]] = {}
+        """Trials by their place among the jobs, each with the lock of its job."""
+
+    def submit(self, name: str, attempts: list[Attempt], sealed: SealedIn) -> Submission:
+        """All of it."""
+        places = [each.seq for each in attempts if each.seq is not None]
+        given_back = write_jobs(self._ledger, places, self._scratch)
+        jobs = sorted(each for each in self._scratch.iterdir() if each.is_dir())
+        audits = list(map(self._audit, jobs))
+        trials = [self._submit(each) for each in attempts]
+        kept = [replace_kept(each.attempt) for each in trials if each.is_kept]
+        return Submission(
+            name=name,
+            trials=trials,
+            audits=audits,
+            replacements=[*kept, *_find_superseded(self._ledger, attempts)],
+            lost_attempts=sum(map(count_lost, audits)),
+            has_jobs=bool(jobs) and all((job / "result.json").exists() for job in jobs),
+            sealed=sealed,
+            unchecked=(*given_back.refused, _ONLY_OWNER),
+        )
+
+    def _audit(self, job: Path) -> Audit:
+        audit = audit_job(str(job))
+        lock = load_lock(str(job)) if audit.job.lock else None
+        for found in audit.job.trials:
+            self._found[os.path.relpath(found.directory, self._scratch)] = found, lock
+        return audit
+
+    def _submit(self, attempt: Attempt) -> SubmittedTrial:
+        entry = self._ledger.entry(attempt.seq or 0)
+        if not isinstance(entry, TrialEntry):
+            return SubmittedTrial(attempt=attempt, open_traces=_open_nothing, is_withheld=True)
+        place = find_place(entry)
+        scored, lock = self._found.get(place, (None, None))
+        directory = str(self._scratch / place)
+        facts = find_facts(directory, scored, lock, bytes(entry.record))
+        return SubmittedTrial(
+            attempt=attempt,
+            open_traces=partial(opened_traces, trace_entry(self._ledger.artifacts, entry)),
+            place=directory,
+            is_kept=is_kept(attempt),
+            digests=facts.digests,
+            began=facts.began,
+            ended=facts.ended,
+            claimed_model=facts.claimed_model,
+            contradictions=facts.contradictions,
+        )
+
+
+def _find_superseded(ledger: Ledger, attempts: Sequence[Attempt]) -> Iterator[Replacement]:
+    """What the ledger says of trials that others stand in for."""
+    for attempt in attempts:
+        if attempt.status != "superseded":
+            continue
+        for remark in find_remarks(ledger, attempt.record):
+            entry = remark.entry
+            if isinstance(entry, SupersedeEntry) and entry.subject.record == attempt.record:
+                message = f"was replaced by {entry.by.trial_id}: {entry.reason}"
+                yield Replacement(attempt.name, entry.cause, message)
+
+
+def _open_nothing() -> AbstractContextManager[list[FoundTrace]]:
+    return nullcontext([])

@@ -1,0 +1,92 @@
+"""What is checked: trials with what is known of them, wherever they come from."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from proctor.audit.job import Audit
+from proctor.report.attempt import Attempt
+from proctor.report.in_jobs import Unreadable
+from proctor.traced.trial import FoundTrace
+
+type OpenTraces = Callable[[], AbstractContextManager[list[FoundTrace]]]
+"""The traces of a trial, readable for a while."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedTrial:
+    """One trial, with what a policy asks beyond what reports count."""
+
+    attempt: Attempt
+    open_traces: OpenTraces
+    place: str | None = None
+    """Where its files lie, or are unpacked for a while."""
+    is_kept: bool = False
+    """Whether it is an earlier attempt, which another stands in for and no number has."""
+    digests: tuple[str, ...] = ()
+    """Of its task: `sha256:…` from lock.json, and task_checksum."""
+    began: str | None = None
+    """When, as the trial's own result says it."""
+    ended: str | None = None
+    claimed_model: str | None = None
+    """The model that the agent was told to use."""
+    contradictions: tuple[str, ...] = ()
+    """Where its record says something else than its files."""
+    is_withheld: bool = False
+    """Whether its bytes were taken out of the ledger."""
+
+    @property
+    def name(self) -> str:
+        """What it is called everywhere: EXPERIMENT/TRIAL."""
+        return self.attempt.name
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A trial that another one stands in for."""
+
+    trial: str
+    cause: str
+    """infrastructure, configuration, task, agent or other."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SealedIn:
+    """The ledger that a submission is in, or is held against."""
+
+    place: str
+    damage: tuple[str, ...] = ()
+    """What is not as it was signed."""
+    differences: tuple[tuple[str, str], ...] = ()
+    """Of a directory: trials, and how they are not what was sealed."""
+    unchecked: tuple[str, ...] = ()
+    """What could not be told of it, one sentence each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What somebody hands in as one."""
+
+    name: str
+    trials: Sequence[SubmittedTrial]
+    unreadable: Sequence[Unreadable] = ()
+    audits: Sequence[Audit] = ()
+    """Of each job; those of a ledger rest on what is sealed of them."""
+    replacements: Sequence[Replacement] = ()
+    lost_attempts: int = 0
+    """Attempts that were made again and of which nothing is left."""
+    has_jobs: bool = True
+    """Whether the files of the jobs themselves are there: without them, no plan and no total."""
+    sealed: SealedIn | None = None
+    unchecked: Sequence[str] = field(default=())
+    """What cannot be known of a submission of this sort, one sentence each."""
+
+    @property
+    def counted(self) -> list[SubmittedTrial]:
+        """The trials that numbers are made of."""
+        return [
+            trial
+            for trial in self.trials
+            if not trial.is_kept and trial.attempt.status != "superseded"
+        ]

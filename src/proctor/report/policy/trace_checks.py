@@ -1,0 +1,141 @@
+"""A trace for every rewarded trial: readable, of something, of the trial's time, its own."""
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from proctor.digest import sha256_file
+from proctor.errors import ProctorError
+from proctor.report.policy.model import Policy
+from proctor.report.policy.reason import PolicyCode
+from proctor.report.policy.submission import Submission, SubmittedTrial
+from proctor.report.policy.verdict import Failure, Unchecked
+from proctor.sentence import count_of
+
+_ANSWERS = frozenset({"assistant", "tool_call"})
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFacts:
+    """What a trial's traces hold."""
+
+    digests: tuple[str, ...]
+    has_answers: bool
+    first: str | None
+    """The earliest time in them, as written."""
+    last: str | None
+
+
+def check_traces(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
+    """Every trial that needs a trace has one of its own."""
+    seen: dict[str, str] = {}
+    unclocked = 0
+    for trial in submission.counted:
+        if not _is_needed(policy, trial):
+            continue
+        try:
+            facts = find_trace_facts(trial)
+        except (ProctorError, OSError) as error:
+            yield Failure(PolicyCode.NO_TRACE, trial.name, f"its trace cannot be read: {error}")
+            continue
+        yield from _check_content(trial, facts, seen)
+        span = _find_span(trial, facts)
+        if span is None:
+            unclocked += bool(facts.digests)
+        else:
+            yield from _check_clock(policy, trial, span)
+    if unclocked:
+        yield Unchecked(
+            f"whether {count_of(unclocked, 'trace')} lie within the time of their trials: no times "
+            "in the one or the other, or times of which one says its zone and the other does not"
+        )
+
+
+def _is_needed(policy: Policy, trial: SubmittedTrial) -> bool:
+    if trial.is_withheld:
+        return False
+    return policy.traces.needed == "all" or (trial.attempt.reward or 0) > 0
+
+
+def find_trace_facts(trial: SubmittedTrial) -> TraceFacts:
+    """What the traces of a trial hold.
+
+    Raises:
+        DamageError: sealed evidence is missing or altered.
+        TraceError: a trace cannot be read.
+    """
+    # What reads ATIF is slow to load.
+    loader = importlib.import_module("proctor.trajectory.trace")
+    digests, times, has_answers = [], [], False
+    with trial.open_traces() as traces:
+        for found in traces:
+            trace = loader.load_trace_file(found.path, found.kind)
+            digests.append(sha256_file(Path(found.path)))
+            has_answers |= _has_answers(trace)
+            times += [entry.timestamp for entry in trace.entries if entry.timestamp]
+    times = [time for time in times if _moment(time) is not None]
+    ordered = sorted(times, key=_sortable)
+    first, last = (ordered[0], ordered[-1]) if ordered else (None, None)
+    return TraceFacts(tuple(digests), has_answers, first, last)
+
+
+def _has_answers(trace: Any) -> bool:
+    by_entries = any(entry.role in _ANSWERS for entry in trace.entries)
+    return by_entries or any(turn.role == "assistant" for turn in trace.turns)
+
+
+def _check_content(
+    trial: SubmittedTrial, facts: TraceFacts, seen: dict[str, str]
+) -> Iterator[Failure]:
+    if not facts.digests:
+        message = f"reward {trial.attempt.reward:g}, and no trace that can be read"
+        yield Failure(PolicyCode.NO_TRACE, trial.name, message)
+        return
+    if not facts.has_answers:
+        message = "its trace has neither an answer of the agent nor a call of a tool"
+        yield Failure(PolicyCode.EMPTY_TRACE, trial.name, message)
+    for digest in facts.digests:
+        first = seen.setdefault(digest, trial.name)
+        if first != trial.name:
+            message = f"its trace is that of {first}, byte for byte"
+            yield Failure(PolicyCode.COPIED_TRACE, trial.name, message)
+
+
+type Span = tuple[datetime, datetime, datetime, datetime]
+"""When the trial began, when its trace did, when that ended, when the trial did."""
+
+
+def _find_span(trial: SubmittedTrial, facts: TraceFacts) -> Span | None:
+    """The times to compare; None where they cannot be."""
+    texts = (trial.began, facts.first, facts.last, trial.ended)
+    moments = [_moment(text) for text in texts]
+    if any(moment is None for moment in moments):
+        return None
+    known = [moment for moment in moments if moment is not None]
+    if len({moment.tzinfo is None for moment in known}) > 1:
+        return None
+    began, first, last, ended = known
+    return began, first, last, ended
+
+
+def _check_clock(policy: Policy, trial: SubmittedTrial, span: Span) -> Iterator[Failure]:
+    began, first, last, ended = span
+    slack = timedelta(seconds=policy.traces.clock_seconds)
+    if first < began - slack or last > ended + slack:
+        message = f"its trace is of {first} to {last}, the trial of {began} to {ended}"
+        yield Failure(PolicyCode.TRACE_OUTSIDE_TRIAL, trial.name, message)
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+
+
+def _sortable(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
