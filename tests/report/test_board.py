@@ -150,6 +150,7 @@ def test_findings_reviews_and_advisors_are_seen(ledger: Ledger) -> None:
     assert list(render_remarks(only_row(ledger))) == [
         "integrity findings: reward-preexisted 1",
         "reviewed 1: fail 1",
+        "not of leaderboard grade: no-verifier 1, unpinned-image 1",
         "advisor asked in 1 trial, 3 calls",
     ]
 

@@ -169,7 +169,6 @@ def read_standing(entry: TrialEntry) -> Standing:
     )
 
 
-<<<<<<< HEAD
 def _find_collection(entry: TrialEntry, agent: _Agent) -> str | None:
     """The dataset's part of the group that the trial is counted in: `agent__model__dataset`."""
     certificate = entry.score.certificate if entry.score else None
@@ -189,11 +188,11 @@ def _find_exception(entry: TrialEntry, evaluation: _Evaluation) -> str | None:
         return found if isinstance(found, str) else None
     tags = evaluation.error_taxonomy or ()
     return next((tag.category for tag in tags if tag.source == "mechanical"), None)
-=======
+
+
 def _find_verifier(inputs: _Inputs) -> str | None:
     files = inputs.input_files or ()
     return verifier_digest((each.path, each.hash) for each in files if each.source == "verifier")
->>>>>>> h8-policy
 
 
 def _count(value: int | None) -> int | None:

@@ -142,16 +142,14 @@ def render_remarks(row: BoardRow) -> Iterator[str]:
         yield f"no score: {numbers.why_none}"
     if numbers.score_excluding is not None:
         yield f"errors excluded {numbers.score_excluding:.4f}"
-    if numbers.account.reasons:
-        yield f"missing: {_render_counts(numbers.account.reasons)}"
-    if numbers.exceptions:
-        yield f"errors: {_render_counts(numbers.exceptions)}"
-    if numbers.findings:
-        yield f"integrity findings: {_render_counts(numbers.findings)}"
-    if numbers.reviews:
-        yield f"reviewed {numbers.n_reviewed:,}: {_render_counts(numbers.reviews)}"
-    if numbers.below_grade:
-        yield f"not of leaderboard grade: {_render_counts(numbers.below_grade)}"
+    counts = {
+        "missing": numbers.account.reasons,
+        "errors": numbers.exceptions,
+        "integrity findings": numbers.findings,
+        f"reviewed {numbers.n_reviewed:,}": numbers.reviews,
+        "not of leaderboard grade": numbers.below_grade,
+    }
+    yield from (f"{what}: {_render_counts(found)}" for what, found in counts.items() if found)
     if numbers.advice.trials:
         asked = count_of(numbers.advice.trials, "trial")
         yield f"advisor asked in {asked}, {count_of(numbers.advice.calls, 'call')}"
