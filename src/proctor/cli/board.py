@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 import click
@@ -16,8 +17,7 @@ from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
 from proctor.report.board.document import describe_board, describe_cells, describe_trials
 from proctor.report.board.making import list_datasets, make_board
-from proctor.report.board.model import Board, BoardRow, BoardSection
-from proctor.report.board.policies import PolicyDesk
+from proctor.report.board.model import Board, BoardRow, BoardSection, Desk
 from proctor.report.board.text import (
     NUMBERS,
     headings_of,
@@ -70,8 +70,7 @@ def command(
     with open_ledger(directory) as ledger:
         if dataset is None:
             return _list(ledger, as_json=as_json)
-        desk = PolicyDesk(ledger, policy) if policy is not None else None
-        board = make_board(ledger, dataset, at=at, desk=desk)
+        board = make_board(ledger, dataset, at=at, desk=_open_desk(ledger, policy))
     if as_json:
         print_json(describe_board(board))
     elif as_csv:
@@ -84,6 +83,14 @@ def command(
     else:
         _print(board)
     return 0
+
+
+def _open_desk(ledger: Ledger, policy: str | None) -> Desk | None:
+    if policy is None:
+        return None
+    # What checks policies is slow to load, and most boards are made without.
+    desk: Desk = import_module("proctor.report.board.policies").PolicyDesk(ledger, policy)
+    return desk
 
 
 def _check_forms() -> None:

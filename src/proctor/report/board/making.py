@@ -11,9 +11,8 @@ from proctor.ledger.query import check_text, looking
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.attempt import Attempt
 from proctor.report.board.conditions import tell_runs_apart, tell_tasks_apart
-from proctor.report.board.model import Board, BoardRow, BoardSection
+from proctor.report.board.model import Board, BoardRow, BoardSection, Desk
 from proctor.report.board.numbers import count_row
-from proctor.report.board.policies import PolicyDesk
 from proctor.report.board.sections import Numbered, Placed, Sitter, place_attempts
 from proctor.report.board.trials import BoardTrials, settle
 from proctor.report.sealed import load_position
@@ -46,7 +45,7 @@ def list_datasets(ledger: Ledger, at: int | None = None) -> list[DatasetCount]:
 
 
 def make_board(
-    ledger: Ledger, dataset: str, *, at: int | None = None, desk: PolicyDesk | None = None
+    ledger: Ledger, dataset: str, *, at: int | None = None, desk: Desk | None = None
 ) -> Board:
     """The board of a dataset at a size of the log (default: now); a desk marks its rows.
 
@@ -78,7 +77,7 @@ def make_board(
         origin=ledger.checkpoint().origin,
         sections=tuple(sections),
         trials=trials,
-        policy=desk.policy.name if desk is not None else None,
+        policy=desk.name if desk is not None else None,
     )
     _check_sum(board)
     return board
@@ -112,7 +111,7 @@ def _tell_apart(
 
 
 def _make_rows(
-    placed: Placed, number: int, trials: BoardTrials, desk: PolicyDesk | None
+    placed: Placed, number: int, trials: BoardTrials, desk: Desk | None
 ) -> tuple[BoardRow, ...]:
     sitters: dict[Sitter, list[Attempt]] = {}
     for sitting in placed.sittings:
@@ -126,7 +125,7 @@ def _make_rows(
 
 
 def _make_row(
-    sitter: Sitter, found: list[Attempt], trials: BoardTrials, desk: PolicyDesk | None
+    sitter: Sitter, found: list[Attempt], trials: BoardTrials, desk: Desk | None
 ) -> BoardRow:
     agent, model, configuration, source, is_diagnostic = sitter
     attempts, retried = found, []

@@ -1,7 +1,8 @@
 """A board as a value: sections of like conditions, in them rows, in those the trials."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.attempt import Attempt
@@ -23,6 +24,17 @@ class PolicyMark:
     def has_passed(self) -> bool:
         """Whether nothing is amiss."""
         return not self.reasons
+
+
+class Desk(Protocol):
+    """Where rows are held against a policy. What does it is slow to load, and seldom asked for."""
+
+    name: str
+    """The policy's."""
+
+    def mark(self, attempts: Sequence[Attempt], size: int) -> PolicyMark:
+        """How the trials of a row stand at a size of the log."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

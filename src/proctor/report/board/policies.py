@@ -21,7 +21,8 @@ class PolicyDesk:
         Raises:
             PolicyError: it cannot be read.
         """
-        self.policy = load_policy(policy)
+        self._policy = load_policy(policy)
+        self.name = self._policy.name
         self._ledger = ledger
         self._sealed = verify_as_asked(ledger.directory)
         self._verdicts: dict[tuple[str, int], Verdict] = {}
@@ -42,11 +43,11 @@ class PolicyDesk:
                 if name in names:
                     codes[names[name]] = tuple(str(failure.code) for failure in failures)
         reasons.update(code for each in codes.values() for code in each)
-        return PolicyMark(self.policy.name, dict(sorted(reasons.items())), codes)
+        return PolicyMark(self.name, dict(sorted(reasons.items())), codes)
 
     def _check(self, experiment: str, size: int) -> Verdict:
         key = experiment, size
         if key not in self._verdicts:
             with opened_experiment(self._ledger, experiment, self._sealed, at=size) as submission:
-                self._verdicts[key] = check_attempts(self.policy, submission)
+                self._verdicts[key] = check_attempts(self._policy, submission)
         return self._verdicts[key]
