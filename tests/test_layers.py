@@ -62,7 +62,7 @@ BESIDES = {
     "search": frozenset({"backports"}),
     "report": frozenset({"scipy"}),
     "task": frozenset({"pathspec", "yaml"}),
-    "web": frozenset({"jinja2", "markupsafe", "starlette", "uvicorn"}),
+    "web": frozenset({"anyio", "h11", "jinja2", "markupsafe", "starlette", "uvicorn"}),
 }
 
 

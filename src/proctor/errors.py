@@ -60,6 +60,7 @@ ProctorError
 │   ├── RewardFileNotFoundError     (also a FileNotFoundError, as in harbor)
 │   ├── RewardFileEmptyError
 │   └── VerifierOutputParseError
+├── NotThereError                   nothing of that name is looked at by the viewer
 └── MetricError                     a metric could not be computed
 
 The reward and trial errors have harbor's names and messages, model errors apart. The reason code of
@@ -152,6 +153,10 @@ class VerifierOutputParseError(RewardError):
     """The reward file is not a number, or not JSON."""
 
     reason_code: ClassVar[str] = "harbor_reward_parse_error"
+
+
+class NotThereError(ProctorError):
+    """Nothing of that name is looked at."""
 
 
 class MetricError(ProctorError):

@@ -7,11 +7,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-import uvicorn
 from playwright.sync_api import Browser, sync_playwright
 from starlette.applications import Starlette
 
-from proctor.web.server import listen
+from proctor.web.server import listen, make_server
 
 FLAGS = (
     "--no-sandbox",  # we are root
@@ -53,14 +52,12 @@ def open_browser() -> Iterator[Browser]:
 def serving(app: Starlette) -> Iterator[str]:
     """The app on a port of its own; its address, without a slash at the end."""
     listening = listen(0)
-    server = uvicorn.Server(
-        uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-    )
+    server = make_server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
     finally:
-        server.should_exit = True
+        server.end()
         thread.join(20)
         listening.close()

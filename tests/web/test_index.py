@@ -14,7 +14,7 @@ JOBS = Path(__file__).parent.parent / "data" / "harbor" / "jobs"
 def test_the_first_page_names_the_jobs(page: Page) -> None:
     with serving(make_app(Subject(jobs=(JOBS / "04-binary-scripted-k5",)))) as address:
         page.goto(address)
-        assert page.title() == "Experiments · proctor"
+        assert page.title() == "Jobs · proctor"
         assert page.get_by_role("link", name="04-binary-scripted-k5").is_visible()
 
 

@@ -46,7 +46,7 @@ def make_evaluation(
 ) -> EvaluationResult:
     """What a trial scored, null where it did not, and what went wrong."""
     return EvaluationResult(
-        reward=_find_reward(rewards, notes),
+        reward=find_reward(rewards, notes),
         validity=ValidityCheck(
             output_parseable=rewards is not None,
             schema_valid=rewards is not None,
@@ -67,7 +67,7 @@ def _tag(error: ExceptionDocument) -> ErrorTag:
     )
 
 
-def _find_reward(rewards: Rewards | None, notes: list[str]) -> float | None:
+def find_reward(rewards: Rewards | None, notes: list[str]) -> float | None:
     """The one reward there is, or the one of several that is called so."""
     if not rewards:
         return None

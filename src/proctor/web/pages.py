@@ -1,12 +1,22 @@
 """Templates to responses, and the headers that every response has."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse
+
+from proctor.web.shown import (
+    experiment_path,
+    show_count,
+    show_mean,
+    show_seconds,
+    show_time,
+    show_usd,
+    trial_path,
+)
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 STATIC: Final = Path(__file__).parent / "static"
@@ -17,7 +27,7 @@ HEADERS: Final = {
         "frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -32,17 +42,23 @@ ENVIRONMENT: Final = Environment(
     lstrip_blocks=True,
 )
 
+DAMAGE: ContextVar[Callable[[], str | None] | None] = ContextVar("damage", default=None)
+"""Says what is wrong with what the request is about; every page tells it."""
+
+
+def _find_damage() -> str | None:
+    find = DAMAGE.get()
+    return find() if find is not None else None
+
+
+ENVIRONMENT.filters.update(
+    whole=show_count, mean=show_mean, seconds=show_seconds, usd=show_usd, moment=show_time
+)
+ENVIRONMENT.globals.update(
+    experiment_path=experiment_path, trial_path=trial_path, damage=_find_damage
+)
+
 
 def render_page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A page; every value is escaped."""
     return HTMLResponse(ENVIRONMENT.get_template(template).render(**values), status)
-
-
-async def with_headers(
-    request: Request, answer: Callable[[Request], Awaitable[Response]]
-) -> Response:
-    """The response, with the headers that all have."""
-    response = await answer(request)
-    for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
-    return response

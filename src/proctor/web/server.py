@@ -1,15 +1,28 @@
 """The program that answers: one process, on loopback, until it is interrupted."""
 
+import contextlib
+import signal
 import socket
+import threading
+from asyncio import BaseTransport, TimerHandle
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from proctor.errors import InputError
 
 HOST = "127.0.0.1"
 _WAITING = 512
 """Connections that may wait to be taken."""
+_MOST = 400
+"""Connections at a time; whoever comes then is told to come again."""
+_PATIENCE = 15.0
+"""Seconds after which a client must have got on: with its request, or with taking the answer."""
 
 
 def listen(port: int, host: str = HOST) -> socket.socket:
@@ -33,7 +46,97 @@ def listen(port: int, host: str = HOST) -> socket.socket:
 
 def serve(app: Starlette, listening: socket.socket) -> None:
     """Answer until interrupted; what is under way is given a moment to end."""
+    server = make_server(app)
+    threading.Thread(target=app.state.subject.prepare, name="prepare", daemon=True).start()
+    with _ended_by_signals(server):
+        server.run(sockets=[listening])
+
+
+def make_server(app: Starlette) -> "ViewerServer":
+    """The server of an app; whoever runs it gives it a socket."""
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=2, server_header=False
+        app,
+        http=PatientProtocol,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=_MOST,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=2,
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    return ViewerServer(config, app)
+
+
+class ViewerServer(uvicorn.Server):
+    """A server that ends its streams of events when it is ended itself."""
+
+    def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def end(self, *_: int | FrameType | None) -> None:
+        """Come to an end; at once when it is asked for again."""
+        self._app.state.listeners.is_closing = True
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Nothing: an interrupt is how it is ended, and no failure that is handed on."""
+        yield
+
+
+@contextlib.contextmanager
+def _ended_by_signals(server: ViewerServer) -> Iterator[None]:
+    before = {each: signal.signal(each, server.end) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP with a client that may be slow, but not for ever: it is looked at now and then.
+
+    Closed is who has not sent a whole request from one look to the next, and who has not taken
+    anything of the answer that waits for him.
+    """
+
+    _look: TimerHandle | None = None
+    _before: tuple[bool, int] = (False, 0)
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Begin to look."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._look = self.loop.call_later(_PATIENCE, self._look_again)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Look no more."""
+        super().connection_lost(exc)
+        if self._look is not None:
+            self._look.cancel()
+
+    def _look_again(self) -> None:
+        transport: Any = self.transport
+        waiting = transport.get_write_buffer_size()
+        now = (self._is_incomplete(), waiting)
+        has_waited, before = self._before
+        if (now[0] and has_waited) or (waiting and waiting == before):
+            transport.abort()
+            return
+        self._before = now
+        self._look = self.loop.call_later(_PATIENCE, self._look_again)
+
+    @property
+    def _has_had_one(self) -> bool:
+        cycle: object = self.cycle
+        return cycle is not None
+
+    def _is_incomplete(self) -> bool:
+        """Whether a request has been begun and not sent, or none was on a new connection."""
+        if self.conn.their_state is h11.IDLE:
+            return not self._has_had_one or bool(self.conn.trailing_data[0])
+        return self.conn.their_state is h11.SEND_BODY

@@ -2,46 +2,113 @@
 
 An experiment is one of the ledger, or a job by its directory's name; a trial is found in it by its
 id or by its directory's name. A request opens what it needs and closes it, so that what changes
-underneath is seen by the next one.
+underneath is seen by the next one. No name of a request becomes part of a path.
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.errors import ProctorError
+from proctor.errors import InputError, NotThereError, ProctorError
 from proctor.importers.traced_files import find_in_files
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import find_trial
+from proctor.ledger.query import TrialFilter, TrialRow, looking, select_trials
 from proctor.traced.sealed import trace_row
 from proctor.traced.trial import TracedTrial
+from proctor.web.damage import Health
+from proctor.web.job_files import JobFiles
+from proctor.web.kept import Kept
+from proctor.web.marks import Experiment
+from proctor.web.sealed_marks import find_version, load_sealed
+from proctor.web.shelf import JobShelf
+
+_SHOWN = 80
+_PREPARED = 3
+"""Jobs whose trials are read before anybody asks."""
 
 
-class NotThereError(ProctorError):
-    """Nothing of that name is looked at."""
-
-
-@dataclass(frozen=True, slots=True)
 class Subject:
     """What the pages are about; either a ledger or jobs."""
 
-    ledger: Path | None = None
-    jobs: tuple[Path, ...] = ()
-    """Job directories, by whose names they are known."""
+    def __init__(
+        self,
+        ledger: Path | None = None,
+        jobs: tuple[Path, ...] = (),
+        root: Path | None = None,
+    ) -> None:
+        self.ledger = ledger
+        self.shelf = JobShelf(jobs, root)
+        """The jobs; those in `root` as they come and go."""
+        self.kept = Kept()
+        self.health = Health(ledger) if ledger is not None else None
+
+    @property
+    def jobs(self) -> tuple[Path, ...]:
+        """Job directories, by whose names they are known."""
+        return tuple(job.directory for job in self.shelf.all())
+
+    def prepare(self) -> None:
+        """Read what the first pages will show, before somebody waits for it."""
+        with contextlib.suppress(ProctorError):
+            self.damage()
+        jobs = sorted(self.shelf.all(), key=JobFiles.changed_at, reverse=True)
+        for job in jobs[:_PREPARED]:
+            job.look()
+
+    def damage(self) -> str | None:
+        """What is wrong with the ledger, in a sentence."""
+        return self.health.look() if self.health is not None else None
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Ledger | None]:
-        """The ledger, for one request; None where jobs are looked at.
+        """The ledger, for one request; a damaged one as it was found; None for jobs.
 
         Raises:
             LedgerError: it cannot be opened.
         """
-        if self.ledger is None:
+        if self.health is None:
             yield None
             return
-        with Ledger.open(self.ledger) as ledger:
+        with self.health.opened() as ledger:
             yield ledger
+
+    def experiment(self, name: str) -> Experiment:
+        """An experiment or a job, trial by trial.
+
+        Raises:
+            NotThereError: there is none of that name.
+            DamageError: the ledger is damaged.
+        """
+        with self.opened() as ledger:
+            found = load_sealed(ledger, _text(name)) if ledger is not None else None
+        if self.health is None:
+            job = self.shelf.find(name)
+            found = job.look() if job is not None else None
+        if found is None:
+            raise _no_experiment(name)
+        return found
+
+    def version(self, name: str) -> str:
+        """What differs where anything of an experiment does.
+
+        Raises:
+            NotThereError: there is none of that name.
+            DamageError: the ledger is damaged.
+        """
+        with self.opened() as ledger:
+            if ledger is None:
+                return self.experiment(name).version
+            with looking(ledger):
+                found = find_version(ledger, _text(name))
+        if found is None:
+            raise _no_experiment(name)
+        return found
+
+    def has_ended(self, name: str) -> bool:
+        """Whether nothing more will come of an experiment: a job that says so."""
+        job = self.shelf.find(name) if self.ledger is None else None
+        return job is not None and job.look().is_finished
 
     @contextlib.contextmanager
     def trial(self, experiment: str, trial: str) -> Iterator[TracedTrial]:
@@ -53,13 +120,71 @@ class Subject:
         """
         with self.opened() as ledger:
             if ledger is not None:
-                yield trace_row(ledger, find_trial(ledger, f"{experiment}/{trial}"))
+                yield trace_row(ledger, find_row(ledger, experiment, trial))
                 return
             yield self._trial_in_job(experiment, trial)
 
+    def trial_directory(self, experiment: str, trial: str) -> Path:
+        """Where a trial of a job lies.
+
+        Raises:
+            NotThereError: there is none of that name.
+        """
+        job = self.shelf.find(experiment)
+        # Only names that the directory itself lists, and no links.
+        if job is not None and trial in _list_directories(job.directory):
+            return job.directory / trial
+        raise _no_trial(experiment, trial)
+
     def _trial_in_job(self, experiment: str, trial: str) -> TracedTrial:
-        for job in self.jobs:
-            # Only names that the directory itself lists: a name of a request makes no path.
-            if job.name == experiment and trial in {each.name for each in job.iterdir()}:
-                return next(iter(find_in_files(str(job / trial))))
-        raise NotThereError(f"no trial {trial!r} in an experiment {experiment!r}")
+        place = self.trial_directory(experiment, trial)
+        try:
+            return next(iter(find_in_files(str(place))))
+        except (InputError, OSError, StopIteration) as error:
+            raise NotThereError(f"{_shown(trial)} is no trial, or is gone: {error}") from error
+
+
+def find_row(ledger: Ledger, experiment: str, trial: str) -> TrialRow:
+    """The sealed trial of exactly that name.
+
+    Raises:
+        NotThereError: there is none.
+        DamageError: the log does not give what its checkpoint says.
+    """
+    wanted = TrialFilter(experiment=_text(experiment), trial=_text(trial))
+    with looking(ledger):
+        rows = select_trials(ledger, wanted)
+    if not rows:
+        raise _no_trial(experiment, trial)
+    return rows[0]
+
+
+def _list_directories(place: Path) -> set[str]:
+    try:
+        with os.scandir(place) as entries:
+            return {each.name for each in entries if each.is_dir(follow_symlinks=False)}
+    except OSError:
+        return set()
+
+
+def _no_experiment(name: str) -> NotThereError:
+    return NotThereError(f"there is no experiment {_shown(name)}")
+
+
+def _no_trial(experiment: str, trial: str) -> NotThereError:
+    return NotThereError(f"there is no trial {_shown(trial)} in an experiment {_shown(experiment)}")
+
+
+def _text(name: str) -> str:
+    """A name that an index can be asked for.
+
+    Raises:
+        NotThereError: it has control characters, or is no text; nothing has such a name.
+    """
+    if not name.isprintable():
+        raise NotThereError(f"nothing is called {_shown(name)}")
+    return name
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…")

@@ -1,0 +1,72 @@
+"""What every request passes: the host by which it asks, a token in its address, the headers.
+
+A page of another site that has itself resolved to this machine asks by another host's name.
+"""
+
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from proctor.web.pages import DAMAGE, HEADERS
+from proctor.web.problems import say_problem
+from proctor.web.writing import exchange_token
+
+LOOPBACK: Final = ("127.0.0.1", "localhost")
+"""Names by which this machine may be asked."""
+_LONGEST_PATH = 4096
+
+
+class Guard:
+    """The application, guarded."""
+
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...] = LOOPBACK) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            else:
+                await self._app(scope, receive, send)
+            return
+        sending = _sending_headers(send)
+        request = Request(scope)
+        try:
+            self._check(request)
+            response: Response | None = exchange_token(request)
+        except HTTPException as error:
+            response = say_problem(error.status_code, error.detail, error.headers)
+        if response is not None:
+            await response(scope, receive, sending)
+            return
+        told = DAMAGE.set(scope["app"].state.subject.damage)
+        try:
+            await self._app(scope, receive, sending)
+        finally:
+            DAMAGE.reset(told)
+
+    def _check(self, request: Request) -> None:
+        host = request.headers.get("host", "").lower()
+        name, _, port = host.partition(":")
+        if name not in self._hosts or (port and not port.isdecimal()):
+            raise HTTPException(400, f"this viewer is asked by {' or '.join(self._hosts)} alone")
+        if len(request.scope.get("raw_path") or b"") > _LONGEST_PATH:
+            raise HTTPException(414, f"an address has at most {_LONGEST_PATH:,} characters")
+
+
+def _sending_headers(send: Send) -> Send:
+    async def with_headers(message: MutableMapping[str, Any] | Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return with_headers

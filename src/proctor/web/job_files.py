@@ -1,0 +1,308 @@
+"""A job's directory, looked at again and again while it may be running.
+
+A trial is read once, and again when its result or its reward file is another one. Whatever
+vanishes or is half written meanwhile is told, never an error. No link is followed, and no name
+from a request gets here: names are those that the directory lists.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from proctor.errors import JobError
+from proctor.harbor.documents import JOB, LOCK, STATE, JobDocument
+from proctor.harbor.evaluation import find_reward
+from proctor.harbor.published import PublishedResult
+from proctor.harbor.render import render_json
+from proctor.harbor.trial import FoundTrial, load_trial
+from proctor.record.ids import shown_name
+from proctor.reward.profile import DEFAULT_PROFILE
+from proctor.web.marks import (
+    ASIDE,
+    BROKEN,
+    ERRORED,
+    RUNNING,
+    SCORED,
+    UNSCORED,
+    Experiment,
+    Mark,
+)
+
+_FRESH = {False: 0.5, True: 2.0}
+"""Seconds for which a look at a job holds: one that may be running, and one that has finished."""
+_LONGEST = 300
+_REWARDS = ("verifier/reward.txt", "verifier/reward.json")
+
+type Stamp = tuple[int, int, int]
+"""Inode, size and time of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A trial as it was read."""
+
+    stamp: Stamp | None
+    """Of its result.json; None where there was none."""
+    reward: str | None
+    """The reward file that was there."""
+    reward_stamp: Stamp | None
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class AboutJob:
+    """What a job's own files say, none of its trials read."""
+
+    stamps: tuple[Stamp | None, ...] = ()
+    """Of the files."""
+    planned: int | None = None
+    is_finished: bool = False
+    completed: int | None = None
+    """Trials that ended, as result.json counts; None without one."""
+    errored: int | None = None
+    aside: frozenset[str] = frozenset()
+    problems: tuple[str, ...] = ()
+    published: dict[str, str] = field(default_factory=dict)
+
+
+class JobFiles:
+    """One job's directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._lock = threading.Lock()
+        self._trials: dict[str, _Read] = {}
+        self._about = AboutJob()
+        self._found: Experiment | None = None
+        self._made_with: AboutJob | None = None
+        self._at = 0.0
+        self._changes = time.time_ns()
+
+    @property
+    def size(self) -> int:
+        """Trials that are kept in memory."""
+        return len(self._trials)
+
+    def forget(self) -> None:
+        """Let go of what was read; the next look reads it again."""
+        with self._lock:
+            self._trials, self._found, self._about = {}, None, AboutJob()
+
+    def look(self) -> Experiment:
+        """The job as it is now, or was a moment ago."""
+        with self._lock:
+            found = self._found
+            if found is not None and time.monotonic() - self._at < _FRESH[found.is_finished]:
+                return found
+            self._read_about()
+            has_changed = self._read_trials()
+            self._at = time.monotonic()
+            if found is None or has_changed or self._made_with is not self._about:
+                self._changes += 1
+                self._made_with = self._about
+                found = self._found = self._make()
+            return found
+
+    def glance(self) -> AboutJob:
+        """What the job's own files say now."""
+        with self._lock:
+            self._read_about()
+            return self._about
+
+    def changed_at(self) -> float:
+        """When its result was written last, or its directory, in seconds; 0 where it is gone."""
+        for path in (self.directory / "result.json", self.directory):
+            with contextlib.suppress(OSError):
+                return path.lstat().st_mtime
+        return 0.0
+
+    def _make(self) -> Experiment:
+        about = self._about
+        return Experiment(
+            name=self.directory.name,
+            marks=[self._trials[name].mark for name in sorted(self._trials)],
+            is_finished=about.is_finished,
+            is_job=True,
+            version=str(self._changes),
+            planned=about.planned,
+            problems=about.problems,
+            published=about.published,
+        )
+
+    def _read_about(self) -> None:
+        """Read the job's own files, if they are others than before."""
+        names = ("result.json", "lock.json", "proctor.json")
+        stamps = tuple(_stamp(f"{self.directory}/{name}") for name in names)
+        if stamps == self._about.stamps:
+            return
+        problems: list[str] = []
+        place = str(self.directory)
+        result = _load(JOB.load, f"{place}/result.json", stamps[0], problems)
+        lock = _load(LOCK.load, f"{place}/lock.json", stamps[1], problems) if not result else None
+        state = _load(STATE.load, f"{place}/proctor.json", stamps[2], problems)
+        published = _find_published(result, place, problems)
+        self._about = AboutJob(
+            stamps=stamps,
+            planned=result.n_total_trials if result else len(lock.trials) if lock else None,
+            is_finished=result is not None and result.finished_at is not None,
+            aside=frozenset(named.trial for named in state.unplanned) if state else frozenset(),
+            completed=published.count("n_completed_trials") if published else None,
+            errored=published.count("n_errored_trials") if published else None,
+            published=_find_metrics(published),
+            problems=tuple(problems),
+        )
+
+    def _read_trials(self) -> bool:
+        """Read the trials that are new or others than before; whether any is."""
+        try:
+            names = list(_list_directories(self.directory))
+            root = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            problem = f"{self.directory}: cannot be read: {error.strerror}"
+            if self._about.problems != (problem,):
+                self._about = AboutJob(stamps=self._about.stamps, problems=(problem,))
+            self._trials = {}
+            return False
+        try:
+            read = {name: self._read_trial(name, root) for name in names}
+        finally:
+            os.close(root)
+        found = {name: each for name, each in read.items() if each is not None}
+        has_changed = len(found) != len(self._trials) or any(
+            self._trials.get(name) is not each for name, each in found.items()
+        )
+        self._trials = found
+        return has_changed
+
+    def _read_trial(self, name: str, root: int) -> _Read | None:
+        known = self._trials.get(name)
+        stamp = _stamp(f"{name}/result.json", root)
+        if known is not None and known.stamp == stamp:
+            reward = known.reward
+            if reward is None or _stamp(f"{name}/{reward}", root) == known.reward_stamp:
+                return known
+        place = f"{self.directory}/{name}"
+        is_aside = name in self._about.aside
+        if stamp is None:
+            mark = _mark_unfinished(name, place)
+            return _Read(None, None, None, mark) if mark else None
+        reward, reward_stamp = _find_reward_file(name, root)
+        return _Read(stamp, reward, reward_stamp, _mark_trial(name, place, is_aside=is_aside))
+
+
+def _list_directories(directory: Path) -> Iterator[str]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield entry.name
+
+
+def _stamp(path: str, root: int | None = None) -> Stamp | None:
+    try:
+        found = os.stat(path, dir_fd=root, follow_symlinks=False)
+    except (OSError, ValueError):
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _find_reward_file(name: str, root: int) -> tuple[str | None, Stamp | None]:
+    for reward in _REWARDS:
+        stamp = _stamp(f"{name}/{reward}", root)
+        if stamp is not None:
+            return reward, stamp
+    return None, None
+
+
+def _load[T](
+    load: Callable[[str], T], path: str, stamp: Stamp | None, problems: list[str]
+) -> T | None:
+    if stamp is None:
+        return None
+    try:
+        return load(path)
+    except JobError as error:
+        problems.append(_cut(str(error)))
+        return None
+
+
+def _find_published(
+    result: JobDocument | None, place: str, problems: list[str]
+) -> PublishedResult | None:
+    if result is None:
+        return None
+    try:
+        return PublishedResult(result, f"{place}/result.json")
+    except JobError as error:
+        problems.append(_cut(str(error)))
+        return None
+
+
+def _find_metrics(published: PublishedResult | None) -> dict[str, str]:
+    """Every metric that result.json gives, with the group it is of."""
+    if published is None:
+        return {}
+    return {
+        f"{group}: {name}": render_json(value)
+        for group in published.evals
+        for entry in published.metrics(group)
+        for name, value in entry.items()
+        if isinstance(value, int | float)
+    }
+
+
+def _mark_unfinished(name: str, place: str) -> Mark | None:
+    """A trial without a result; None for a directory that is none."""
+    if not any(os.path.lexists(f"{place}/{each}") for each in ("config.json", "trial.log")):
+        return None
+    return Mark(trial=name, task=_task_of(name), state=RUNNING)
+
+
+def _task_of(name: str) -> str:
+    """The task that the directory of an unfinished trial is named after, or all of the name."""
+    return shown_name(name.rpartition("__")[0] or name)
+
+
+def _mark_trial(name: str, place: str, *, is_aside: bool) -> Mark:
+    try:
+        found = load_trial(place, DEFAULT_PROFILE)
+    except JobError as error:
+        return Mark(trial=name, task=_task_of(name), state=BROKEN, why=_cut(str(error)))
+    return _mark_of(found, name, is_aside=is_aside)
+
+
+def _mark_of(found: FoundTrial, name: str, *, is_aside: bool) -> Mark:
+    trial, notes = found.trial, list[str]()
+    reward = find_reward(trial.verdict.rewards if trial.verdict else None, notes)
+    why = trial.exception or (notes[0] if notes else None)
+    state = SCORED if reward is not None else ERRORED if trial.exception else UNSCORED
+    return Mark(
+        trial=name,
+        task=trial.task,
+        state=ASIDE if is_aside else state,
+        reward=reward,
+        why=_cut(why) if why else None,
+        agent=trial.agent,
+        model=trial.model,
+        dataset=trial.source,
+        seconds=_seconds(found.document.started_at, found.document.finished_at),
+        cost_usd=trial.usage.cost_usd,
+        when=found.document.started_at,
+    )
+
+
+def _seconds(start: str | None, end: str | None) -> float | None:
+    if start is None or end is None:
+        return None
+    try:
+        return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"

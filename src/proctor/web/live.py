@@ -1,0 +1,88 @@
+"""An experiment while it runs: a stream of events that says when something of it changed.
+
+    event: change    data: {"version": …}     look at the page again
+    event: end       data: {"version": …}     the job has finished; nothing more will come
+
+Files are looked at twice a second at most, however many listen, and at most so many may listen.
+The stream ends when the job does, when its reader goes, or when the viewer is ended.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from proctor.errors import ProctorError
+from proctor.web.subject import Subject
+
+MOST_LISTENERS = 32
+_EVERY = 0.5
+_BEAT = 15.0
+"""Seconds after which a line is sent that says nothing, so that a reader who went is noticed."""
+
+
+class Listeners:
+    """Who listens, and whether the viewer is being ended."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.is_closing = False
+
+
+async def stream_events(request: Request) -> Response:
+    """The events of one experiment.
+
+    Raises:
+        HTTPException: 503: too many listen.
+        NotThereError: there is none of that name.
+    """
+    subject: Subject = request.app.state.subject
+    listeners: Listeners = request.app.state.listeners
+    name: str = request.path_params["experiment"]
+    known = request.headers.get("last-event-id") or request.query_params.get("since", "")
+    version = await run_in_threadpool(subject.version, name)
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream")
+    if listeners.number >= MOST_LISTENERS:
+        raise HTTPException(503, "too many pages are open that listen", {"Retry-After": "10"})
+    stream = _watch(subject, name, listeners, (known, version))
+    return StreamingResponse(stream, media_type="text/event-stream")
+
+
+async def _watch(
+    subject: Subject, name: str, listeners: Listeners, versions: tuple[str, str]
+) -> AsyncIterator[str]:
+    known, version = versions
+    listeners.number += 1
+    try:
+        yield "retry: 2000\n\n"
+        beat = time.monotonic()
+        while not listeners.is_closing:
+            if version != known:
+                known = version
+                yield _event("change", version)
+                beat = time.monotonic()
+            if await run_in_threadpool(subject.has_ended, name):
+                yield _event("end", version)
+                return
+            await asyncio.sleep(_EVERY)
+            try:
+                version = await run_in_threadpool(subject.version, name)
+            except ProctorError:
+                # It is gone; the page says so when it is looked at again.
+                yield _event("change", "")
+                return
+            if time.monotonic() - beat >= _BEAT:
+                beat = time.monotonic()
+                yield ": still here\n\n"
+    finally:
+        listeners.number -= 1
+
+
+def _event(kind: str, version: str) -> str:
+    return f"id: {version}\nevent: {kind}\ndata: {json.dumps({'version': version})}\n\n"

@@ -1,0 +1,68 @@
+"""What becomes of a request that leads nowhere: a plain page with the right code.
+
+No traceback is shown; that of a defect goes to the terminal.
+"""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from proctor.errors import DamageError, LedgerError, NotThereError, ProctorError
+from proctor.web.pages import HEADERS, render_page
+
+_LONGEST = 400
+"""Characters of a sentence; it may hold what the request said."""
+
+
+def say_problem(
+    code: int, sentence: str | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    """A page that says what is wrong."""
+    phrase = HTTPStatus(code).phrase
+    response = render_page(
+        "problem.html", status=code, title=f"{code} {phrase}", sentence=_cut(sentence or phrase)
+    )
+    # A defect is answered outside of what gives the others their headers.
+    response.headers.update(HEADERS)
+    response.headers.update(headers or {})
+    return response
+
+
+def _cut(sentence: str) -> str:
+    return sentence if len(sentence) <= _LONGEST else sentence[:_LONGEST] + "…"
+
+
+def _say_http(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        return _say_defect(request, error)
+    if error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase:
+        return say_problem(404, "there is no such page", error.headers)
+    return say_problem(error.status_code, error.detail, error.headers)
+
+
+def _say_error(_request: Request, error: Exception) -> Response:
+    match error:
+        case NotThereError():
+            return say_problem(404, str(error))
+        case DamageError():
+            return say_problem(500, f"this ledger is damaged: {error}")
+        case LedgerError():
+            return say_problem(404, str(error))
+        case _:
+            return say_problem(400, str(error))
+
+
+def _say_defect(_request: Request, _error: Exception) -> Response:
+    return say_problem(500, "a defect of proctor; the terminal that runs it has the details")
+
+
+HANDLERS: Mapping[Any, Any] = {
+    HTTPException: _say_http,
+    ProctorError: _say_error,
+    Exception: _say_defect,
+}
+"""For the application; an error that nobody expected is raised again behind its page."""

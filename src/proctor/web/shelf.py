@@ -1,0 +1,62 @@
+"""The jobs that are looked at, by the names of their directories."""
+
+import threading
+import time
+from pathlib import Path
+
+from proctor.importers.harbor_job import find_jobs
+from proctor.web.job_files import JobFiles
+
+_FRESH = 2.0
+"""Seconds for which a list of jobs holds."""
+
+
+class JobShelf:
+    """Jobs; the trials of those that were looked at last are kept in memory."""
+
+    def __init__(
+        self, jobs: tuple[Path, ...], root: Path | None = None, most: int = 60_000
+    ) -> None:
+        self._jobs = {job.name: JobFiles(job) for job in jobs}
+        self._root = root
+        """The directory that the jobs lie in, where new ones may come."""
+        self._most = most
+        """Trials that are kept in memory."""
+        self._at = time.monotonic()
+        self._used: dict[str, None] = {}
+        self._lock = threading.Lock()
+
+    def all(self) -> list[JobFiles]:
+        """All jobs that there are now."""
+        with self._lock:
+            self._list_again()
+            return list(self._jobs.values())
+
+    def find(self, name: str) -> JobFiles | None:
+        """The job of that name."""
+        with self._lock:
+            self._list_again()
+            job = self._jobs.get(name)
+            if job is not None:
+                self._keep(name)
+            return job
+
+    def _list_again(self) -> None:
+        if self._root is None or time.monotonic() - self._at < _FRESH:
+            return
+        self._at = time.monotonic()
+        found = {job.name: job for job in find_jobs(self._root) if job != self._root}
+        self._jobs = {name: self._jobs.get(name) or JobFiles(job) for name, job in found.items()}
+
+    def _keep(self, name: str) -> None:
+        """Let go of the trials of jobs that nobody looked at for the longest, if there are many."""
+        self._used.pop(name, None)
+        self._used[name] = None
+        self._used = {each: None for each in self._used if each in self._jobs}
+        total = sum(self._jobs[each].size for each in self._used)
+        for each in list(self._used)[:-1]:
+            if total <= self._most:
+                break
+            total -= self._jobs[each].size
+            self._jobs[each].forget()
+            del self._used[each]

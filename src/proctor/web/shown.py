@@ -1,0 +1,66 @@
+"""Values as pages show them; what is not known is a dash, never a nought."""
+
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+NOT_KNOWN = "-"
+_MINUTE, _HOUR = 60, 3600
+
+
+def show_mean(value: float | None) -> str:
+    """A mean, to four digits."""
+    return NOT_KNOWN if value is None else f"{value:.4g}"
+
+
+def show_count(value: int | None) -> str:
+    """A whole number."""
+    return NOT_KNOWN if value is None else f"{value:,}"
+
+
+def show_seconds(value: float | None) -> str:
+    """How long something took."""
+    if value is None:
+        return NOT_KNOWN
+    if value < _MINUTE:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE:02} s"
+    return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02} min"
+
+
+def show_usd(value: float | None) -> str:
+    """Money."""
+    return NOT_KNOWN if value is None else f"${value:,.4f}" if value < 1 else f"${value:,.2f}"
+
+
+def show_time(value: str | float | None) -> str:
+    """A moment, in UTC, to the minute; text that is none as it is."""
+    if not value:
+        return NOT_KNOWN
+    try:
+        moment = (
+            datetime.fromisoformat(value)
+            if isinstance(value, str)
+            else datetime.fromtimestamp(value, UTC)
+        )
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError, OSError):
+        return str(value)[:40]
+
+
+def experiment_path(name: str) -> str:
+    """The address of an experiment's page."""
+    return f"/experiments/{path_part(name)}"
+
+
+def trial_path(experiment: str, trial: str) -> str:
+    """The address of a trial's page."""
+    return f"/trials/{path_part(experiment)}/{path_part(trial)}"
+
+
+def path_part(name: str) -> str:
+    """A name as a part of an address."""
+    # A name of bytes that are no text leads nowhere, and must still be shown.
+    return quote(name, safe="", errors="replace")

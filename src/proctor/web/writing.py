@@ -1,0 +1,134 @@
+"""Who may write: whoever started the viewer, from a page of the viewer or from a program.
+
+    proctor view            prints http://127.0.0.1:8380/?token=…
+    …/?token=…              opened once, gives the browser a cookie and leads to the page without it
+    POST                    needs the cookie and a page of our own, or `Authorization: Bearer TOKEN`
+
+Reading needs none of it. Nothing here writes.
+"""
+
+import hmac
+import secrets
+from typing import Final
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+LARGEST_BODY: Final = 1 << 18
+"""Bytes that a request may bring."""
+_MOST_FIELDS = 100
+_PARAMETER = "token"
+_HINT = "open the address with ?token=… that `proctor view` printed"
+
+
+def new_token() -> str:
+    """A token that nobody can guess."""
+    return secrets.token_urlsafe(24)
+
+
+def require_token(request: Request) -> None:
+    """Let a request pass that may write; call it first in every handler that does.
+
+    Raises:
+        HTTPException: 401 without a token, 403 with a wrong one or from a page of another site.
+    """
+    _check_origin(request)
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        _check_token(request, bearer.strip())
+        return
+    cookie = request.cookies.get(cookie_name(request))
+    if cookie is None:
+        raise HTTPException(401, f"writing needs a token: {_HINT}", {"WWW-Authenticate": "Bearer"})
+    _check_token(request, cookie)
+    # A browser sends the cookie along by itself: it must also say which page sent it.
+    if not _says_own_page(request):
+        raise HTTPException(403, "the request does not say that a page of this viewer sent it")
+
+
+def may_write(request: Request) -> bool:
+    """Whether the reader has the cookie: whether a page shows its forms."""
+    cookie = request.cookies.get(cookie_name(request))
+    return cookie is not None and _is_token(request, cookie)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form that was sent; of several of one name the last.
+
+    Raises:
+        HTTPException: 413 for a large one, 415 for what is no form, 400 for what is no text.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise HTTPException(415, "expected a form: application/x-www-form-urlencoded")
+    body = await read_body(request)
+    try:
+        fields = parse_qsl(
+            body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
+        )
+    except ValueError as error:
+        raise HTTPException(400, "the form is no text in UTF-8, or has too many fields") from error
+    return dict(fields)
+
+
+async def read_body(request: Request, most: int = LARGEST_BODY) -> bytes:
+    """What a request brings.
+
+    Raises:
+        HTTPException: 413: it is larger than `most` bytes.
+    """
+    found = bytearray()
+    async for piece in request.stream():
+        found += piece
+        if len(found) > most:
+            raise HTTPException(413, f"the request brings more than {most:,} bytes")
+    return bytes(found)
+
+
+def cookie_name(request: Request) -> str:
+    """The cookie of this viewer: a browser sends it to every port of the machine."""
+    server = request.scope.get("server")
+    return f"proctor-{server[1] if server else 0}"
+
+
+def exchange_token(request: Request) -> Response | None:
+    """The answer to an address with a token in it: a cookie, and the address without it.
+
+    Raises:
+        HTTPException: 403: it is not this viewer's token.
+    """
+    given = request.query_params.get(_PARAMETER)
+    if given is None or request.method != "GET":
+        return None
+    _check_token(request, given)
+    rest = [pair for pair in request.query_params.multi_items() if pair[0] != _PARAMETER]
+    # One slash: with two, the browser would take what follows for a host.
+    path = "/" + request.scope.get("raw_path", b"/").partition(b"?")[0].decode("latin-1").lstrip(
+        "/"
+    )
+    response = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, 303)
+    response.set_cookie(cookie_name(request), given, httponly=True, samesite="strict", path="/")
+    return response
+
+
+def _check_origin(request: Request) -> None:
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    own = f"http://{request.headers.get('host', '')}"
+    if (origin is not None and origin != own) or site not in (None, "same-origin", "none"):
+        raise HTTPException(403, "a page of another site sent this; nothing was written")
+
+
+def _says_own_page(request: Request) -> bool:
+    return "origin" in request.headers or request.headers.get("sec-fetch-site") == "same-origin"
+
+
+def _check_token(request: Request, given: str) -> None:
+    if not _is_token(request, given):
+        raise HTTPException(403, f"this is not the token of this viewer: {_HINT}")
+
+
+def _is_token(request: Request, given: str) -> bool:
+    token: str | None = request.app.state.token
+    return token is not None and hmac.compare_digest(given.encode(), token.encode())
