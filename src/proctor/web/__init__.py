@@ -3,6 +3,7 @@
     subject     what is looked at: a ledger, or job directories
     pages       templates to responses, and the headers that all of them have
     app         the table of routes
+    boards, interval_bars   boards, their rows, and intervals as small drawings
     server      the program that answers, on loopback
     templates/, static/   the pages; no build step, nothing from elsewhere
 

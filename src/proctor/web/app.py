@@ -3,6 +3,7 @@
     /                                    what there is: experiments, or jobs
     /experiments/{experiment}            one of them, trial by trial
     /experiments/{experiment}/events     … and when something of it changed
+    /boards, /boards/{dataset}           what every agent scored, at a position of the ledger
     /static/{path}                       style and script
 
 Paths are plain and absolute, so that a link can be sent to a colleague.
@@ -17,7 +18,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
-from proctor.web import experiments, job_page
+from proctor.web import boards, experiments, job_page
 from proctor.web.guard import LOOPBACK, Guard
 from proctor.web.live import Listeners
 from proctor.web.pages import STATIC
@@ -27,6 +28,7 @@ from proctor.web.subject import Subject
 ROUTES: list[BaseRoute] = [
     *experiments.routes,
     *job_page.routes,
+    *boards.routes,
     Mount("/static", StaticFiles(directory=STATIC), name="static"),
 ]
 
