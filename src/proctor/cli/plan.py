@@ -182,7 +182,7 @@ def show(name: str | None, directory: str | None, as_json: bool) -> int:
         print_json({"plans": [_facts(each) for each in plans]})
     elif plans:
         rows = [
-            (str(each.seq), each.experiment, str(each.plan.n_trials), each.author, each.at)
+            (str(each.seq), each.experiment, str(each.n_trials or "?"), each.author, each.at)
             for each in plans
         ]
         headings = ("entry", "experiment", "trials", "author", "sealed")

@@ -24,8 +24,10 @@ def describe_tasks(tasks: Mapping[str | None, TaskConditions]) -> str:
     pinned = sum(each.has_pinned_image for each in tasks.values())
     images = "all images pinned" if pinned == len(tasks) else f"{pinned} images pinned"
     limited = sum(bool(each.limits) for each in tasks.values())
-    known = "" if limited == len(tasks) else f", limits of {len(tasks) - limited} not on record"
-    return f"{said}, {images}{known}"
+    if limited == len(tasks):
+        return f"{said}, {images}"
+    some = f"of {len(tasks) - limited} " if limited else ""
+    return f"{said}, {images}, limits {some}not on record"
 
 
 def tell_runs_apart(one: RunConditions, other: RunConditions) -> Iterator[str]:

@@ -64,6 +64,7 @@ def audit_plan(ledger: Ledger, sealed: SealedPlan) -> PlanAudit:
     """Hold an experiment against its plan.
 
     Raises:
+        InputError: the plan is of a format that is not known here.
         DamageError: the log does not give what its checkpoint says.
     """
     sittings = load_sittings(ledger, sealed.experiment, sealed.plan)

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from proctor.digest import sha256_hex
-from proctor.errors import DamageError
+from proctor.errors import InputError
 from proctor.record.comparable import settings_digest
 
 FORMAT: Final = "proctor-plan-1"
@@ -82,14 +82,14 @@ def parse_plan(data: bytes, where: str) -> RunPlan:
     """The plan in an entry.
 
     Raises:
-        DamageError: it is none of this format.
+        InputError: it is none of this format; a ledger takes any.
     """
     try:
         plan = _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DamageError(f"{where}: no plan of format {FORMAT}: {error}") from error
+        raise InputError(f"{where}: no plan of format {FORMAT}: {error}") from error
     if plan.format != FORMAT:
-        raise DamageError(f"{where}: a plan of format {plan.format[:80]!r}; expected {FORMAT}")
+        raise InputError(f"{where}: a plan of format {plan.format[:80]!r}; expected {FORMAT}")
     return plan
 
 

@@ -20,14 +20,33 @@ class SealedPlan:
     author: str
     digest: str
     """SHA-256 of the plan's bytes as stored."""
-    plan: RunPlan
+    data: bytes
+    """The plan as it was sealed, which may be of any format."""
+    where: str
+
+    @property
+    def plan(self) -> RunPlan:
+        """The plan.
+
+        Raises:
+            InputError: it is of a format that is not known here.
+        """
+        return parse_plan(self.data, self.where)
+
+    @property
+    def n_trials(self) -> int | None:
+        """All that are to be run; None where the format is not known."""
+        try:
+            return self.plan.n_trials
+        except InputError:
+            return None
 
 
 def find_plans(ledger: Ledger, experiment: str | None = None) -> list[SealedPlan]:
     """All plans, or those of one experiment, in the order they were sealed.
 
     Raises:
-        DamageError: one is no plan, or the log does not give what its checkpoint says.
+        DamageError: the log does not give what its checkpoint says.
     """
     found = []
     with looking(ledger) as size:
@@ -36,16 +55,11 @@ def find_plans(ledger: Ledger, experiment: str | None = None) -> list[SealedPlan
     for seq in places:
         entry = ledger.entry(seq)
         if isinstance(entry, PlanEntry) and experiment in (None, entry.experiment_id):
-            found.append(read_plan(entry, f"{ledger.directory}: entry {seq}"))
+            found.append(_describe(entry, f"{ledger.directory}: entry {seq}"))
     return found
 
 
-def read_plan(entry: PlanEntry, where: str) -> SealedPlan:
-    """The plan of an entry.
-
-    Raises:
-        DamageError: it is none.
-    """
+def _describe(entry: PlanEntry, where: str) -> SealedPlan:
     data = bytes(entry.plan)
     return SealedPlan(
         seq=entry.seq,
@@ -53,7 +67,8 @@ def read_plan(entry: PlanEntry, where: str) -> SealedPlan:
         experiment=entry.experiment_id,
         author=entry.author,
         digest=plan_digest(data),
-        plan=parse_plan(data, where),
+        data=data,
+        where=where,
     )
 
 
@@ -62,7 +77,7 @@ def find_plan(ledger: Ledger, name: str) -> SealedPlan:
 
     Raises:
         InputError: there is none.
-        DamageError: it is none.
+        DamageError: the log does not give what its checkpoint says.
     """
     check_text(name, "a plan's name")
     plans = find_plans(ledger)
