@@ -16,6 +16,7 @@ from benchmarks.load import load_rows
 from benchmarks.row import Row
 from benchmarks.runner import runner_rows
 from benchmarks.traces import trace_rows
+from benchmarks.viewer_board import board_rows
 
 type Subject = Callable[[Bench], Iterator[Row]]
 
@@ -33,4 +34,5 @@ SUBJECTS: dict[str, Subject] = {
     "search": search_rows,
     "show": show_rows,
     "summarise": summary_rows,
+    "board": board_rows,
 }

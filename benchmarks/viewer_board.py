@@ -47,11 +47,11 @@ def load_board_ledger(bench: Bench, records: int) -> Path:
     if (directory / "whole").exists():
         return directory
     directory.mkdir(parents=True, exist_ok=True)
-    draw = random.Random(records)
+    draw, tasks = random.Random(records), max(min(_TASKS, records // _SITTERS // 2), 1)
     with Ledger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
         for batch in itertools.batched(range(records), _BATCH):
             with ledger.writing():
-                drafts: list[AnyEntry] = [_make_entry(number, draw) for number in batch]
+                drafts: list[AnyEntry] = [_make_entry(number, tasks, draw) for number in batch]
                 ledger.append(drafts)
         ledger.refresh()
         _remark(ledger)
@@ -68,8 +68,8 @@ def _remark(ledger: Ledger) -> None:
     append_supersession(ledger, first, second, "infrastructure", reason="no disk", author="ana")
 
 
-def _make_entry(number: int, draw: random.Random) -> TrialEntry:
-    sitter, task = number % _SITTERS, number // _SITTERS % _TASKS
+def _make_entry(number: int, tasks: int, draw: random.Random) -> TrialEntry:
+    sitter, task = number % _SITTERS, number // _SITTERS % tasks
     reward = draw.choice(_REWARDS)
     record = {
         "trial_id": f"trial-{number:07}",

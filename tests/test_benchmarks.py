@@ -28,6 +28,7 @@ from benchmarks.runner import Sizes, runner_rows
 from benchmarks.subjects import SUBJECTS, Subject
 from benchmarks.table import render_heading, render_row
 from benchmarks.traces import trace_rows
+from benchmarks.viewer_board import board_rows
 from proctor.audit.job import audit_job
 from tests.environments.docker.engine import find_obstacle
 
@@ -47,6 +48,7 @@ TINY: dict[str, Subject] = {
     "search": partial(search_rows, megabytes=1),
     "show": partial(show_rows, megabytes=9),
     "summarise": partial(summary_rows, files=5),
+    "board": partial(board_rows, records=500),
 }
 
 
@@ -107,6 +109,7 @@ BARS = {
     "show-sealed-1gb": "<= 1",
     "show-sealed-1gb-memory": "<= 1",
     "summarise-10k": "<= 3",
+    "board-500": "<= 1",
 }
 """Every row at these sizes, with the bar it has to clear."""
 
