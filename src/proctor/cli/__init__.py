@@ -4,6 +4,7 @@
     run, resume                    commands that run trials; running/ holds what they are made of
     clean, image                   commands about what the sandbox leaves and needs
     score, check, audit, outcome   commands about numbers, and about any thing by itself
+    gate, gate_text, gate_types    limits for CI: the command, what it says, what it takes
     rerun_options, rerunning       trials run again, for `audit`
     export                         sealed trials taken out
     import_prime_eval              `import prime` by another name

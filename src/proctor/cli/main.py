@@ -32,6 +32,7 @@ COMMANDS = {
     "clean": "Remove what killed runs left behind.",
     "score": "Recompute a job's numbers from its evidence.",
     "check": "Check a trace, record, task, ledger, proof or claim by itself.",
+    "gate": "Hold runs against limits, for CI: an exit code for each miss.",
     "audit": "See whether published numbers follow from the evidence.",
     "outcome": "The result line, what its reader makes of it, and reason codes.",
     "show": "Show a trial, its trace, a step of it, or a record, readable.",

@@ -3,7 +3,8 @@
     attempt     one trial as reports count it
     sealed      attempts in a ledger, at a position of its log
     in_jobs     attempts in plain harbor job directories, which need no ledger
-    statistics  intervals, paired comparison, spread, costs: from numbers to numbers
+    statistics/   intervals, paired comparison, spread, costs: from numbers to numbers
+    gate/         does a run reach what was asked of it?
 
 Numbers that count as scores are made by `reward`; nothing here prints or writes to a ledger.
 """

@@ -75,7 +75,7 @@ def sort_out(entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Sc
         head, digest = read_head_of(entry), record_digest(entry)
         if digest in superseded:
             standing.superseded.append(entry)
-        elif _ATTEMPT.sub("", trial_id) != trial_id and _ATTEMPT.sub("", trial_id) in trials:
+        elif begun_again_as(trial_id) in trials:
             standing.attempts.append(entry)
         elif scope.sealed_only and head.status != "sealed":
             standing.diagnostic.append(entry)
@@ -85,6 +85,12 @@ def sort_out(entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Sc
             standing.n_rescored += digest in rescored
     standing.withheld = _find_withheld(entries, leaves, scope)
     return standing
+
+
+def begun_again_as(trial_id: str) -> str | None:
+    """The trial that an earlier attempt was kept beside; None where the id is no such attempt's."""
+    base = _ATTEMPT.sub("", trial_id)
+    return base if base != trial_id else None
 
 
 def _name_trials(entries: Sequence[AnyEntry], scope: Scope) -> dict[str, TrialEntry]:

@@ -1,6 +1,6 @@
 """What became of the attempts that a number rests on, and the two means that one can ask for.
 
-    listed  = counted + superseded + withheld
+    listed  = counted + superseded + begun_again + withheld
     planned = counted + withheld + not_run
     counted = scored + zero_by_missing
     zero_by_missing = the sum over its reasons
@@ -11,11 +11,12 @@ of a job or an experiment, with several reward keys and all, is `proctor score`'
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence, Set
 
 import msgspec
 
 from proctor.errors import StatisticsError
+from proctor.ledger.claims.standing import begun_again_as
 from proctor.report.attempt import UNSEALED, Attempt
 from proctor.reward.number import exact_sum
 
@@ -35,6 +36,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     """That are there, in whatever state."""
     superseded: int
     """Not counted: another stands in for it."""
+    begun_again: int
+    """Not counted: an earlier attempt, kept beside the trial that counts."""
     withheld: int
     """Not counted: its record was taken out, so nobody can say what it scored."""
     counted: int
@@ -59,9 +62,19 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     """Over the scored alone; null where there are none."""
 
 
-def counted_attempts(attempts: Iterable[Attempt]) -> list[Attempt]:
-    """Those that are in the numbers: neither superseded nor withheld."""
-    return [each for each in attempts if each.status not in (SUPERSEDED, WITHHELD)]
+def counted_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Those that are in the numbers: not superseded, not withheld, and not begun again."""
+    there = {(each.experiment, each.trial) for each in attempts}
+    return [
+        each
+        for each in attempts
+        if each.status not in (SUPERSEDED, WITHHELD) and not _is_begun_again(each, there)
+    ]
+
+
+def _is_begun_again(attempt: Attempt, there: Set[tuple[str, str]]) -> bool:
+    base = begun_again_as(attempt.trial)
+    return base is not None and (attempt.experiment, base) in there
 
 
 def account_for(attempts: Sequence[Attempt], planned: int | None = None) -> Account:
@@ -71,16 +84,19 @@ def account_for(attempts: Sequence[Attempt], planned: int | None = None) -> Acco
         StatisticsError: the parts do not add up: more are there than were planned, or a status is
             unknown.
     """
-    status = Counter(each.status for each in attempts)
+    left_out = Counter(each.status for each in attempts)
     counted = counted_attempts(attempts)
+    status = Counter(each.status for each in counted)
     rewards = [each.reward for each in counted if each.reward is not None]
     reasons = Counter(each.reason or NO_REASON for each in counted if each.reward is None)
-    there = len(counted) + status[WITHHELD]
+    there = len(counted) + left_out[WITHHELD]
+    not_counted = left_out[SUPERSEDED] + left_out[WITHHELD]
     account = Account(
         planned=planned,
         listed=len(attempts),
-        superseded=status[SUPERSEDED],
-        withheld=status[WITHHELD],
+        begun_again=len(attempts) - len(counted) - not_counted,
+        superseded=left_out[SUPERSEDED],
+        withheld=left_out[WITHHELD],
         counted=len(counted),
         sealed=status[SEALED],
         diagnostic=status[DIAGNOSTIC],
@@ -107,7 +123,10 @@ def check_account(account: Account) -> None:
         StatisticsError: they do not.
     """
     sums = {
-        "listed": (account.listed, account.counted + account.superseded + account.withheld),
+        "listed": (
+            account.listed,
+            account.counted + account.superseded + account.begun_again + account.withheld,
+        ),
         "counted": (account.counted, account.scored + account.zero_by_missing),
         "counted by record": (
             account.counted,

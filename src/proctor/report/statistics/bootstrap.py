@@ -1,7 +1,7 @@
 """The interval of a mean by a bootstrap that draws whole tasks: attempts at one task are alike.
 
-The percentile bootstrap over clusters. It knows only the tasks that were seen, so with few of them
-it is too narrow, and where all of them score alike it has no width at all.
+The percentile bootstrap over clusters. It knows only the tasks that were seen: with few of them it
+is too narrow, and where all of them score alike it cannot tell anything.
 """
 
 import math
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from proctor.errors import StatisticsError
 from proctor.report.statistics.intervals import CONFIDENCE, Interval, check_confidence
 from proctor.report.statistics.resampling import resample, scale
+from proctor.report.statistics.sums import finite_sum
 
 REPLICATES = 2000
 SEED = 1
@@ -22,9 +23,11 @@ def cluster_bootstrap(
     seed: int = SEED,
     confidence: float = CONFIDENCE,
 ) -> Interval | None:
-    """The interval of the mean of all values, each cluster drawn as a whole; None below 2 clusters.
+    """The interval of the mean of all values, each cluster drawn as a whole.
 
-    The order of clusters and of values does not matter. A cluster without values is none.
+    None below 2 clusters, and where all of them have the same mean: an interval without width would
+    say that there is no doubt. The order of clusters and of values does not matter. A cluster
+    without values is none.
 
     Raises:
         StatisticsError: a value is not finite, there are no replicates, or no confidence.
@@ -32,26 +35,20 @@ def cluster_bootstrap(
     check_confidence(confidence)
     if replicates < 1:
         raise StatisticsError(f"{replicates} replicates; expected 1 or more")
-    totals = sorted((_sum(cluster), len(cluster)) for cluster in clusters if cluster)
+    totals = sorted((finite_sum(cluster), len(cluster)) for cluster in clusters if cluster)
     if len(totals) < 2:
         return None
     sizes = [size for _, size in totals]
     means = [total / size for total, size in totals]
     least, greatest = min(means), max(means)
     if least == greatest:
-        return Interval(least, least)
+        return None
     above = [max(total - least * size, 0.0) for total, size in totals]
+    finite_sum(above)  # as far apart as floats reach, a sum of them is none
     ends = _find_ends(above, sizes, replicates, seed, confidence)
     # Rounding must not carry an end beyond the values themselves.
     low, high = (min(max(least + end, least), greatest) for end in ends)
     return Interval(low, high)
-
-
-def _sum(cluster: Sequence[float]) -> float:
-    total = math.fsum(cluster)
-    if not math.isfinite(total):
-        raise StatisticsError(f"a value is {total!r}; expected finite numbers")
-    return total
 
 
 def _find_ends(

@@ -5,7 +5,6 @@ however many attempts it has.
 """
 
 from collections.abc import Mapping, Sequence
-from math import fsum
 
 import msgspec
 
@@ -13,6 +12,7 @@ from proctor.errors import StatisticsError
 from proctor.report.statistics.bootstrap import SEED, cluster_bootstrap
 from proctor.report.statistics.intervals import CONFIDENCE, Interval
 from proctor.report.statistics.signs import MCNEMAR, binomial_two_sided, sign_flip
+from proctor.report.statistics.sums import finite_sum
 
 _ALIKE = 1e-12
 """Means that differ by less are one number that was rounded twice."""
@@ -38,7 +38,7 @@ class Paired(msgspec.Struct, frozen=True):
     difference: float | None
     """The mean over tasks of A's mean less B's; null where no task is on both sides."""
     interval: Interval | None
-    """Of the difference, by drawing tasks; null below 2 tasks."""
+    """Of the difference, by drawing tasks; null below 2 tasks, and where all differ alike."""
     p_value: float | None
     """How often chance alone gives as large a difference; null without tasks."""
     method: str | None
@@ -81,7 +81,7 @@ def compare_paired(
         p_value, method = sign_flip(differences, seed)
     return Paired(
         n_tasks=len(tasks),
-        difference=fsum(differences) / len(tasks) if tasks else None,
+        difference=finite_sum(differences) / len(tasks) if tasks else None,
         interval=cluster_bootstrap([[e] for e in differences], seed=seed, confidence=confidence),
         p_value=p_value,
         method=method,
@@ -95,10 +95,11 @@ def compare_paired(
 
 
 def _pair(task: str, a: Sequence[float], b: Sequence[float]) -> PairedTask:
-    mean_a, mean_b = fsum(a) / len(a), fsum(b) / len(b)
-    difference = mean_a - mean_b
-    if difference != difference or abs(difference) == float("inf"):
-        raise StatisticsError(f"task {task}: a reward is not finite; expected finite numbers")
+    try:
+        mean_a, mean_b = finite_sum(a) / len(a), finite_sum(b) / len(b)
+        difference = finite_sum((mean_a, -mean_b))
+    except StatisticsError as error:
+        raise StatisticsError(f"task {task}: {error}") from error
     if abs(difference) <= _ALIKE * max(abs(mean_a), abs(mean_b)):
         difference = 0.0
     return PairedTask(task, mean_a, mean_b, len(a), len(b), difference)

@@ -22,7 +22,7 @@ class PassEstimate(msgspec.Struct, frozen=True):
     value: float | None
     """The mean over the tasks; null where no task has k attempts."""
     interval: Interval | None
-    """By drawing tasks; null below 2 tasks."""
+    """By drawing tasks; null below 2 tasks, and where all of them score alike."""
     n_tasks: int
     """Tasks in the number."""
     n_trials: int

@@ -14,11 +14,11 @@ from functools import lru_cache
 from itertools import repeat
 from random import Random
 
-LANE_BYTES = 8
+_LANE_BYTES = 8
 _BITS_USED = 62
 """Of a lane: no sum may reach into the next."""
-_SHARED_UP_TO = 256
-"""Clusters; the lanes of more take too much memory to be kept between calls."""
+_FEW, _MANY = 128, 1024
+"""Clusters whose draws are kept between calls: 32 MB at most for the few, and for the many."""
 
 
 def scale(values: Sequence[float], terms: int) -> tuple[list[int], int]:
@@ -34,7 +34,7 @@ def scale(values: Sequence[float], terms: int) -> tuple[list[int], int]:
     return [round(math.ldexp(value, exponent)) for value in values], exponent
 
 
-def weigh(weights: Sequence[int], lanes: Sequence[int]) -> int:
+def _weigh(weights: Sequence[int], lanes: Sequence[int]) -> int:
     """The sum of long numbers times their weights; equal weights are multiplied once."""
     by_weight: dict[int, int] = defaultdict(int)
     for weight, lane in zip(weights, lanes, strict=True):
@@ -43,9 +43,11 @@ def weigh(weights: Sequence[int], lanes: Sequence[int]) -> int:
     return sum(weight * lane for weight, lane in by_weight.items())
 
 
-def unpack(lanes: int, replicates: int) -> list[int]:
+def _unpack(lanes: int, replicates: int) -> list[int]:
     """The numbers in the lanes of a long one."""
-    return list(struct.unpack(f"<{replicates}Q", lanes.to_bytes(LANE_BYTES * replicates, "little")))
+    return list(
+        struct.unpack(f"<{replicates}Q", lanes.to_bytes(_LANE_BYTES * replicates, "little"))
+    )
 
 
 def resample(
@@ -56,9 +58,10 @@ def resample(
     A column has a number for each cluster. The draws are the same for all columns, and for all
     calls with as many clusters, replicates and the same seed.
     """
-    if n_clusters <= _SHARED_UP_TO:
-        lanes = _count_draws(n_clusters, replicates, seed)
-        return [unpack(weigh(column, lanes), replicates) for column in columns]
+    if n_clusters <= _MANY:
+        count = _count_few if n_clusters <= _FEW else _count_many
+        lanes = count(n_clusters, replicates, seed)
+        return [_unpack(_weigh(column, lanes), replicates) for column in columns]
     # S311: numbers for a simulation, which have to come again.
     random = Random(seed).random  # noqa: S311
     sums: list[list[int]] = [[] for _ in columns]
@@ -69,12 +72,15 @@ def resample(
     return sums
 
 
-@lru_cache(maxsize=16)
 def _count_draws(n_clusters: int, replicates: int, seed: int) -> tuple[int, ...]:
     """For each cluster, how often it is drawn in each replicate, as lanes."""
     random = Random(seed).random  # noqa: S311 - as above
-    counts = [array("Q", bytes(LANE_BYTES * replicates)) for _ in repeat(None, n_clusters)]
+    counts = [array("Q", bytes(_LANE_BYTES * replicates)) for _ in repeat(None, n_clusters)]
     for replicate in range(replicates):
         for _ in repeat(None, n_clusters):
             counts[int(random() * n_clusters)][replicate] += 1
     return tuple(int.from_bytes(struct.pack(f"<{replicates}Q", *row), "little") for row in counts)
+
+
+_count_few = lru_cache(maxsize=16)(_count_draws)
+_count_many = lru_cache(maxsize=2)(_count_draws)

@@ -9,23 +9,20 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import batched
+from operator import add
 from random import Random
 
-from proctor.report.statistics.resampling import LANE_BYTES, scale, unpack
+from proctor.report.statistics.resampling import scale
 
 FLIPS = 9_999
 """Random settings of the signs, where there are too many to go through all."""
 _FINEST = 10_000
 """Greatest denominator of a difference that is taken for a fraction."""
-_CLOSE = 1e-12
+_CLOSE = 1e-9
+"""Share of a difference by which rounding, also to a few digits, may have moved it."""
 _MOST_BYTES_MOVED = 300_000_000
 _MOST_IN_HALVES = 32
-_BYTES_A_DRAW = 6
-_EIGHT_LANES = [
-    b"".join(((byte >> bit) & 1).to_bytes(LANE_BYTES, "little") for bit in range(8))
-    for byte in range(256)
-]
-"""For each byte, its eight bits in a lane each."""
 
 MCNEMAR = "mcnemar-exact"
 EXACT = "permutation-exact"
@@ -71,7 +68,7 @@ def _find_lattice(differences: Sequence[float]) -> list[int] | None:
     fractions = []
     for each in differences:
         near = Fraction(each).limit_denominator(_FINEST)
-        if abs(float(near) - each) > _CLOSE * max(abs(each), 1.0):
+        if not near or abs(float(near) - each) > _CLOSE * abs(each):
             return None
         fractions.append(near)
     unit = math.lcm(*(each.denominator for each in fractions))
@@ -116,19 +113,18 @@ def _signed_sums(weights: Sequence[int]) -> list[int]:
 
 def _flip_at_random(weights: Sequence[int], bar: int, seed: int) -> float:
     """The share of random signs, the ones seen counted among them."""
-    span = sum(weights)
     random = Random(seed).random  # noqa: S311 - for a simulation, which has to come again
-    chosen = sum(weight * _random_lanes(random) for weight in weights)
-    hits = sum(abs(2 * total - span) >= bar for total in unpack(chosen, FLIPS))
+    totals = [0] * FLIPS
+    for eight in batched(weights, 8):
+        # Eight signs are one random byte: the table has the sum for each of the 256.
+        sums = _signed_sums(eight)
+        table = sums * (256 // len(sums))
+        totals = list(map(add, totals, map(table.__getitem__, _random_bytes(random, FLIPS))))
+    hits = sum(abs(total) >= bar for total in totals)
     return (hits + 1) / (FLIPS + 1)
 
 
-def _random_lanes(random: Callable[[], float]) -> int:
-    """A lane for each flip, with 0 or 1 in it."""
-    draws = -(-FLIPS // (8 * _BYTES_A_DRAW))
-    data = b"".join(
-        int(random() * (1 << 8 * _BYTES_A_DRAW)).to_bytes(_BYTES_A_DRAW, "little")
-        for _ in range(draws)
-    )
-    spread = b"".join(map(_EIGHT_LANES.__getitem__, data))
-    return int.from_bytes(spread[: LANE_BYTES * FLIPS], "little")
+def _random_bytes(random: Callable[[], float], n: int) -> bytes:
+    """Bytes from random(), whose sequence Python promises to keep; six of each number."""
+    numbers = (int(random() * (1 << 48)).to_bytes(6, "little") for _ in range(-(-n // 6)))
+    return b"".join(numbers)[:n]

@@ -5,9 +5,10 @@ numbers of attempts.
 """
 
 from collections.abc import Mapping, Sequence
-from math import fsum
 
 import msgspec
+
+from proctor.report.statistics.sums import finite_sum
 
 
 class TaskSpread(msgspec.Struct, frozen=True):
@@ -52,12 +53,16 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def spread_of(tasks: Mapping[str, Sequence[float]]) -> Spread:
-    """How the rewards of tasks spread; a task without rewards is left out."""
+    """How the rewards of tasks spread; a task without rewards is left out.
+
+    Raises:
+        StatisticsError: a reward is not finite, or too large to be squared.
+    """
     found = [_spread_of_task(task, values) for task, values in tasks.items() if values]
     n_trials = sum(task.n for task in found)
     inner = [task for task in found if task.variance is not None]
     degrees = sum(task.n - 1 for task in inner)
-    squares = fsum((task.n - 1) * (task.variance or 0.0) for task in inner)
+    squares = finite_sum((task.n - 1) * (task.variance or 0.0) for task in inner)
     within = squares / degrees if degrees else None
     return Spread(
         n_tasks=len(found),
@@ -71,8 +76,8 @@ def spread_of(tasks: Mapping[str, Sequence[float]]) -> Spread:
 def _spread_of_task(task: str, values: Sequence[float]) -> TaskSpread:
     n = len(values)
     low, high = min(values), max(values)
-    mean = low if low == high else fsum(values) / n
-    squares = fsum((value - mean) ** 2 for value in values)
+    mean = low if low == high else finite_sum(values) / n
+    squares = finite_sum((value - mean) * (value - mean) for value in values)
     return TaskSpread(task, n, mean, squares / (n - 1) if n > 1 else None, low, high)
 
 
@@ -81,8 +86,8 @@ def _between(tasks: Sequence[TaskSpread], within: float | None) -> float | None:
     n_trials = sum(task.n for task in tasks)
     if len(tasks) < 2 or within is None:
         return None
-    overall = fsum(task.n * task.mean for task in tasks) / n_trials
-    squares = fsum(task.n * (task.mean - overall) ** 2 for task in tasks)
+    overall = finite_sum(task.n * task.mean for task in tasks) / n_trials
+    squares = finite_sum(task.n * (task.mean - overall) * (task.mean - overall) for task in tasks)
     # What stands for the number of attempts a task where tasks differ in it.
     usual = (n_trials - sum(task.n**2 for task in tasks) / n_trials) / (len(tasks) - 1)
     return max((squares / (len(tasks) - 1) - within) / usual, 0.0)

@@ -1,0 +1,225 @@
+"""`proctor gate`: does a run reach what was asked of it? For machines that go by exit codes."""
+
+import os
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from proctor.cli.gate_text import document_of, print_judged, render_verdict
+from proctor.cli.gate_types import ErrorsType, NumberType
+from proctor.cli.ledger.options import find_directory, ledger_option
+from proctor.cli.ledger.progress import make_progress
+from proctor.cli.options import PATH, STDOUT, check_companions
+from proctor.cli.output import json_option, print_json, reading_progress, write_file
+from proctor.cli.stdout import send, tell
+from proctor.errors import InputError
+from proctor.report.gate.judging import Judged, judge
+from proctor.report.gate.junit import render_junit
+from proctor.report.gate.limits import Limits, MaxErrors, Miss, gravest
+from proctor.report.gate.markdown import render_markdown
+from proctor.report.gate.measured import Measured, is_ledger, measure_experiment, measure_job
+from proctor.report.gate.numbers import FindInterval
+
+_CONDITIONS = (
+    "min_mean",
+    "min_pass_rate",
+    "max_errors",
+    "max_cost_usd",
+    "min_trials",
+    "require_complete",
+    "against",
+)
+
+_INTERVALS = {
+    "bootstrap": ("proctor.report.statistics.bootstrap", "cluster_bootstrap"),
+    "student": ("proctor.report.statistics.student", "cluster_student"),
+}
+"""What finds the interval of a mean: the module, loaded on use, and the function."""
+
+
+@click.command("gate")
+@click.argument("things", metavar="JOB|EXPERIMENT...", nargs=-1, required=True)
+@click.option("--min-mean", type=NumberType(), help="The least mean, for each group.")
+@click.option("--min-pass-rate", type=NumberType(0), help="The least share of passed trials.")
+@click.option(
+    "--max-errors", type=ErrorsType(), help="The most errors: trials, or a share of them."
+)
+@click.option("--max-cost-usd", type=NumberType(0), help="The most that a run may cost.")
+@click.option("--min-trials", type=click.IntRange(1), help="Scored trials each group must have.")
+@click.option("--require-complete", is_flag=True, help="Every planned trial must have run.")
+@click.option("--against", metavar="BASELINE", help="A job or experiment to compare with, by task.")
+@click.option(
+    "--max-drop", type=NumberType(0), default=0.0, show_default=True,
+    help="How far the mean may lie below the baseline's.",
+)  # fmt: skip
+@click.option(
+    "--pass-mark", type=NumberType(), default=1.0, show_default=True,
+    help="The least reward that is a pass.",
+)  # fmt: skip
+@click.option("--reward-key", help="Which reward counts where trials have several.")
+@click.option(
+    "--ignore-error", "ignored", metavar="EXCEPTION", multiple=True,
+    help="No error where the trial has a reward; may be given again.",
+)  # fmt: skip
+@click.option(
+    "--interval", type=click.Choice(list(_INTERVALS)), default="bootstrap", show_default=True,
+    help="Of the mean, by drawing tasks; student suits few tasks and needs proctor[stats].",
+)  # fmt: skip
+@click.option("--planned", type=click.IntRange(1), help="Trials that an experiment should have.")
+@click.option("--check-evidence", is_flag=True, help="Audit jobs; read all evidence of a ledger.")
+@click.option("--junit", type=PATH, help="Write JUnit XML to this file.")
+@click.option("--markdown", type=PATH, help="Write a summary to this file; - for stdout.")
+@ledger_option
+@json_option
+def command(
+    things: tuple[str, ...],
+    min_mean: float | None,
+    min_pass_rate: float | None,
+    max_errors: MaxErrors | None,
+    max_cost_usd: float | None,
+    min_trials: int | None,
+    require_complete: bool,
+    against: str | None,
+    max_drop: float,
+    pass_mark: float,
+    reward_key: str | None,
+    ignored: tuple[str, ...],
+    interval: str,
+    planned: int | None,
+    check_evidence: bool,
+    junit: str | None,
+    markdown: str | None,
+    directory: str | None,
+    as_json: bool,
+) -> int:
+    """Hold runs against limits, for CI: an exit code for each miss.
+
+    A run is a job directory, or an experiment of a ledger. The mean is harbor's: a trial
+    without a reward counts as 0. An error is a trial without a reward, or with an exception. A
+    cost that is not known fails --max-cost-usd. Each run is held against the limits by itself, and
+    so is each of its groups (agent, model, dataset).
+
+    \b
+    Exit codes; of several misses all are printed and the gravest decides, in this order:
+      5  damaged     the ledger or the evidence is not what was written
+      3  incomplete  trials are missing, or fewer than --min-trials
+      4  errors      more errors than --max-errors
+      1  score       a mean or pass rate below its floor, or a drop beyond --max-drop
+      6  cost        more than --max-cost-usd, or not known
+      0  met         all that was asked for
+      2              wrong use, or something that cannot be read as a run
+
+    Example: proctor gate jobs/nightly --min-mean 0.5 --max-errors 5% --junit gate.xml
+    """  # noqa: D301 - click's mark for lines that are kept as they are
+    _check_options(as_json=as_json, markdown=markdown)
+    limits = Limits(
+        min_mean=min_mean,
+        min_pass_rate=min_pass_rate,
+        max_errors=max_errors,
+        max_cost_usd=max_cost_usd,
+        min_trials=min_trials,
+        require_complete=require_complete,
+        max_drop=max_drop if against is not None else None,
+        pass_mark=pass_mark,
+        reward_key=reward_key,
+        ignored_errors=frozenset(ignored),
+    )
+    find_interval = _load_interval(interval)
+    reader = _Reader(directory, check_evidence=check_evidence)
+    baseline = None if against is None else reader.measure(against)
+    judged = [
+        judge(reader.measure(thing, planned), limits, baseline, find_interval=find_interval)
+        for thing in things
+    ]
+    miss = gravest([check for each in judged for check in each.checks])
+    page = render_markdown(judged, limits, miss)
+    if junit is not None:
+        write_file(Path(junit), render_junit(judged, limits), reader.read)
+    if markdown is not None and markdown != STDOUT:
+        write_file(Path(markdown), page.encode(), reader.read)
+    _print(judged, miss, as_json=as_json, page=page if markdown == STDOUT else None)
+    return miss.exit_code if miss else 0
+
+
+def _load_interval(name: str) -> FindInterval:
+    module, function = _INTERVALS[name]
+    try:
+        found: FindInterval = getattr(import_module(module), function)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("proctor"):
+            raise
+        raise InputError(
+            f"--interval {name} needs {error.name}, which is not installed: "
+            "pip install 'proctor[stats]'"
+        ) from error
+    return found
+
+
+def _check_options(*, as_json: bool, markdown: str | None) -> None:
+    asked = [click.get_current_context().params[name] for name in _CONDITIONS]
+    # A floor of 0 is asked for, and equals False.
+    if all(value is None or value is False for value in asked):
+        raise click.UsageError("nothing is asked for; expected a limit, such as --min-mean 0.5")
+    check_companions({"max_drop": "against"})
+    if as_json and markdown == STDOUT:
+        raise click.UsageError("--json does not go with --markdown -: both are for stdout")
+
+
+def _print(judged: list[Judged], miss: Miss | None, *, as_json: bool, page: str | None) -> None:
+    if as_json:
+        print_json(document_of(judged, miss))
+    elif page is not None:
+        send(page.rstrip("\n"))
+        tell(f"proctor: gate {render_verdict(miss)}")
+    else:
+        print_judged(judged, miss)
+
+
+class _Reader:
+    """Reads what is named: a directory that is there is a job, anything else an experiment."""
+
+    def __init__(self, directory: str | None, *, check_evidence: bool) -> None:
+        self.directory = directory
+        self.check_evidence = check_evidence
+        self.read: list[str] = []
+        """Where nothing may be written."""
+
+    def measure(self, thing: str, planned: int | None = None) -> Measured:
+        """A run.
+
+        Raises:
+            InputError: there is none.
+        """
+        if self.directory is None and os.path.lexists(thing):
+            return self._measure_job(thing, planned)
+        return self._measure_experiment(thing, planned)
+
+    def _measure_job(self, path: str, planned: int | None) -> Measured:
+        if is_ledger(path):
+            raise InputError(
+                f"{path}: a ledger; expected a job, or an experiment with --ledger {path}"
+            )
+        if planned is not None:
+            raise InputError(
+                f"{path}: a job says itself how many trials were planned; --planned is for "
+                "experiments of a ledger"
+            )
+        self.read.append(path)
+        return measure_job(path, check_evidence=self.check_evidence, watch=reading_progress(path))
+
+    def _measure_experiment(self, name: str, planned: int | None) -> Measured:
+        place = find_directory(self.directory)
+        if self.directory is None and not place.exists():
+            raise InputError(
+                f"{name}: there is no such job directory, and no ledger at {place} that could "
+                "hold an experiment of that name; --ledger or PROCTOR_LEDGER names one"
+            )
+        self.read.append(str(place))
+        return measure_experiment(
+            place,
+            name,
+            planned=planned,
+            check_evidence=self.check_evidence,
+            progress=make_progress(),
+        )

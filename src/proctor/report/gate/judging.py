@@ -1,0 +1,249 @@
+"""Numbers against limits: every condition that was asked for, met or not, with what was found."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from proctor.errors import StatisticsError
+from proctor.report.gate.drop import Drop, compare_with, find_baseline
+from proctor.report.gate.limits import Check, Limits, Miss, gravest
+from proctor.report.gate.measured import Measured
+from proctor.report.gate.numbers import (
+    Errors,
+    FindInterval,
+    GroupNumbers,
+    count_errors,
+    count_group,
+)
+from proctor.report.statistics.bootstrap import cluster_bootstrap
+from proctor.report.statistics.efficiency import Spent, add_up
+from proctor.sentence import count_of
+
+
+@dataclass(slots=True)
+class Judged:
+    """A run, its numbers, and how it stands to what was asked for."""
+
+    measured: Measured
+    groups: list[GroupNumbers]
+    errors: Errors
+    cost: Spent
+    drops: dict[str, Drop] = field(default_factory=dict)
+    """By group, where a baseline was given."""
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def miss(self) -> Miss | None:
+        """The gravest way it misses the gate; None: met."""
+        return gravest(self.checks)
+
+
+def judge(
+    measured: Measured,
+    limits: Limits,
+    baseline: Measured | None = None,
+    *,
+    find_interval: FindInterval = cluster_bootstrap,
+) -> Judged:
+    """Hold a run against limits, and against a baseline where one is given.
+
+    Raises:
+        InputError: which reward counts, or which group of the baseline, is not said.
+    """
+    groups = [
+        count_group(key, trials, limits, find_interval) for key, trials in measured.groups.items()
+    ]
+    passed = sum(group.passed for group in groups)
+    costs = add_up([trial.cost_usd for trial in measured.trials], passed)
+    judged = Judged(measured, groups, count_errors(measured, limits), costs)
+    judged.checks += _check_damage(measured)
+    if baseline is not None:
+        judged.checks += _check_baseline(measured, baseline)
+    if baseline is not None and not judged.checks:
+        judged.checks += _compare(judged, baseline, limits)
+    judged.checks += _check_presence(measured, limits)
+    judged.checks += _check_errors(judged, limits)
+    for group in judged.groups:
+        judged.checks += _check_group(measured.name, group, limits)
+    for key, drop in judged.drops.items():
+        judged.checks.append(_check_drop(measured.name, key, drop, limits))
+    judged.checks += _check_cost(judged, limits)
+    return judged
+
+
+def _check_damage(measured: Measured) -> Iterator[Check]:
+    for sentence in measured.damage:
+        yield Check(
+            thing=measured.name,
+            condition="sound evidence",
+            found=sentence,
+            miss=Miss.DAMAGED,
+        )
+
+
+def _compare(judged: Judged, baseline: Measured, limits: Limits) -> Iterator[Check]:
+    """Compare every group with the baseline; what cannot be compared has not held up."""
+    measured = judged.measured
+    for key, trials in measured.groups.items():
+        against = find_baseline(key, measured, baseline)
+        try:
+            judged.drops[key] = compare_with(trials, against, baseline.name, limits)
+        except StatisticsError as error:
+            yield Check(
+                thing=measured.name,
+                group=key,
+                condition=f"comparable with {baseline.name}",
+                found=str(error),
+                miss=Miss.SCORE,
+            )
+
+
+def _check_baseline(measured: Measured, baseline: Measured) -> Iterator[Check]:
+    condition = f"a baseline to compare with: {baseline.name}"
+    if baseline.damage:
+        yield Check(
+            thing=measured.name,
+            condition=condition,
+            found=baseline.damage[0],
+            miss=Miss.DAMAGED,
+        )
+    elif not baseline.trials:
+        yield Check(
+            thing=measured.name,
+            condition=condition,
+            found="no trial of it ran",
+            miss=Miss.INCOMPLETE,
+        )
+
+
+def _check_presence(measured: Measured, limits: Limits) -> Iterator[Check]:
+    name = measured.name
+    if not measured.trials:
+        yield Check(thing=name, condition="trials to judge", found="none ran", miss=Miss.INCOMPLETE)
+    if limits.require_complete:
+        missing = find_missing(measured)
+        if measured.planned is None:
+            missing.append("the ledger does not say how many trials were planned; --planned does")
+        found = "; ".join(missing) or f"all of {count_of(measured.run, 'trial')}"
+        miss = Miss.INCOMPLETE if missing else None
+        yield Check(thing=name, condition="complete", found=found, miss=miss)
+
+
+def find_missing(measured: Measured) -> list[str]:
+    """What keeps a run from being complete, in pieces of sentences."""
+    found = []
+    if measured.not_run is not None and measured.not_run > 0:
+        found.append(f"{measured.not_run} of {measured.planned} planned trials did not run")
+    if measured.broken:
+        found.append(f"{count_of(measured.broken, 'trial')} cannot be read")
+    if measured.withheld:
+        found.append(f"{count_of(measured.withheld, 'trial')} withheld")
+    if not measured.is_over:
+        found.append("the job did not run to its end, or still runs")
+    return found
+
+
+def _check_errors(judged: Judged, limits: Limits) -> Iterator[Check]:
+    if limits.max_errors is None:
+        return
+    errors = judged.errors
+    is_met = limits.max_errors.allows(errors.count, errors.trials)
+    yield Check(
+        thing=judged.measured.name,
+        condition=f"errors <= {limits.max_errors}",
+        found=render_errors(errors),
+        miss=None if is_met else Miss.ERRORS,
+    )
+
+
+def render_errors(errors: Errors) -> str:
+    """How many trials failed, and of what."""
+    kinds = ", ".join(f"{kind} {n}" for kind, n in errors.kinds.items())
+    return f"{errors.count} of {count_of(errors.trials, 'trial')}" + (
+        f" ({kinds})" if kinds else ""
+    )
+
+
+def _check_group(thing: str, group: GroupNumbers, limits: Limits) -> Iterator[Check]:
+    if limits.min_trials is not None:
+        yield Check(
+            thing=thing,
+            group=group.key,
+            condition=f"scored trials >= {limits.min_trials}",
+            found=f"{group.scored} of {group.run} run",
+            miss=None if group.scored >= limits.min_trials else Miss.INCOMPLETE,
+        )
+    floors = (
+        ("mean", limits.min_mean, group.mean, group.mean_interval),
+        ("pass rate", limits.min_pass_rate, group.pass_rate, group.pass_interval),
+    )
+    for label, floor, value, interval in floors:
+        if floor is not None:
+            between = f" [{interval.low:.4f}, {interval.high:.4f}]" if interval else ""
+            yield Check(
+                thing=thing,
+                group=group.key,
+                condition=f"{label} >= {floor!r}",
+                found=f"{value!r}{between}",
+                # nan is not at the floor either.
+                miss=None if value >= floor else Miss.SCORE,
+            )
+
+
+def _check_drop(thing: str, key: str, drop: Drop, limits: Limits) -> Check:
+    most, paired = limits.max_drop or 0.0, drop.paired
+    condition = f"drop against {drop.baseline} <= {most!r}"
+    miss: Miss | None
+    if paired.difference is None:
+        miss, found = Miss.INCOMPLETE, "no task in common"
+    else:
+        # Means that are one number rounded twice do not differ.
+        is_met = -paired.difference <= most + 1e-12
+        miss, found = None if is_met else Miss.SCORE, _render_drop(drop, paired.difference)
+    if left_out := _render_left_out(drop):
+        found += f"; not compared: {left_out}"
+    return Check(thing=thing, group=key, condition=condition, found=found, miss=miss)
+
+
+def _render_drop(drop: Drop, difference: float) -> str:
+    paired, interval = drop.paired, drop.paired.interval
+    between = f" [{interval.low:+.4f}, {interval.high:+.4f}]" if interval else ""
+    return (
+        f"{difference:+.4f}{between} over {count_of(paired.n_tasks, 'task')}: {paired.wins} won, "
+        f"{paired.ties} tied, {paired.losses} lost, p = {paired.p_value:.4g}"
+    )
+
+
+def _render_left_out(drop: Drop) -> str:
+    left_out = (
+        (drop.paired.only_a, "only here"),
+        (drop.paired.only_b, f"only in {drop.baseline}"),
+        (drop.changed, "of another revision"),
+    )
+    return ", ".join(f"{count_of(len(tasks), 'task')} {what}" for tasks, what in left_out if tasks)
+
+
+def _check_cost(judged: Judged, limits: Limits) -> Iterator[Check]:
+    if limits.max_cost_usd is None:
+        return
+    total = judged.cost.total
+    is_met = total is not None and total <= limits.max_cost_usd
+    yield Check(
+        thing=judged.measured.name,
+        condition=f"cost <= {limits.max_cost_usd!r} USD",
+        found=render_cost(judged.cost),
+        miss=None if is_met else Miss.COST,
+    )
+
+
+def render_cost(cost: Spent) -> str:
+    """What is known of a cost."""
+    if cost.total is not None:
+        each = "" if cost.per_success is None else f", {cost.per_success:.4f} a pass"
+        return f"{cost.total:.4f} USD{each}"
+    trials = cost.n_known + cost.n_unknown
+    if not cost.n_known:
+        return f"not known for any of {count_of(trials, 'trial')}"
+    return (
+        f"not known for {cost.n_unknown} of {count_of(trials, 'trial')}; "
+        f"the others cost {cost.known:.4f} USD"
+    )

@@ -1,0 +1,231 @@
+"""A job directory or an experiment of a ledger, as the trials that its numbers rest on.
+
+Rewards are taken where every other score takes them: from the reward files of a job, from the
+certificates of sealed trials. What is wrong with the evidence is put down, not raised.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from proctor.audit.certificate import CertifiedGroup, certified_column
+from proctor.audit.job import audit_job
+from proctor.errors import DamageError, InputError, JobError
+from proctor.harbor.job import Watch, load_job
+from proctor.harbor.trial import FoundTrial
+from proctor.ledger.claims.claiming import Wishes, make_claim
+from proctor.ledger.claims.standing import Scope
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.verification.steps import Progress
+from proctor.ledger.verification.verify import verify_ledger
+from proctor.outcome.reasons import reason_for_exception
+from proctor.report.attempt import Attempt
+from proctor.report.in_jobs import load_jobs
+from proctor.report.sealed import load_position
+from proctor.reward.number import Rewards
+from proctor.sentence import count_of
+
+NO_REASON = "unknown"
+
+
+class MeasuredTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """One trial that is in the numbers."""
+
+    trial: str
+    task: str
+    group: str
+    """Its evals key: agent, model, dataset."""
+    rewards: Rewards | None
+    """Null: not scored, which harbor counts as 0."""
+    exception: str | None
+    """Name of the exception class on record."""
+    reason: str | None = None
+    """Reason code of a trial that has no reward."""
+    cost_usd: float | None = None
+    """Null: not known, which is not 0."""
+    seconds: float | None = None
+    revision: str | None = None
+    """Of the task."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """A job or an experiment."""
+
+    name: str
+    kind: str
+    """job or experiment."""
+    place: str
+    """The job's directory, or the ledger's."""
+    trials: list[MeasuredTrial] = field(default_factory=list)
+    """Those that ran and count, in the order they are added up."""
+    planned: int | None = None
+    """That were to be run; None where nobody says."""
+    broken: int = 0
+    """Whose result cannot be read: in no number."""
+    withheld: int = 0
+    """Taken out of the log: in no number."""
+    superseded: int = 0
+    """That others stand in for, or that were begun again: in no number."""
+    is_over: bool = True
+    """Whether it ran to its end, as far as anybody says."""
+    damage: list[str] = field(default_factory=list)
+    """What is wrong with the evidence, in sentences."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def run(self) -> int:
+        """Trials with a result that can be read."""
+        return len(self.trials)
+
+    @property
+    def not_run(self) -> int | None:
+        """Planned, and not there; None where no plan is known."""
+        if self.planned is None:
+            return None
+        return self.planned - self.run - self.broken - self.withheld
+
+    @property
+    def groups(self) -> dict[str, list[MeasuredTrial]]:
+        """The trials by group."""
+        found: dict[str, list[MeasuredTrial]] = {}
+        for trial in self.trials:
+            found.setdefault(trial.group, []).append(trial)
+        return found
+
+
+def measure_job(path: str, *, check_evidence: bool = False, watch: Watch | None = None) -> Measured:
+    """The job in a directory; with check_evidence, its published numbers are audited too.
+
+    Raises:
+        JobError: there is no job.
+    """
+    job = load_job(path, watch=watch)
+    told = _load_attempts(path)
+    measured = Measured(
+        name=job.name,
+        kind="job",
+        place=path,
+        trials=[_trial_of_job(found, told.get(found.directory)) for found in job.trials],
+        planned=job.n_planned,
+        broken=len(job.broken),
+        is_over=job.finished,
+        damage=[problem.message for problem in [*job.problems, *job.broken]],
+    )
+    over = -(measured.not_run or 0)
+    if over > 0:
+        trials = count_of(over, "trial")
+        measured.damage.append(f"{path}: {trials} more than planned; `proctor audit` names them")
+    if check_evidence:
+        measured.damage += list(_audit(path, measured.damage))
+    return measured
+
+
+def _load_attempts(path: str) -> dict[str | None, Attempt]:
+    """What costs, times and reasons are known, by the trial's directory."""
+    try:
+        return {each.place: each for each in load_jobs(path).attempts}
+    except JobError:
+        # Its lock.json is torn, which is among the job's problems; its rewards can still be read.
+        return {}
+
+
+def _trial_of_job(found: FoundTrial, attempt: Attempt | None) -> MeasuredTrial:
+    trial = found.trial
+    rewards = trial.verdict.rewards if trial.verdict else None
+    return MeasuredTrial(
+        trial=trial.name,
+        task=trial.task,
+        group=trial.evals_key,
+        rewards=rewards,
+        exception=trial.exception,
+        reason=_reason_of(rewards, trial.exception, attempt),
+        cost_usd=attempt.cost_usd if attempt else trial.usage.cost_usd,
+        seconds=attempt.seconds if attempt else None,
+        revision=_revision_of(attempt),
+    )
+
+
+def _audit(path: str, known: list[str]) -> Iterator[str]:
+    for finding in audit_job(path).differences:
+        if not any(finding.message in sentence for sentence in known):
+            yield f"{finding.path}: {finding.message} ({finding.kind})"
+
+
+def measure_experiment(
+    directory: Path,
+    experiment: str,
+    *,
+    planned: int | None = None,
+    check_evidence: bool = False,
+    progress: Progress | None = None,
+) -> Measured:
+    """An experiment of a ledger, whose log is verified; with check_evidence, all artifacts too.
+
+    Raises:
+        LedgerError: there is no ledger, no such experiment in it, or more of it than planned.
+    """
+    measured = Measured(name=experiment, kind="experiment", place=str(directory), planned=planned)
+    verified = verify_ledger(directory, fast=not check_evidence, progress=progress)
+    measured.damage = [f"{each.kind}: {each.where}: {each.message}" for each in verified.damage]
+    try:
+        with Ledger.open(directory) as ledger:
+            _count_entries(ledger, measured)
+    except DamageError as error:
+        measured.damage.append(str(error))
+    except InputError:
+        # What cannot be found in a damaged ledger may be what was damaged.
+        if not measured.damage:
+            raise
+    return measured
+
+
+def _count_entries(ledger: Ledger, measured: Measured) -> None:
+    wishes = Wishes(scope=Scope(measured.name), planned=measured.planned)
+    claim = make_claim(ledger, wishes, ledger.refresh())
+    attempts = load_position(ledger, experiment=measured.name).attempts
+    told = {each.trial: each for each in attempts}
+    measured.withheld = claim.counts.withheld
+    measured.superseded = claim.counts.superseded + claim.counts.attempts
+    if partial := claim.counts.counted_diagnostic:
+        records = count_of(partial, "partial record")
+        measured.notes.append(f"{records} among the counted trials (diagnostic)")
+    for group in claim.certificate.groups:
+        measured.trials += _trials_of_group(group, told)
+
+
+def _trials_of_group(group: CertifiedGroup, told: dict[str, Attempt]) -> Iterator[MeasuredTrial]:
+    for trial, rewards in zip(group.trials, certified_column(group).rewards, strict=True):
+        attempt = told.get(trial.trial)
+        yield MeasuredTrial(
+            trial=trial.trial,
+            task=trial.task,
+            group=group.key,
+            rewards=rewards,
+            exception=trial.exception,
+            reason=_reason_of(rewards, trial.exception, attempt),
+            cost_usd=attempt.cost_usd if attempt else None,
+            seconds=attempt.seconds if attempt else None,
+            revision=_revision_of(attempt),
+        )
+
+
+def _reason_of(
+    rewards: Rewards | None, exception: str | None, attempt: Attempt | None
+) -> str | None:
+    if rewards:
+        return None
+    known = attempt.reason if attempt else None
+    return known or reason_for_exception(exception) or NO_REASON
+
+
+def _revision_of(attempt: Attempt | None) -> str | None:
+    conditions = attempt.task_conditions if attempt else None
+    return conditions.revision if conditions else None
+
+
+def is_ledger(path: str) -> bool:
+    """Whether a path leads to a ledger's directory, which is no job."""
+    return (Path(path) / "checkpoint").exists() or (Path(path) / "entries").is_dir()

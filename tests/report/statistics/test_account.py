@@ -1,0 +1,89 @@
+"""Every attempt is counted once, and both means are there."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proctor.errors import StatisticsError
+from proctor.report.statistics.account import account_for, check_account
+from tests.report.statistics.attempts import attempt
+
+statuses = st.sampled_from(["sealed", "diagnostic", "unsealed", "superseded", "withheld"])
+facts = st.tuples(statuses, st.none() | st.sampled_from([0.0, 0.5, 1.0]))
+
+
+def test_each_kind_is_told_apart() -> None:
+    found = account_for(
+        [
+            attempt(reward=1.0),
+            attempt(reward=0.5, status="diagnostic"),
+            attempt(reason="harbor_reward_missing"),
+            attempt(status="unsealed"),
+            attempt(reward=1.0, status="superseded"),
+            attempt(status="withheld"),
+        ],
+        planned=8,
+    )
+    assert (found.planned, found.listed, found.counted, found.not_run) == (8, 6, 4, 3)
+    assert (found.superseded, found.withheld) == (1, 1)
+    assert (found.sealed, found.diagnostic, found.unsealed) == (2, 1, 1)
+    assert (found.scored, found.zero_by_missing) == (2, 2)
+    assert found.reasons == {"harbor_reward_missing": 1, "unknown": 1}
+    assert found.mean_errors_as_zero == 0.375
+    assert found.mean_errors_excluded == 0.75
+
+
+@given(st.lists(facts, max_size=20), st.none() | st.integers(0, 5))
+def test_the_parts_add_up(told: list[tuple[str, float | None]], more: int | None) -> None:
+    attempts = [attempt(status=status, reward=reward) for status, reward in told]
+    there = sum(status != "superseded" for status, _ in told)
+    found = account_for(attempts, None if more is None else there + more)
+    check_account(found)
+    assert found.not_run == more
+    for mean in (found.mean_errors_as_zero, found.mean_errors_excluded):
+        assert mean is None or 0 <= mean <= 1
+    if found.mean_errors_as_zero is not None and found.mean_errors_excluded is not None:
+        assert found.mean_errors_as_zero <= found.mean_errors_excluded
+
+
+def test_an_earlier_attempt_does_not_count_beside_the_trial_that_does() -> None:
+    found = account_for(
+        [
+            attempt(trial="a__1.attempt-1", reason="harbor_trial_failed"),
+            attempt(trial="a__1", reward=1.0),
+            attempt(trial="b__1.attempt-1", reward=0.0),
+            attempt(trial="b__1", experiment="another", reward=1.0),
+        ],
+        planned=3,
+    )
+    assert (found.listed, found.begun_again, found.counted, found.not_run) == (4, 1, 3, 0)
+    assert (found.scored, found.zero_by_missing) == (3, 0)
+
+
+def test_nothing_has_no_mean() -> None:
+    found = account_for([])
+    assert (found.mean_errors_as_zero, found.mean_errors_excluded) == (None, None)
+
+
+def test_errors_alone_are_0_by_one_rule_and_nothing_by_the_other() -> None:
+    found = account_for([attempt(reason="agent_timeout")])
+    assert (found.mean_errors_as_zero, found.mean_errors_excluded) == (0.0, None)
+
+
+def test_more_than_planned_is_refused() -> None:
+    with pytest.raises(StatisticsError, match="1 attempts were planned but 2 are there"):
+        account_for([attempt(), attempt()], planned=1)
+
+
+def test_a_status_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(StatisticsError, match="counted by record"):
+        account_for([attempt(status="lost")])
+
+
+@pytest.mark.parametrize("part", ["listed", "scored", "sealed", "zero_by_missing"])
+def test_an_account_that_was_changed_no_longer_adds_up(part: str) -> None:
+    found = account_for([attempt(reward=1.0), attempt(reason="agent_timeout")])
+    changed = msgspec.structs.replace(found, **{part: getattr(found, part) + 1})
+    with pytest.raises(StatisticsError, match="their parts make"):
+        check_account(changed)
