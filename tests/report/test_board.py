@@ -124,7 +124,7 @@ def test_a_missing_reward_is_zero_and_the_other_mean_is_said_too(ledger: Ledger)
     assert (row.numbers.score, row.numbers.score_excluding) == (0.625, 2.5 / 3)
     assert (row.numbers.passed, row.numbers.pass_rate, row.numbers.n_tasks) == (2, 0.5, 4)
     assert render_parts(row) == (
-        "4 listed = 4 counted + 0 superseded + 0 retried; "
+        "4 listed = 4 counted + 0 superseded + 0 begun again; "
         "4 counted = 3 scored + 1 zero by missing; 0 errored"
     )
     assert "errors excluded 0.8333" in list(render_remarks(row))
@@ -256,7 +256,7 @@ def test_kept_attempts_of_a_trial_that_was_run_again_are_in_no_number(ledger: Le
     sit(ledger, "t1", 1.0)
     sit(ledger, "alone.attempt-1", 0.0)
     numbers = only_row(ledger).numbers
-    assert (numbers.score, numbers.retried, numbers.n_listed) == (0.5, 1, 3)
+    assert (numbers.score, numbers.begun_again, numbers.n_listed) == (0.5, 1, 3)
 
 
 def test_pass_at_k_is_of_the_attempts_that_every_task_has(ledger: Ledger) -> None:

@@ -89,6 +89,9 @@ def sort_out(entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Sc
 
 def begun_again_as(trial_id: str) -> str | None:
     """The trial that an earlier attempt was kept beside; None where the id is no such attempt's."""
+    # Hardly any id is one, and boards ask for a hundred thousand.
+    if ".attempt-" not in trial_id:
+        return None
     base = _ATTEMPT.sub("", trial_id)
     return base if base != trial_id else None
 

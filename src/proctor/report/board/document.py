@@ -97,7 +97,7 @@ def _describe_parts(row: BoardRow) -> Document:
         "listed": row.numbers.n_listed,
         "counted": account.counted,
         "superseded": account.superseded,
-        "retried": row.numbers.retried,
+        "begun_again": row.numbers.begun_again,
         "scored": account.scored,
         "zero_by_missing": account.zero_by_missing,
         "reasons": account.reasons,
@@ -120,7 +120,7 @@ def describe_trials(row: BoardRow, trials: BoardTrials) -> list[Document]:
         found = trials.stand_ins.get(attempt.record)
         if found is not None and found.refused is None:
             stood_for.setdefault(found.by_record, []).append(attempt.name)
-    listed = sorted([*row.attempts, *row.retried], key=lambda attempt: attempt.seq or 0)
+    listed = sorted([*row.attempts, *row.begun_again], key=lambda attempt: attempt.seq or 0)
     codes = row.mark.trials if row.mark is not None else {}
     return [_describe_trial(each, trials, stood_for, codes) for each in listed]
 
@@ -158,7 +158,7 @@ def _describe_trial(
 
 
 def status_of(attempt: Attempt, trials: BoardTrials) -> str:
-    """What became of a trial of a row: counted, superseded or retried."""
-    if attempt.record in trials.retried:
-        return "retried"
+    """What became of a trial of a row: counted, superseded or begun_again."""
+    if attempt.record in trials.begun_again:
+        return "begun_again"
     return "superseded" if attempt.status == "superseded" else "counted"

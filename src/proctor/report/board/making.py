@@ -128,10 +128,10 @@ def _make_row(
     sitter: Sitter, found: list[Attempt], trials: BoardTrials, desk: Desk | None
 ) -> BoardRow:
     agent, model, configuration, source, is_diagnostic = sitter
-    attempts, retried = found, []
-    if trials.retried:
-        retried = [each for each in found if each.record in trials.retried]
-        attempts = [each for each in found if each.record not in trials.retried]
+    attempts, begun_again = found, []
+    if trials.begun_again:
+        begun_again = [each for each in found if each.record in trials.begun_again]
+        attempts = [each for each in found if each.record not in trials.begun_again]
     return BoardRow(
         number="",
         agent=agent or _UNKNOWN,
@@ -142,8 +142,8 @@ def _make_row(
         is_diagnostic=is_diagnostic,
         experiments=tuple(dict.fromkeys(each.experiment for each in found)),
         attempts=attempts,
-        retried=retried,
-        numbers=count_row(attempts, len(retried)),
+        begun_again=begun_again,
+        numbers=count_row(attempts, len(begun_again)),
         mark=desk.mark(attempts, trials.size) if desk is not None else None,
     )
 

@@ -55,7 +55,7 @@ class BoardRow:
     experiments: tuple[str, ...]
     attempts: list[Attempt]
     """In the order they were sealed: counted ones and superseded ones."""
-    retried: list[Attempt]
+    begun_again: list[Attempt]
     """Kept attempts of trials that were run again; in no number."""
     numbers: RowNumbers
     mark: PolicyMark | None = None

@@ -29,7 +29,7 @@ class RowNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
     account: Account
     """What became of its trials; kept attempts of trials that were run again are not among them."""
-    retried: int
+    begun_again: int
     """Kept attempts of trials that were run again."""
     errored: int
     """Counted trials in which something broke; they may have a score all the same."""
@@ -64,7 +64,7 @@ class RowNumbers(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def n_listed(self) -> int:
         """All trials of the row."""
-        return self.account.listed + self.retried
+        return self.account.listed + self.begun_again
 
     @property
     def n_reviewed(self) -> int:
@@ -72,8 +72,8 @@ class RowNumbers(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.reviews.values())
 
 
-def count_row(attempts: Sequence[Attempt], retried: int) -> RowNumbers:
-    """The numbers of attempts, in the order given; `retried` more are kept beside them.
+def count_row(attempts: Sequence[Attempt], begun_again: int) -> RowNumbers:
+    """The numbers of attempts, in the order given; `begun_again` more are kept beside them.
 
     Raises:
         StatisticsError: they do not add up.
@@ -88,7 +88,7 @@ def count_row(attempts: Sequence[Attempt], retried: int) -> RowNumbers:
     score, excluding = account.mean_errors_as_zero, account.mean_errors_excluded
     return RowNumbers(
         account=account,
-        retried=retried,
+        begun_again=begun_again,
         errored=exceptions.total(),
         exceptions=dict(sorted(exceptions.items())),
         n_tasks=len(by_task),

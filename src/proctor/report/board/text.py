@@ -129,7 +129,7 @@ def render_parts(row: BoardRow) -> str:
     numbers, account = row.numbers, row.numbers.account
     return (
         f"{numbers.n_listed:,} listed = {account.counted:,} counted + {account.superseded:,} "
-        f"superseded + {numbers.retried:,} retried; {account.counted:,} counted = "
+        f"superseded + {numbers.begun_again:,} begun again; {account.counted:,} counted = "
         f"{account.scored:,} scored + {account.zero_by_missing:,} zero by missing; "
         f"{numbers.errored:,} errored"
     )

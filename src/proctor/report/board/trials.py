@@ -5,7 +5,6 @@ there: to be rid of a trial it is not enough to name one that never was, one tha
 something else, or the trial itself. Marks given later count from where they stand in the log.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ import msgspec
 
 from proctor.audit.certificate import CertifiedGroup, CertifiedTrial, certified_column
 from proctor.errors import CertificateError, DamageError
+from proctor.ledger.claims.standing import begun_again_as
 from proctor.ledger.entry import RescoreEntry, SupersedeEntry, TrialScore, WithholdEntry
 from proctor.ledger.ledger import Ledger
 from proctor.report.attempt import Attempt
@@ -20,7 +20,6 @@ from proctor.report.sealed import Position
 from proctor.report.statistics.account import DIAGNOSTIC, SEALED, SUPERSEDED
 from proctor.reward.number import Number, is_finite
 
-_RETRY = re.compile(r"\.attempt-[0-9]+\Z")
 _REWARD = "reward"
 
 
@@ -71,7 +70,7 @@ class BoardTrials:
     size: int
     attempts: list[Attempt]
     """In the order they were sealed, with the status and the marks that count."""
-    retried: frozenset[str]
+    begun_again: frozenset[str]
     """Records of attempts that their own trial was run again after."""
     stand_ins: Mapping[str, StandIn]
     """By the record of the trial that is stood in for."""
@@ -103,7 +102,7 @@ def settle(ledger: Ledger, position: Position) -> BoardTrials:
     return BoardTrials(
         size=size,
         attempts=attempts,
-        retried=_find_retried(attempts),
+        begun_again=_find_begun_again(attempts),
         stand_ins=stand_ins,
         remarks={record: remark for record, (remark, _) in remarks.items()},
         withheld=[_describe_gone(ledger, row) for row in here],
@@ -125,7 +124,7 @@ def _settle_one(
     return msgspec.structs.replace(attempt, status=status)
 
 
-def _find_retried(attempts: Iterable[Attempt]) -> frozenset[str]:
+def _find_begun_again(attempts: Iterable[Attempt]) -> frozenset[str]:
     kept = [each for each in attempts if ".attempt-" in each.trial]
     if not kept:
         return frozenset()
@@ -133,7 +132,7 @@ def _find_retried(attempts: Iterable[Attempt]) -> frozenset[str]:
     return frozenset(
         each.record
         for each in kept
-        if (name := _RETRY.sub("", each.name)) != each.name and name in names
+        if (base := begun_again_as(each.trial)) and f"{each.experiment}/{base}" in names
     )
 
 

@@ -176,7 +176,7 @@ class _Judge:
 
     def _look_at_retries(self) -> Iterator[Deviation]:
         rules = self.plan.retries
-        kept = [sat for sat in self.sittings.sat if sat.is_retried]
+        kept = [sat for sat in self.sittings.sat if sat.is_begun_again]
         times = Counter(sat.attempt.name.rpartition(".attempt-")[0] for sat in kept)
         for name, number in times.items():
             if number > rules.most:

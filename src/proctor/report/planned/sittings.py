@@ -34,13 +34,13 @@ class Sat:
     """Whom the plan has for it; None: nobody."""
     stand_in: StandIn | None
     """What stands in for it, whether that counts or not."""
-    is_retried: bool
+    is_begun_again: bool
     """It is a kept attempt of a trial that was run again."""
 
     @property
     def is_counted(self) -> bool:
         """Whether it is in the numbers."""
-        return not self.is_retried and self.attempt.status not in ("superseded", "withheld")
+        return not self.is_begun_again and self.attempt.status not in ("superseded", "withheld")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def _look_at(ledger: Ledger, attempt: Attempt, trials: BoardTrials, plan: RunPla
         settings=settings,
         planned=_find_planned(attempt, settings, plan),
         stand_in=trials.stand_ins.get(attempt.record),
-        is_retried=attempt.record in trials.retried,
+        is_begun_again=attempt.record in trials.begun_again,
     )
 
 

@@ -11,7 +11,7 @@ of a job or an experiment, with several reward keys and all, is `proctor score`'
 """
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 import msgspec
 
@@ -64,17 +64,16 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 def counted_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
     """Those that are in the numbers: not superseded, not withheld, and not begun again."""
+    counted = [each for each in attempts if each.status not in (SUPERSEDED, WITHHELD)]
+    kept = {each.record for each in counted if begun_again_as(each.trial) is not None}
+    if not kept:
+        return counted
     there = {(each.experiment, each.trial) for each in attempts}
     return [
         each
-        for each in attempts
-        if each.status not in (SUPERSEDED, WITHHELD) and not _is_begun_again(each, there)
+        for each in counted
+        if each.record not in kept or (each.experiment, begun_again_as(each.trial)) not in there
     ]
-
-
-def _is_begun_again(attempt: Attempt, there: Set[tuple[str, str]]) -> bool:
-    base = begun_again_as(attempt.trial)
-    return base is not None and (attempt.experiment, base) in there
 
 
 def account_for(attempts: Sequence[Attempt], planned: int | None = None) -> Account:
