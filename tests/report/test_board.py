@@ -54,23 +54,17 @@ def shown(board: Board) -> tuple[bytes, str]:
     return msgspec.json.encode(describe_board(board)), "\n".join(lines)
 
 
-DEEDS = st.lists(
-    st.tuples(
-        st.sampled_from(["sit", "sit", "sit", "review", "supersede", "rescore"]),
-        st.integers(0, 1000),
-        st.sampled_from([0.0, 0.5, 1.0, None]),
-    ),
-    min_size=3,
-    max_size=10,
+DEED = st.tuples(
+    st.sampled_from(["sit", "sit", "sit", "review", "supersede", "rescore"]),
+    st.integers(0, 1000),
+    st.sampled_from([0.0, 0.5, 1.0, None]),
 )
+type Deeds = list[tuple[str, int, float | None]]
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(deeds=DEEDS)
-def test_a_board_made_again_is_what_it_was(
-    tmp_path_factory: pytest.TempPathFactory, deeds: list[tuple[str, int, float | None]]
-) -> None:
-    with open_board_ledger(tmp_path_factory.mktemp("grown")) as ledger:
+def check_made_again(directory: Path, deeds: Deeds) -> None:
+    """Let a ledger grow, and see that every board that was shown can be made again."""
+    with open_board_ledger(directory) as ledger:
         rows = [sit(ledger, "first")]
         then = {}
         for number, (deed, drawn, reward) in enumerate(deeds):
@@ -79,6 +73,23 @@ def test_a_board_made_again_is_what_it_was(
             then[board.size] = shown(board)
         for size, was in then.items():
             assert shown(make_board(ledger, DATASET, at=size)) == was
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(deeds=st.lists(DEED, min_size=3, max_size=10))
+def test_a_board_made_again_is_what_it_was(
+    tmp_path_factory: pytest.TempPathFactory, deeds: Deeds
+) -> None:
+    check_made_again(tmp_path_factory.mktemp("grown"), deeds)
+
+
+@pytest.mark.soak
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(deeds=st.lists(DEED, min_size=60, max_size=100))
+def test_a_hundred_boards_made_again_are_what_they_were(
+    tmp_path_factory: pytest.TempPathFactory, deeds: Deeds
+) -> None:
+    check_made_again(tmp_path_factory.mktemp("grown"), deeds)
 
 
 def do(
