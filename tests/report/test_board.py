@@ -14,7 +14,13 @@ from proctor.errors import InputError
 from proctor.ledger.api import Ledger
 from proctor.ledger.entry import SupersedeEntry, TrialScore
 from proctor.ledger.query import TrialRow
-from proctor.ledger.review import append_rescore, append_review, append_supersession, subject_of
+from proctor.ledger.review import (
+    append_plan,
+    append_rescore,
+    append_review,
+    append_supersession,
+    subject_of,
+)
 from proctor.ledger.withhold import Why, withhold_trial
 from proctor.report.board.document import describe_board
 from proctor.report.board.making import list_datasets, make_board
@@ -25,6 +31,13 @@ from proctor.report.board.text import (
     render_notes,
     render_parts,
     render_remarks,
+)
+from proctor.report.planned.model import (
+    PlannedAgent,
+    PlannedRetries,
+    PlannedTask,
+    RunPlan,
+    encode_plan,
 )
 from tests.report.board_ledgers import DATASET, certified, open_board_ledger, sit
 
@@ -294,6 +307,21 @@ def test_an_unknown_dataset_is_told_those_there_are(ledger: Ledger) -> None:
         InputError, match=r"no trial of a dataset 'nope' at 2 entries; there are aec"
     ):
         make_board(ledger, "nope")
+
+
+def test_a_board_says_how_many_were_planned(ledger: Ledger) -> None:
+    plan = RunPlan(
+        dataset=None,
+        tasks=(PlannedTask(task="add", revision="1"),),
+        agents=(PlannedAgent(agent="tool_loop", model=None, settings=""),),
+        attempts=5,
+        environment="modal",
+        retries=PlannedRetries(),
+    )
+    append_plan(ledger, "experiment-001", encode_plan(plan), author="ana")
+    sit(ledger, "t1")
+    (note,) = render_notes(make_board(ledger, DATASET))
+    assert note.startswith("experiment-001: 5 planned (entry 1), 1 counted here; `proctor audit")
 
 
 def test_a_document_is_plain_json_with_every_digest(ledger: Ledger) -> None:

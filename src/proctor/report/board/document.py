@@ -24,6 +24,7 @@ def describe_board(board: Board) -> Document:
         "at": board.size,
         "policy": board.policy,
         "trials": len(board.trials.attempts),
+        "planned": [msgspec.to_builtins(each) for each in board.planned],
         "sections": [_describe_section(section, board.trials) for section in board.sections],
         "withheld": {
             "trials": [msgspec.to_builtins(gone) for gone in board.trials.withheld],

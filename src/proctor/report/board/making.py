@@ -1,5 +1,6 @@
 """A ledger and a position to a board."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,11 +12,13 @@ from proctor.ledger.query import check_text, looking
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.attempt import Attempt
 from proctor.report.board.conditions import tell_runs_apart, tell_tasks_apart
-from proctor.report.board.model import Board, BoardRow, BoardSection, Desk
+from proctor.report.board.model import Board, BoardRow, BoardSection, Desk, PlannedCount
 from proctor.report.board.numbers import count_row
 from proctor.report.board.sections import Numbered, Placed, Sitter, place_attempts
 from proctor.report.board.trials import BoardTrials, settle
+from proctor.report.planned.sealed import SealedPlan, find_plans
 from proctor.report.sealed import load_position
+from proctor.report.statistics.account import SUPERSEDED
 
 _MOST_NAMED = 20
 _UNKNOWN = "unknown"
@@ -77,6 +80,7 @@ def make_board(
         origin=ledger.checkpoint().origin,
         sections=tuple(sections),
         trials=trials,
+        planned=_count_planned(ledger, trials),
         policy=desk.name if desk is not None else None,
     )
     _check_sum(board)
@@ -152,6 +156,24 @@ def _rank(row: BoardRow) -> tuple[object, ...]:
     score = row.numbers.score
     names = (row.agent, row.model, row.configuration, row.source or "")
     return (row.is_diagnostic, score is None, -(score or 0.0), *names)
+
+
+def _count_planned(ledger: Ledger, trials: BoardTrials) -> tuple[PlannedCount, ...]:
+    plans: dict[str, SealedPlan] = {}
+    for sealed in find_plans(ledger, at=trials.size):
+        plans.setdefault(sealed.experiment, sealed)
+    if not plans:
+        return ()
+    counted = Counter(
+        each.experiment
+        for each in trials.attempts
+        if each.status != SUPERSEDED and each.record not in trials.begun_again
+    )
+    return tuple(
+        PlannedCount(name, sealed.seq, sealed.n_trials, counted[name])
+        for name, sealed in plans.items()
+        if name in counted and sealed.n_trials is not None
+    )
 
 
 def _check_sum(board: Board) -> None:

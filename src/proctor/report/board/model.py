@@ -75,6 +75,18 @@ class BoardSection:
     """By score, partial records last."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedCount:
+    """An experiment of the board beside the first plan that was sealed for it."""
+
+    experiment: str
+    seq: int
+    """The plan's place in the log."""
+    planned: int
+    counted: int
+    """Its trials that are in the numbers of the board."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
     """A dataset at a position of a ledger."""
@@ -84,6 +96,8 @@ class Board:
     """The ledger's own name."""
     sections: tuple[BoardSection, ...]
     trials: BoardTrials
+    planned: tuple[PlannedCount, ...] = ()
+    """Experiments that were planned; of the others nobody says how many were to be run."""
     policy: str | None = None
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from proctor.report.board.conditions import describe_run, describe_tasks
 from proctor.report.board.model import Board, BoardRow, BoardSection
 from proctor.report.board.numbers import RowNumbers
+from proctor.report.board.trials import BoardTrials
 from proctor.report.statistics.intervals import Interval
 from proctor.sentence import count_of
 
@@ -161,11 +162,19 @@ def render_notes(board: Board) -> Iterator[str]:
     for section in board.sections:
         if any(row.numbers.n_tasks != len(section.tasks) for row in section.rows):
             yield f"section {section.number}: its rows do not rest on the same tasks"
+    for each in board.planned:
+        if each.planned != each.counted:
+            said = f"{each.planned:,} planned (entry {each.seq}), {each.counted:,} counted here"
+            yield f"{each.experiment}: {said}; `proctor audit {each.experiment} --plan` says why"
     refused = [found for found in trials.stand_ins.values() if found.refused is not None]
     for found in refused:
         yield f"entry {found.seq}: a supersession that does not count: {found.refused}"
     if trials.remarks:
         yield f"{count_of(len(trials.remarks), 'trial')} marked again; the later marks count"
+    yield from _render_withheld(trials)
+
+
+def _render_withheld(trials: BoardTrials) -> Iterator[str]:
     if trials.withheld:
         since = sum(g.said_at is not None and g.said_at >= trials.size for g in trials.withheld)
         after = f", {since} of them after this position" if since else ""

@@ -42,8 +42,10 @@ class SealedPlan:
             return None
 
 
-def find_plans(ledger: Ledger, experiment: str | None = None) -> list[SealedPlan]:
-    """All plans, or those of one experiment, in the order they were sealed.
+def find_plans(
+    ledger: Ledger, experiment: str | None = None, *, at: int | None = None
+) -> list[SealedPlan]:
+    """All plans, or those of one experiment, in the order they were sealed; perhaps up to a size.
 
     Raises:
         DamageError: the log does not give what its checkpoint says.
@@ -51,7 +53,7 @@ def find_plans(ledger: Ledger, experiment: str | None = None) -> list[SealedPlan
     found = []
     with looking(ledger) as size:
         query = "SELECT seq FROM entries WHERE kind = 'plan' AND seq < ? ORDER BY seq"
-        places = [seq for (seq,) in ledger.index.select(query, (size,))]
+        places = [seq for (seq,) in ledger.index.select(query, (at or size,))]
     for seq in places:
         entry = ledger.entry(seq)
         if isinstance(entry, PlanEntry) and experiment in (None, entry.experiment_id):
