@@ -53,7 +53,7 @@ def command(
     directory: str | None,
     as_json: bool,
 ) -> int:
-    """Show what every agent scored at a dataset, and what the numbers rest on.
+    """Show what every agent scored at a dataset, with all it rests on.
 
     A board is made from the ledger alone: at the same position it has the same bytes, whoever asks
     and whenever. A row is one agent with one model and one configuration. Runs of unlike

@@ -37,7 +37,7 @@ COMMANDS = {
     "outcome": "The result line, what its reader makes of it, and reason codes.",
     "show": "Show a trial, its trace, a step of it, or a record, readable.",
     "plan": "Seal what is to be run, before it is.",
-    "board": "Show what every agent scored at a dataset, and what the numbers rest on.",
+    "board": "Show what every agent scored at a dataset, with all it rests on.",
     "view": "Look at runs in a browser: a ledger, or a job's directory.",
     "search": "Find words in every sealed trace, with the step they are in.",
     "trace": "What an agent did: summary, classify, diff, follow, convert.",
