@@ -24,6 +24,8 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.head import RecordHead, read_head_of
 
+KEPT = ".attempt-"
+"""What every id of an attempt has that was kept beside its trial; a number follows."""
 _ATTEMPT = re.compile(r"\.attempt-[0-9]+\Z")
 
 
@@ -89,9 +91,6 @@ def sort_out(entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Sc
 
 def begun_again_as(trial_id: str) -> str | None:
     """The trial that an earlier attempt was kept beside; None where the id is no such attempt's."""
-    # Hardly any id is one, and boards ask for a hundred thousand.
-    if ".attempt-" not in trial_id:
-        return None
     base = _ATTEMPT.sub("", trial_id)
     return base if base != trial_id else None
 

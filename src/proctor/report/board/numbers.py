@@ -1,6 +1,6 @@
 """The numbers of one row, each with what it rests on."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -73,13 +73,13 @@ class RowNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def count_row(attempts: Sequence[Attempt], begun_again: int) -> RowNumbers:
-    """The numbers of attempts, in the order given; `begun_again` more are kept beside them.
+    """The numbers of a row's attempts, in the order given; `begun_again` more lie beside them.
 
     Raises:
         StatisticsError: they do not add up.
     """
     account = account_for(attempts)
-    counted = counted_attempts(attempts)
+    counted = attempts if account.counted == len(attempts) else counted_attempts(attempts)
     by_task = _rewards_by_task(counted)
     why_none = _find_obstacle(account)
     passed = sum(1 for each in counted if each.reward is not None and each.reward >= PASS_MARK)
@@ -104,19 +104,15 @@ def count_row(attempts: Sequence[Attempt], begun_again: int) -> RowNumbers:
         advice=_count_advice(counted),
         findings=_count_each(code for each in counted for code in each.findings),
         reviews=_count_each(each.review for each in counted if each.review is not None),
-        below_grade=_count_below_grade(counted),
+        below_grade=_count_below_grade(counted, by_task),
     )
 
 
 def _rewards_by_task(counted: Sequence[Attempt]) -> dict[str | None, list[float]]:
-    found: dict[str | None, list[float]] = {}
+    found: defaultdict[str | None, list[float]] = defaultdict(list)
     for attempt in counted:
         # Harbor's rule, as in the score that the interval belongs to: a missing reward is 0.
-        reward = attempt.reward or 0.0
-        try:
-            found[attempt.task].append(reward)
-        except KeyError:
-            found[attempt.task] = [reward]
+        found[attempt.task].append(attempt.reward or 0.0)
     return found
 
 
@@ -142,16 +138,15 @@ def _count_advice(counted: Sequence[Attempt]) -> Advice:
     return Advice(sum(number > 0 for number in known), sum(known), len(calls) - len(known))
 
 
-def _count_below_grade(counted: Sequence[Attempt]) -> dict[str, int]:
-    # Many trials have the same conditions: of those that have, one is looked at.
-    alike: dict[tuple[int, int, str | None], list[Attempt]] = {}
-    for each in counted:
-        key = id(each.task_conditions), id(each.run_conditions), each.completeness
-        alike.setdefault(key, []).append(each)
+def _count_below_grade(
+    counted: Sequence[Attempt], by_task: Mapping[str | None, Sequence[float]]
+) -> dict[str, int]:
+    # In a row, all attempts at a task have the same conditions: one of them is looked at.
+    one_of = {each.task: each for each in counted}
     found: Counter[str] = Counter()
-    for same in alike.values():
-        for code in grade_attempt(same[0]):
-            found[str(code)] += len(same)
+    for task, rewards in by_task.items():
+        for code in grade_attempt(one_of[task]):
+            found[str(code)] += len(rewards)
     return dict(sorted(found.items()))
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from proctor.audit.certificate import CertifiedGroup, CertifiedTrial, certified_column
 from proctor.errors import CertificateError, DamageError
-from proctor.ledger.claims.standing import begun_again_as
+from proctor.ledger.claims.standing import KEPT, begun_again_as
 from proctor.ledger.entry import RescoreEntry, SupersedeEntry, TrialScore, WithholdEntry
 from proctor.ledger.ledger import Ledger
 from proctor.report.attempt import Attempt
@@ -125,7 +125,7 @@ def _settle_one(
 
 
 def _find_begun_again(attempts: Iterable[Attempt]) -> frozenset[str]:
-    kept = [each for each in attempts if ".attempt-" in each.trial]
+    kept = [each for each in attempts if KEPT in each.trial]
     if not kept:
         return frozenset()
     names = {each.name for each in attempts}

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from proctor.errors import StatisticsError
-from proctor.ledger.claims.standing import begun_again_as
+from proctor.ledger.claims.standing import KEPT, begun_again_as
 from proctor.report.attempt import UNSEALED, Attempt
 from proctor.reward.number import exact_sum
 
@@ -65,7 +65,8 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 def counted_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
     """Those that are in the numbers: not superseded, not withheld, and not begun again."""
     counted = [each for each in attempts if each.status not in (SUPERSEDED, WITHHELD)]
-    kept = {each.record for each in counted if begun_again_as(each.trial) is not None}
+    # Hardly any trial is one, and boards ask for a hundred thousand.
+    kept = {each.record for each in counted if KEPT in each.trial and begun_again_as(each.trial)}
     if not kept:
         return counted
     there = {(each.experiment, each.trial) for each in attempts}
@@ -83,9 +84,10 @@ def account_for(attempts: Sequence[Attempt], planned: int | None = None) -> Acco
         StatisticsError: the parts do not add up: more are there than were planned, or a status is
             unknown.
     """
-    left_out = Counter(each.status for each in attempts)
+    left_out = Counter([each.status for each in attempts])
     counted = counted_attempts(attempts)
-    status = Counter(each.status for each in counted)
+    is_whole = len(counted) == len(attempts)
+    status = left_out if is_whole else Counter(each.status for each in counted)
     rewards = [each.reward for each in counted if each.reward is not None]
     reasons = Counter(each.reason or NO_REASON for each in counted if each.reward is None)
     there = len(counted) + left_out[WITHHELD]
