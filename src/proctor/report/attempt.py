@@ -11,7 +11,7 @@ UNSEALED = "unsealed"
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):
-    """One attempt of a task. Its fields stand in the order in which a ledger's index is asked."""
+    """One attempt of a task. `sealed` makes many at once, by the places of the fields."""
 
     experiment: str
     trial: str
