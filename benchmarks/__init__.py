@@ -22,6 +22,7 @@
     trace_data      trajectories to read, kept in build/bench-data
     inspect_show    one step of a large trace, by the whole command; a subject too
     trace_reading   ways to read them: ours, the bare decoder, the peer's shape
+    viewer_board    a board of many records, by the whole command; a subject too
     inspect_search  the index over texts, made and asked; a subject too
     searching       what that asks for, in a process of its own
     viewer_job      the page of a job, beside the request of harbor's viewer; a subject too

@@ -16,6 +16,7 @@ from benchmarks.load import load_rows
 from benchmarks.row import Row
 from benchmarks.runner import runner_rows
 from benchmarks.traces import trace_rows
+from benchmarks.viewer_board import board_rows
 from benchmarks.viewer_job import view_job_rows
 from benchmarks.viewer_memory import view_memory_rows
 from benchmarks.viewer_trace import trace_page_rows
@@ -39,4 +40,5 @@ SUBJECTS: dict[str, Subject] = {
     "view-job": view_job_rows,
     "view-memory": view_memory_rows,
     "view-trace": trace_page_rows,
+    "board": board_rows,
 }

@@ -29,6 +29,7 @@ from benchmarks.runner import Sizes, runner_rows
 from benchmarks.subjects import SUBJECTS, Subject
 from benchmarks.table import render_heading, render_row
 from benchmarks.traces import trace_rows
+from benchmarks.viewer_board import board_rows
 from benchmarks.viewer_job import view_job_rows
 from benchmarks.viewer_memory import view_memory_rows
 from benchmarks.viewer_trace import trace_page_rows
@@ -54,6 +55,7 @@ TINY: dict[str, Subject] = {
     "view-job": partial(view_job_rows, n_tasks=3, n_attempts=2, pause=0),
     "view-memory": partial(view_memory_rows, records=200),
     "view-trace": partial(trace_page_rows, steps=500),
+    "board": partial(board_rows, records=500),
 }
 
 
@@ -119,6 +121,7 @@ BARS = {
     "view-job-6": ">= 10",
     "view-memory": "<= 1",
     **({} if shutil.which("chromium") is None else VIEWED),
+    "board-500": "<= 1",
 }
 """Every row of the quick subjects at these sizes, with the bar it has to clear."""
 SLOW_BARS = {

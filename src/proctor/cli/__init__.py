@@ -25,6 +25,8 @@
     trace_tail                     the end of a file that is being written
     trace_text, record_text        traces and records as lines for people
     traced                         the trials that a command about traces is asked for
+    plan, audit_plan               what is to be run, and how a run departs from it
+    board                          what every agent scored at a dataset
     view                           pages in a browser
     compare, report                two runs side by side; one document about runs
     width                          how wide the screen is

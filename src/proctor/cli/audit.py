@@ -1,5 +1,6 @@
 """`proctor audit`: whether published numbers follow from the evidence, and how two runs differ."""
 
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -9,16 +10,17 @@ from msgspec.structs import asdict
 from proctor.audit.difference import RunDifference, compare_runs
 from proctor.audit.findings import Finding
 from proctor.audit.job import Audit, audit_job, load_as_run
-from proctor.cli.options import PATH, check_apart, check_companions
+from proctor.cli.audit_plan import FIRST, audit_experiment
+from proctor.cli.options import PATH, check_apart, check_companions, is_given
 from proctor.cli.output import json_option, print_json, print_line, reading_progress
 from proctor.cli.rerun_options import rerun_options
 from proctor.cli.table import print_table
 from proctor.harbor.job import Job
-from proctor.reward.profile import PROFILES
+from proctor.reward.profile import PROFILES, Profile
 
 
 @click.command("audit")
-@click.argument("jobs", nargs=-1, required=True, type=PATH)
+@click.argument("jobs", nargs=-1, type=PATH)
 @click.option(
     "--profile",
     type=click.Choice(list(PROFILES)),
@@ -33,6 +35,13 @@ from proctor.reward.profile import PROFILES
     help="With --against: rewards this close are equal.",
 )
 @click.option("--run-metric-scripts", is_flag=True, help="Run the job's own metric programs.")
+@click.option(
+    "--plan",
+    is_flag=False,
+    flag_value=FIRST,
+    metavar="[ENTRY]",
+    help="Hold an experiment against the plan sealed for it, or against the one in this entry.",
+)
 @rerun_options
 @json_option
 def command(
@@ -41,6 +50,7 @@ def command(
     against: str | None,
     epsilon: float,
     run_metric_scripts: bool,
+    plan: str | None,
     as_json: bool,
     **again: Any,
 ) -> int:
@@ -57,29 +67,30 @@ def command(
     and the trials are marked again. Each was reproduced, differs, or is not replayable. The job or
     the claim is not touched; the new jobs are kept.
 
-    Exit code 1: the numbers do not follow, the runs differ, or a reward is another when run again.
+    With --plan, JOBS is an experiment of the ledger: each way in which it departs from the plan
+    that `proctor plan` sealed for it is shown, such as extra attempts or late exclusions.
+
+    Exit code 1: the numbers do not follow, the runs differ, something is not as planned, or a
+    reward is another when run again.
     3, of --rerun: no reward differs, but not every trial was reproduced. 130: interrupted.
 
     Example: proctor audit jobs/nightly --rerun 5 --seed 1234
     """
-    check_companions({"epsilon": "against", **dict.fromkeys(again.keys() - {"rerun"}, "rerun")})
+    _check_options(again)
+    if not jobs and plan:
+        # `audit --plan EXPERIMENT` can only mean one thing.
+        jobs, plan = (plan,), FIRST
+    if not jobs:
+        raise click.UsageError("Missing argument 'JOBS...'.")
     if again["rerun"] is not None:
-        for name in ("against", "profile", "run_metric_scripts"):
-            check_apart("rerun", name)
         # What runs trials is slow to load, and a plain audit runs none.
         answer: int = import_module("proctor.cli.rerunning").rerun(jobs, again, as_json=as_json)
         return answer
+    if plan is not None:
+        return audit_experiment(jobs, plan, again["ledger_dir"], as_json=as_json)
     rules = PROFILES[profile] if profile else None
     if against is not None:
-        if len(jobs) != 1:
-            raise click.UsageError(
-                f"--against compares one job with another; {len(jobs)} were given"
-            )
-        if run_metric_scripts:
-            raise click.UsageError("--run-metric-scripts does not go with --against")
-        left, right = (
-            load_as_run(path, rules, reading_progress(path))[0] for path in (jobs[0], against)
-        )
+        left, right = _load_two(jobs, against, rules)
         return _compare(left, right, epsilon, as_json=as_json)
     audits = [
         audit_job(path, rules, run_scripts=run_metric_scripts, watch=reading_progress(path))
@@ -92,6 +103,28 @@ def command(
         for audit in audits:
             _print(audit)
     return 0 if all(audit.follows for audit in audits) else 1
+
+
+def _check_options(again: Mapping[str, Any]) -> None:
+    """See that only such options were given as go together."""
+    of_rerun = dict.fromkeys(again.keys() - {"rerun", "ledger_dir"}, "rerun")
+    check_companions({"epsilon": "against", **of_rerun})
+    if not is_given("plan"):
+        check_companions({"ledger_dir": "rerun"})
+    for mode in ("rerun", "plan"):
+        for name in ("against", "profile", "run_metric_scripts"):
+            check_apart(mode, name)
+    check_apart("rerun", "plan")
+    check_apart("run_metric_scripts", "against")
+
+
+def _load_two(jobs: Sequence[str], against: str, rules: Profile | None) -> tuple[Job, Job]:
+    if len(jobs) != 1:
+        raise click.UsageError(f"--against compares one job with another; {len(jobs)} were given")
+    left, right = (
+        load_as_run(path, rules, reading_progress(path))[0] for path in (jobs[0], against)
+    )
+    return left, right
 
 
 def _print(audit: Audit) -> None:

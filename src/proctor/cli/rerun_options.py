@@ -43,8 +43,7 @@ _OPTIONS = (
         "--ledger",
         "ledger_dir",
         type=PATH,
-        help="With --rerun of a claim: the ledger with the evidence.  "
-        "[default: PROCTOR_LEDGER, ./ledger]",
+        help="With --plan, or --rerun of a claim: the ledger.  [default: PROCTOR_LEDGER, ./ledger]",
     ),
     click.option(
         "-y", "--yes", is_flag=True, help="With --rerun: tasks may take variables of the host."

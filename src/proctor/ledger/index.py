@@ -29,7 +29,7 @@ from proctor.ledger.segments import Place
 from proctor.ledger.standing import read_standing
 from proctor.ledger.tree import HASH_SIZE, Frontier
 
-VERSION = 4
+VERSION = 5
 """Of the tables below; an index of another version is made anew."""
 
 _TABLES = """
@@ -49,7 +49,8 @@ CREATE TABLE trials (
     evidence TEXT, evidence_files INTEGER NOT NULL, evidence_bytes INTEGER NOT NULL,
     revision TEXT, configuration TEXT, run_conditions INTEGER, task_conditions INTEGER,
     source TEXT, cost_usd REAL, tokens_in INTEGER, tokens_out INTEGER, advisor_calls INTEGER,
-    seconds REAL, findings TEXT
+    seconds REAL, findings TEXT, collection TEXT, exception TEXT,
+    sitter INTEGER
 );
 CREATE TABLE conditions (id INTEGER PRIMARY KEY, document BLOB NOT NULL UNIQUE);
 CREATE UNIQUE INDEX trials_id ON trials (experiment_id, trial_id);
@@ -57,6 +58,7 @@ CREATE INDEX trials_trial ON trials (trial_id);
 CREATE INDEX trials_task ON trials (task_id);
 CREATE INDEX trials_model ON trials (model);
 CREATE INDEX trials_dataset ON trials (dataset_id);
+CREATE INDEX trials_collection ON trials (collection);
 CREATE INDEX trials_record ON trials (record);
 CREATE TABLE remarks (
     record TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, verdict TEXT,
@@ -67,7 +69,7 @@ CREATE INDEX remarks_verdict ON remarks (seq) WHERE verdict IS NOT NULL;
 """
 
 _INSERT_ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)"
-_TRIAL_COLUMNS = 27
+_TRIAL_COLUMNS = 30
 _INSERT_TRIAL = f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * _TRIAL_COLUMNS)})"  # noqa: S608
 _INSERT_WITHHELD = _INSERT_TRIAL.replace("REPLACE", "IGNORE")
 
@@ -219,12 +221,13 @@ class Index:
         more = (
             standing.revision, standing.configuration, run, task, standing.source,
             standing.cost_usd, standing.tokens_in, standing.tokens_out, standing.advisor_calls,
-            standing.seconds, standing.findings,
+            standing.seconds, standing.findings, standing.collection, standing.exception,
+            self._find_conditions(standing.sitter),
         )  # fmt: skip
         self.connection.execute(_INSERT_TRIAL, (*row, *more))
 
     def _find_conditions(self, document: bytes) -> int:
-        """The row that holds a document; the same conditions are kept once."""
+        """The row that holds a document; what many trials have in common is kept once."""
         if document not in self._conditions:
             self.connection.execute(
                 "INSERT OR IGNORE INTO conditions (document) VALUES (?)", (document,)
@@ -257,7 +260,7 @@ class Index:
             return
         # Where the line is there, it has been brought back, or is about to be taken out.
         ids = (entry.entry, subject.experiment_id, subject.trial_id, subject.record, "withheld")
-        self.connection.execute(_INSERT_WITHHELD, (*ids, *[None] * 9, 0, 0, *[None] * 11))
+        self.connection.execute(_INSERT_WITHHELD, (*ids, *[None] * 9, 0, 0, *[None] * 14))
 
     def forget(self) -> None:
         """Begin anew: for an index that does not fit its log."""
@@ -304,8 +307,16 @@ class Index:
         Raises:
             LedgerError: the file is damaged.
         """
+        return list(self.stream(query, values))
+
+    def stream(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query, one at a time: many need not be held at once.
+
+        Raises:
+            LedgerError: the file is damaged.
+        """
         try:
-            return self.connection.execute(query, values).fetchall()
+            yield from self.connection.execute(query, values)
         except sqlite3.DatabaseError as error:
             raise LedgerError(
                 f"index.sqlite cannot be used: {error}; delete it, and it is made again"

@@ -23,6 +23,8 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 class _Agent(msgspec.Struct, frozen=True):
+    adapter: str
+    model: str
     adapter_revision: str | None = None
     configuration: dict[str, Any] = {}
 
@@ -43,6 +45,15 @@ class _Cost(msgspec.Struct, frozen=True):
     advisor_calls: int | None = None
 
 
+class _Tag(msgspec.Struct, frozen=True):
+    category: str
+    source: str | None = None
+
+
+class _Evaluation(msgspec.Struct, frozen=True):
+    error_taxonomy: tuple[_Tag, ...] | None = None
+
+
 class _File(msgspec.Struct, frozen=True):
     path: str
     hash: str
@@ -54,12 +65,28 @@ class _Inputs(msgspec.Struct, frozen=True):
 
 
 class _Record(msgspec.Struct, frozen=True):
+    experiment_id: str
+    agent: _Agent
+    evaluation: _Evaluation
+    dataset_id: str | None = None
     task: _Task = _Task()
-    agent: _Agent = _Agent()
     environment: _Environment = _Environment()
     inputs: _Inputs = _Inputs()
     timing: _Timing | None = None
     cost: _Cost | None = None
+
+
+class Sitter(msgspec.Struct, frozen=True, array_like=True):
+    """Who sat, and at what: the same for many trials, so that the index keeps it once."""
+
+    experiment: str
+    dataset: str | None
+    agent: str
+    revision: str | None
+    model: str
+    configuration: str
+    source: str | None
+    collection: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +110,12 @@ class Standing:
     seconds: float | None
     findings: str
     """Codes of its integrity findings, each once, sorted, with spaces between."""
+    collection: str | None
+    """The dataset on record, else what the job that ran it calls the place its tasks are from."""
+    exception: str | None
+    """What broke in the trial, if something did; it may have a score all the same."""
+    sitter: bytes
+    """Sitter, as JSON."""
 
 
 _DECODER = msgspec.json.Decoder(_Record)
@@ -108,20 +141,54 @@ def read_standing(entry: TrialEntry) -> Standing:
         environment.runtime_image,
         _find_verifier(record.inputs),
     )
-    cost = record.cost or _Cost()
+    cost, agent = record.cost or _Cost(), record.agent
+    sitter = Sitter(
+        record.experiment_id,
+        record.dataset_id,
+        agent.adapter,
+        agent.adapter_revision,
+        agent.model,
+        settings_digest(agent.adapter_revision, settings),
+        entry.source.kind if entry.source else None,
+        record.dataset_id or _find_collection(entry, agent),
+    )
     return Standing(
-        revision=record.agent.adapter_revision,
-        configuration=settings_digest(record.agent.adapter_revision, settings),
+        revision=sitter.revision,
+        configuration=sitter.configuration,
         run_conditions=_ENCODER.encode(run),
         task_conditions=_ENCODER.encode(task),
-        source=entry.source.kind if entry.source else None,
+        source=sitter.source,
         cost_usd=cost.estimated_cost_usd,
         tokens_in=_count(cost.tokens_in),
         tokens_out=_count(cost.tokens_out),
         advisor_calls=_count(cost.advisor_calls),
         seconds=record.timing.total_seconds if record.timing else None,
         findings=" ".join(sorted({str(each.get("code", "?")) for each in entry.findings})),
+        collection=sitter.collection,
+        exception=_find_exception(entry, record.evaluation),
+        sitter=_ENCODER.encode(sitter),
     )
+
+
+def _find_collection(entry: TrialEntry, agent: _Agent) -> str | None:
+    """The dataset's part of the group that the trial is counted in: `agent__model__dataset`."""
+    certificate = entry.score.certificate if entry.score else None
+    group = certificate.get("group") if certificate else None
+    if not isinstance(group, str):
+        return None
+    rest = group.removeprefix(f"{agent.adapter}__")
+    for model in (agent.model, agent.model.rpartition("/")[2]):
+        rest = rest.removeprefix(f"{model}__")
+    return rest or None
+
+
+def _find_exception(entry: TrialEntry, evaluation: _Evaluation) -> str | None:
+    certificate = entry.score.certificate if entry.score else None
+    if certificate is not None:
+        found = certificate.get("exception")
+        return found if isinstance(found, str) else None
+    tags = evaluation.error_taxonomy or ()
+    return next((tag.category for tag in tags if tag.source == "mechanical"), None)
 
 
 def _find_verifier(inputs: _Inputs) -> str | None:

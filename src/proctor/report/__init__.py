@@ -16,6 +16,8 @@
     statistics/ intervals, paired comparison, spread, costs: from numbers to numbers
     gate/       does a run reach what was asked of it?
     case/       one trial as one page that checks itself
+    board/      what every agent scored at a dataset, at a position of a ledger
+    planned/    plans sealed before a run, and how the run departs from them
 
 Numbers that count as scores are made by `reward`; nothing here prints or writes to a ledger.
 """

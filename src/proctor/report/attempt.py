@@ -10,8 +10,8 @@ from proctor.record.comparable import RunConditions, TaskConditions
 UNSEALED = "unsealed"
 
 
-class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One attempt of a task."""
+class Attempt(msgspec.Struct, frozen=True, gc=False):
+    """One attempt of a task. `sealed` makes many at once, by the places of the fields."""
 
     experiment: str
     trial: str
@@ -19,10 +19,6 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """SHA-256 of the record's bytes, as the log has them, or as they would be written to a file."""
     status: str
     """sealed, diagnostic (a partial record), superseded, withheld; unsealed in a plain job."""
-    seq: int | None = None
-    """Its entry's place in the log; null in a plain job."""
-    place: str | None = None
-    """Its directory; null in a ledger."""
     dataset: str | None
     task: str | None
     """Null, as all that the record would say, where the entry was withheld."""
@@ -52,6 +48,14 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     seconds: float | None
     findings: tuple[str, ...]
     """Codes of its integrity findings."""
+    collection: str | None = None
+    """The dataset on record, else what the job that ran it calls the place its tasks are from."""
+    exception: str | None = None
+    """What broke in the trial, if something did; it may have a score all the same."""
+    seq: int | None = None
+    """Its entry's place in the log; null in a plain job."""
+    place: str | None = None
+    """Its directory; null in a ledger."""
     review: str | None = None
     """The verdict of its latest review; null: nobody reviewed it."""
 
@@ -93,4 +97,6 @@ def attempt_of(entry: TrialEntry, place: str) -> Attempt:
         advisor_calls=standing.advisor_calls,
         seconds=standing.seconds,
         findings=tuple(standing.findings.split()),
+        collection=standing.collection,
+        exception=standing.exception,
     )

@@ -5,6 +5,7 @@ there, a review that comes later is not there. One exception cannot be helped: w
 since is gone, and is listed as withheld.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +14,16 @@ import msgspec
 from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
+from proctor.ledger.standing import Sitter
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.attempt import Attempt
 
 _COLUMNS = (
-    "seq, experiment_id, trial_id, record, status, completeness, dataset_id, task_id, harness, "
-    "model, reward, timestamp, reason_code, revision, configuration, run_conditions, "
-    "task_conditions, source, cost_usd, tokens_in, tokens_out, advisor_calls, seconds, findings"
+    "sitter, CASE WHEN sitter IS NULL THEN experiment_id END, trial_id, record, status, task_id, "
+    "run_conditions, task_conditions, reward, reason_code, completeness, timestamp, cost_usd, "
+    "tokens_in, tokens_out, advisor_calls, seconds, findings, exception, seq"
 )
+_PLAIN = ("sealed", "diagnostic", "withheld")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,11 @@ def load_position(
     at: int | None = None,
     dataset: str | None = None,
     experiment: str | None = None,
+    collection: str | None = None,
 ) -> Position:
     """All attempts, or those of one dataset or experiment, at a size of the log (default: now).
+
+    A collection is a dataset by what the job called it, where none is on record.
 
     Raises:
         InputError: the log was never of that size.
@@ -53,17 +59,17 @@ def load_position(
                 f"{size}, not {at}"
             )
         size = at or size
-        wanted = {"dataset_id": dataset, "experiment_id": experiment}
+        wanted = {"dataset_id": dataset, "experiment_id": experiment, "collection": collection}
         asked = {column: value for column, value in wanted.items() if value is not None}
         where = " AND ".join(["seq < ?", *(f"{column} = ?" for column in asked)])
         query = f"SELECT {_COLUMNS} FROM trials WHERE {where} ORDER BY seq"  # noqa: S608 - our names
-        rows = ledger.index.select(query, (size, *asked.values()))
+        rows = ledger.index.stream(query, (size, *asked.values()))
         reader = _Reader(
             dict(ledger.index.select("SELECT id, document FROM conditions")),
             _find_reviews(ledger, size),
             _find_superseded(ledger, size),
         )
-        return Position(size, [reader.read(row) for row in rows])
+        return Position(size, reader.read(rows))
 
 
 def _find_reviews(ledger: Ledger, size: int) -> dict[str, str]:
@@ -82,47 +88,71 @@ class _Reader:
     def __init__(
         self, documents: dict[int, bytes], reviews: dict[str, str], superseded: set[str]
     ) -> None:
-        self.documents = documents
         self.reviews = reviews
         self.superseded = superseded
-        self.runs: dict[int, RunConditions] = {}
-        self.tasks: dict[int, TaskConditions] = {}
-        self.findings: dict[str, tuple[str, ...]] = {}
+        self.sitters = _Decoded(documents, Sitter)
+        self.runs = _Decoded(documents, RunConditions)
+        self.tasks = _Decoded(documents, TaskConditions)
+        self.findings = _Split()
 
-    def read(self, row: tuple[Any, ...]) -> Attempt:
-        """One attempt."""
-        (seq, experiment, trial, record, status, completeness, dataset, task, agent, model, reward,
-         when, reason, revision, configuration, run, sat, source, cost, tokens_in, tokens_out,
-         advisor_calls, seconds, findings) = row  # fmt: skip
-        if status == "superseded" or record in self.superseded:
-            known = "superseded" if record in self.superseded else None
-            status = known or ("sealed" if completeness == "complete" else "diagnostic")
-        return Attempt(
-            seq=seq, experiment=experiment, trial=trial, record=record, status=status,
-            completeness=completeness, dataset=dataset, task=task, agent=agent, model=model,
-            reward=reward, when=when, reason=reason, revision=revision,
-            configuration=configuration, run_conditions=self._run(run),
-            task_conditions=self._task(sat), source=source, cost_usd=cost, tokens_in=tokens_in,
-            tokens_out=tokens_out, advisor_calls=advisor_calls, seconds=seconds,
-            findings=self._findings(findings), review=self.reviews.get(record),
-        )  # fmt: skip
+    def read(self, rows: Iterable[tuple[Any, ...]]) -> list[Attempt]:
+        """All attempts; there may be a hundred thousand, so each is made by one call."""
+        sitters, runs, tasks, split = self.sitters, self.runs, self.tasks, self.findings
+        reviews, superseded = self.reviews, self.superseded
+        return [
+            Attempt(
+                (who := sitters[sitter] or _Unknown(experiment)).experiment, trial, record,
+                status if status in _PLAIN and record not in superseded
+                else self._status(record, completeness),
+                who.dataset, task, who.agent, who.revision, who.model, who.configuration,
+                runs[run], tasks[sat], reward, reason, completeness, who.source, when, cost,
+                tokens_in, tokens_out, advisor_calls, seconds, split[findings], who.collection,
+                exception, seq, None, reviews.get(record),
+            )
+            for (
+                sitter, experiment, trial, record, status, task, run, sat, reward, reason,
+                completeness, when, cost, tokens_in, tokens_out, advisor_calls, seconds, findings,
+                exception, seq,
+            ) in rows
+        ]  # fmt: skip
 
-    def _run(self, row: int | None) -> RunConditions | None:
-        if row is None:
-            return None
-        if row not in self.runs:
-            self.runs[row] = msgspec.json.decode(self.documents[row], type=RunConditions)
-        return self.runs[row]
+    def _status(self, record: str, completeness: str | None) -> str:
+        """Of a trial that is superseded, here or later."""
+        if record in self.superseded:
+            return "superseded"
+        return "sealed" if completeness == "complete" else "diagnostic"
 
-    def _task(self, row: int | None) -> TaskConditions | None:
-        if row is None:
-            return None
-        if row not in self.tasks:
-            self.tasks[row] = msgspec.json.decode(self.documents[row], type=TaskConditions)
-        return self.tasks[row]
 
-    def _findings(self, codes: str | None) -> tuple[str, ...]:
-        text = codes or ""
-        if text not in self.findings:
-            self.findings[text] = tuple(text.split())
-        return self.findings[text]
+class _Unknown(msgspec.Struct, frozen=True):
+    """Who sat a trial that was withheld: all but the experiment is gone."""
+
+    experiment: str
+    dataset: None = None
+    agent: None = None
+    revision: None = None
+    model: None = None
+    configuration: None = None
+    source: None = None
+    collection: None = None
+
+
+class _Decoded[Conditions](dict[int | None, Conditions | None]):
+    """Conditions by their rows of the index, each decoded when it is first asked for."""
+
+    def __init__(self, documents: dict[int, bytes], kind: type[Conditions]) -> None:
+        super().__init__({None: None})
+        self._documents = documents
+        self._kind = kind
+
+    def __missing__(self, row: int | None) -> Conditions | None:
+        document = self._documents[row] if row is not None else b"null"
+        found = self[row] = msgspec.json.decode(document, type=self._kind)
+        return found
+
+
+class _Split(dict[str | None, tuple[str, ...]]):
+    """Codes by the text that holds them."""
+
+    def __missing__(self, text: str | None) -> tuple[str, ...]:
+        found = self[text] = tuple((text or "").split())
+        return found

@@ -22,6 +22,7 @@
     search      words in all traces
     searching   answers to a query: from an index, or by looking through jobs
     traces/     a trace for these pages, of any size
+    boards, interval_bars   boards, their rows, and intervals as small drawings
     server      the program that answers, on loopback
     templates/, static/   the pages; no build step, nothing from elsewhere
 

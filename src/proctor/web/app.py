@@ -9,6 +9,7 @@
     /trials/{experiment}/{trial}/trace   what an agent did, step by step
     /diff                                two traces beside each other
     /search                              words in all traces
+    /boards, /boards/{dataset}           what every agent scored, at a position of the ledger
     /static/{path}                       style and script
 
 Paths are plain and absolute, so that a link can be sent to a colleague.
@@ -24,6 +25,7 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 
 from proctor.web import (
+    boards,
     compare,
     diff,
     experiments,
@@ -52,6 +54,7 @@ ROUTES: list[BaseRoute] = [
     *trace.routes,
     *diff.routes,
     *search.routes,
+    *boards.routes,
     Mount("/static", StaticFiles(directory=STATIC), name="static"),
 ]
 

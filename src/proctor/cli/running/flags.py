@@ -150,6 +150,15 @@ def make_flags(given: Mapping[str, Any]) -> RunFlags:
     )
 
 
+def make_some_flags(given: Mapping[str, Any]) -> RunFlags:
+    """The same of a command that has only some of the options; the others were not given."""
+    kinds = (TaskFlags, AgentFlags, EnvironmentFlags, VerifierFlags, JobFlags)
+    every = [field for kind in (*kinds, RecordFlags, OutputFlags) for field in fields(kind)]
+    absent = {Texts: (), Paths: (), bool: False, int: 0}
+    nothing = {field.name: absent.get(field.type) for field in every}
+    return make_flags({**nothing, **given})
+
+
 def _take[Flags](kind: Callable[..., Flags], given: Mapping[str, Any]) -> Flags:
     # A class is called by its fields' names; mypy has no word for "a dataclass".
     return kind(**{field.name: given[field.name] for field in fields(kind)})  # type: ignore[arg-type]

@@ -101,6 +101,40 @@ def _many(*declarations: str, **attributes: Any) -> Any:
     return option(*declarations, multiple=True, **attributes)
 
 
+_CONFIG = option("-c", "--config", type=FILE, help="Job config, .yaml or .json; flags override it.")
+_ATTEMPTS = option(
+    "-k", "--n-attempts", type=_FROM_1, metavar="N", help="At each task.  [default: 1]"
+)
+_ENVIRONMENT = option("-e", "--env", "environment", help="sandbox, null.  [default: sandbox]")
+_DATASET_ID = option(
+    "--dataset-id",
+    metavar="NAME@VERSION",
+    help="Dataset of the records.  [default: what --dataset found]",
+)
+_OVERRIDES = (
+    option("--override-cpus", type=_FROM_1, metavar="N", help="Processors for every task."),
+    option("--override-memory-mb", type=_FROM_1, metavar="N", help="MiB of memory."),
+    option("--override-storage-mb", type=_FROM_1, metavar="N", help="MiB of disk."),
+    option("--override-gpus", type=_FROM_0, metavar="N", help="Graphics processors."),
+    option("--override-tpu", metavar="TYPE=TOPOLOGY", help="TPU slice, such as v6e=2x4."),
+)
+_RETRIES = (
+    option("-r", "--max-retries", type=_FROM_0, metavar="N", help="Of a trial.  [default: 0]"),
+    _many("--retry-include", metavar="TYPE", help="Exception to retry.  [default: any]"),
+    _many(
+        "--retry-exclude",
+        metavar="TYPE",
+        help="Exception not to retry; goes before --retry-include.",
+    ),
+)
+_MULTIPLIERS = (
+    option("--timeout-multiplier", type=Multiplier(), help="For all timeouts.  [default: 1]"),
+    option("--agent-timeout-multiplier", type=Multiplier(), help="For the agent's instead."),
+    option("--verifier-timeout-multiplier", type=Multiplier(), help="For the verifier's."),
+    option("--agent-setup-timeout-multiplier", type=Multiplier(), help="For agent set-up."),
+    option("--environment-build-timeout-multiplier", type=Multiplier(), help="For building."),
+)
+
 task_options: Decorator = section(
     "Tasks",
     option("-p", "--path", type=FILE, help="A task directory, or a directory of them."),
@@ -143,7 +177,7 @@ agent_options: Decorator = section(
 
 environment_options: Decorator = section(
     "Environment",
-    option("-e", "--env", "environment", help="sandbox, null.  [default: sandbox]"),
+    _ENVIRONMENT,
     option("--environment-import-path", metavar="MODULE:CLASS", help="A class of your own."),
     option("--base", metavar="host|IMAGE", help="Root file system of the sandbox; --ek base=…"),
     _many("--ek", "--environment-kwarg", "environment_kwargs", metavar="K=V", help="Its argument."),
@@ -152,11 +186,7 @@ environment_options: Decorator = section(
     option("--delete/--no-delete", default=None, help="Whether it is gone afterwards."),
     option("--cpus", type=POLICIES, help="How a task's cpus are enforced.  [default: auto]"),
     option("--memory", type=POLICIES, help="How its memory is.  [default: auto]"),
-    option("--override-cpus", type=_FROM_1, metavar="N", help="Processors for every task."),
-    option("--override-memory-mb", type=_FROM_1, metavar="N", help="MiB of memory."),
-    option("--override-storage-mb", type=_FROM_1, metavar="N", help="MiB of disk."),
-    option("--override-gpus", type=_FROM_0, metavar="N", help="Graphics processors."),
-    option("--override-tpu", metavar="TYPE=TOPOLOGY", help="TPU slice, such as v6e=2x4."),
+    *_OVERRIDES,
 )
 
 verifier_options: Decorator = section(
@@ -181,10 +211,10 @@ verifier_options: Decorator = section(
 
 job_options: Decorator = section(
     "Job",
-    option("-c", "--config", type=FILE, help="Job config, .yaml or .json; flags override it."),
+    _CONFIG,
     option("-o", "--jobs-dir", type=FILE, help="Where jobs are kept.  [default: jobs]"),
     option("--job-name", help="Name of the job.  [default: the time]"),
-    option("-k", "--n-attempts", type=_FROM_1, metavar="N", help="At each task.  [default: 1]"),
+    _ATTEMPTS,
     option(
         "-n",
         "--n-concurrent",
@@ -192,32 +222,30 @@ job_options: Decorator = section(
         metavar="N|auto",
         help="Trials at once.  [default: 4]",
     ),
-    option("-r", "--max-retries", type=_FROM_0, metavar="N", help="Of a trial.  [default: 0]"),
-    _many("--retry-include", metavar="TYPE", help="Exception to retry.  [default: any]"),
-    _many(
-        "--retry-exclude",
-        metavar="TYPE",
-        help="Exception not to retry; goes before --retry-include.",
-    ),
+    *_RETRIES,
     _many("--artifact", "artifacts", metavar="PATH", help="Path inside that is collected."),
-    option("--timeout-multiplier", type=Multiplier(), help="For all timeouts.  [default: 1]"),
-    option("--agent-timeout-multiplier", type=Multiplier(), help="For the agent's instead."),
-    option("--verifier-timeout-multiplier", type=Multiplier(), help="For the verifier's."),
-    option("--agent-setup-timeout-multiplier", type=Multiplier(), help="For agent set-up."),
-    option("--environment-build-timeout-multiplier", type=Multiplier(), help="For building."),
+    *_MULTIPLIERS,
     option("--env-file", type=FILE, help="Variables to take as the host's, in .env form."),
     option("-y", "--yes", is_flag=True, help="Let tasks have the host's variables they ask for."),
     option("--debug", is_flag=True, help="Say every phase of every trial, in lines."),
 )
 
+planned_options: Decorator = section(
+    "Plan",
+    _CONFIG,
+    _ATTEMPTS,
+    _ENVIRONMENT,
+    *_OVERRIDES,
+    *_RETRIES,
+    *_MULTIPLIERS,
+    _DATASET_ID,
+)
+"""What else of a job a plan speaks of."""
+
 record_options: Decorator = section(
     "Records",
     option("--experiment", help="Experiment of the records.  [default: the job's name]"),
-    option(
-        "--dataset-id",
-        metavar="NAME@VERSION",
-        help="Dataset of the records.  [default: what --dataset found]",
-    ),
+    _DATASET_ID,
     option("--adaptation", type=FILE, help="JSON file with the tasks' adaptation."),
     option("--system-prompt", type=FILE, help="File with the agent's system prompt."),
     option("--ledger", type=FILE, help="Ledger to seal into.  [default: PROCTOR_LEDGER, ./ledger]"),

@@ -32,6 +32,15 @@ class SectionedCommand(click.Command):
                 formatter.write_dl(records)
 
 
+class SectionedGroup(SectionedCommand, click.Group):
+    """The same for a group that is a command as well."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The lists, and then the commands."""
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
 def option(*declarations: str, **attributes: Any) -> Callable[[str], Decorator]:
     """An option that waits to be told its section."""
 

@@ -24,6 +24,8 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.head import RecordHead, read_head_of
 
+KEPT = ".attempt-"
+"""What every id of an attempt has that was kept beside its trial; a number follows."""
 _ATTEMPT = re.compile(r"\.attempt-[0-9]+\Z")
 
 

@@ -11,12 +11,12 @@ of a job or an experiment, with several reward keys and all, is `proctor score`'
 """
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 import msgspec
 
 from proctor.errors import StatisticsError
-from proctor.ledger.claims.standing import begun_again_as
+from proctor.ledger.claims.standing import KEPT, begun_again_as
 from proctor.report.attempt import UNSEALED, Attempt
 from proctor.reward.number import exact_sum
 
@@ -64,17 +64,17 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 def counted_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
     """Those that are in the numbers: not superseded, not withheld, and not begun again."""
+    counted = [each for each in attempts if each.status not in (SUPERSEDED, WITHHELD)]
+    # Hardly any trial is one, and boards ask for a hundred thousand.
+    kept = {each.record for each in counted if KEPT in each.trial and begun_again_as(each.trial)}
+    if not kept:
+        return counted
     there = {(each.experiment, each.trial) for each in attempts}
     return [
         each
-        for each in attempts
-        if each.status not in (SUPERSEDED, WITHHELD) and not _is_begun_again(each, there)
+        for each in counted
+        if each.record not in kept or (each.experiment, begun_again_as(each.trial)) not in there
     ]
-
-
-def _is_begun_again(attempt: Attempt, there: Set[tuple[str, str]]) -> bool:
-    base = begun_again_as(attempt.trial)
-    return base is not None and (attempt.experiment, base) in there
 
 
 def account_for(attempts: Sequence[Attempt], planned: int | None = None) -> Account:
@@ -84,9 +84,10 @@ def account_for(attempts: Sequence[Attempt], planned: int | None = None) -> Acco
         StatisticsError: the parts do not add up: more are there than were planned, or a status is
             unknown.
     """
-    left_out = Counter(each.status for each in attempts)
+    left_out = Counter([each.status for each in attempts])
     counted = counted_attempts(attempts)
-    status = Counter(each.status for each in counted)
+    is_whole = len(counted) == len(attempts)
+    status = left_out if is_whole else Counter(each.status for each in counted)
     rewards = [each.reward for each in counted if each.reward is not None]
     reasons = Counter(each.reason or NO_REASON for each in counted if each.reward is None)
     there = len(counted) + left_out[WITHHELD]

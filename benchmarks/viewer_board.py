@@ -1,0 +1,102 @@
+"""A board of a ledger of 100,000 records: the whole command, from its start to its end.
+
+The records are those of 25 agents and models at 100 tasks, 40 attempts each, with rewards between
+0 and 1, costs and findings; some were reviewed, and some stand in for others.
+"""
+
+import itertools
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.bench import Bench, command_seconds, entry_point
+from benchmarks.row import Row, share_of
+from benchmarks.sizes import name_of_size
+from proctor.ledger.entry import AnyEntry, TrialEntry, TrialScore
+from proctor.ledger.keys import make_key
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.review import append_review, append_supersession
+
+DATASET = "bench@1"
+_RECORDS = 100_000
+_SECONDS = 1.5
+_TASKS = 100
+_SITTERS = 25
+_BATCH = 1000
+_REWARDS = (0.0, 0.0, 0.25, 0.5, 1.0, 1.0, None)
+
+
+def board_rows(bench: Bench, *, records: int = _RECORDS) -> Iterator[Row]:
+    """The board as text, against seconds."""
+    directory = load_board_ledger(bench, records)
+    words = ("board", "--dataset", DATASET, "--ledger", str(directory))
+    command = entry_point("proctor.cli.main", "main", *words)
+    command_seconds(command)
+    ours, _ = bench.least(lambda: command_seconds(command), lambda: 0.0)
+    name = f"board-{name_of_size(records)}"
+    yield share_of(name, (ours, _SECONDS), f"{_SECONDS:g} s", at_most=1)
+
+
+def load_board_ledger(bench: Bench, records: int) -> Path:
+    """A ledger of so many records of one dataset; it is kept from run to run."""
+    directory = bench.data / f"board-1-{records}"
+    if (directory / "whole").exists():
+        return directory
+    directory.mkdir(parents=True, exist_ok=True)
+    draw, tasks = random.Random(records), max(min(_TASKS, records // _SITTERS // 2), 1)
+    with Ledger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
+        for batch in itertools.batched(range(records), _BATCH):
+            with ledger.writing():
+                drafts: list[AnyEntry] = [_make_entry(number, tasks, draw) for number in batch]
+                ledger.append(drafts)
+        ledger.refresh()
+        _remark(ledger)
+        ledger.refresh()
+    (directory / "whole").touch()
+    return directory
+
+
+def _remark(ledger: Ledger) -> None:
+    wanted = TrialFilter(experiment="experiment-007", task="task-00", limit=10)
+    first, second, *others = find_trials(ledger, wanted)
+    for row in others:
+        append_review(ledger, row, "pass", reviewer="ana")
+    append_supersession(ledger, first, second, "infrastructure", reason="no disk", author="ana")
+
+
+def _make_entry(number: int, tasks: int, draw: random.Random) -> TrialEntry:
+    sitter, task = number % _SITTERS, number // _SITTERS % tasks
+    reward = draw.choice(_REWARDS)
+    record = {
+        "trial_id": f"trial-{number:07}",
+        "experiment_id": f"experiment-{sitter:03}",
+        "dataset_id": DATASET,
+        "timestamp": "2026-11-15T10:00:00Z",
+        "task": {"task_id": f"task-{task:02}", "task_revision": f"{task:064}"},
+        "agent": {
+            "adapter": f"agent-{sitter % 5}",
+            "model": f"provider/model-{sitter // 5}",
+            "adapter_revision": "1.0",
+            "configuration": {"limits": {"agent_sec": 900.0, "cpus": 2}},
+        },
+        "environment": {
+            "runtime_image": f"registry/task-{task}@sha256:{task:064}",
+            "compute_backend": "docker",
+        },
+        "inputs": {"instruction": f"{number} " + "x" * 300},
+        "evaluation": {"reward": reward},
+        "timing": {"total_seconds": 60.0 + task},
+        "cost": {"tokens_in": 10_000, "tokens_out": 500, "estimated_cost_usd": 0.01 * (task + 1)},
+        "completeness": "complete",
+    }
+    return TrialEntry(
+        at="",
+        seq=0,
+        record=msgspec.Raw(json.dumps(record).encode()),
+        score=TrialScore(profile="harbor-0.13.1"),
+        reason_code="harbor_reward_missing" if reward is None else None,
+    )

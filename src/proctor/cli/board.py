@@ -1,0 +1,221 @@
+"""`proctor board`: what every agent scored at a dataset, at a position of a ledger."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+import msgspec
+
+from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.plain_table import print_rows
+from proctor.cli.options import check_apart, check_companions
+from proctor.cli.output import print_json, print_line
+from proctor.errors import InputError
+from proctor.ledger.ledger import Ledger
+from proctor.report.board.document import describe_board, describe_cells, describe_trials
+from proctor.report.board.making import list_datasets, make_board
+from proctor.report.board.model import Board, BoardRow, BoardSection, Desk
+from proctor.report.board.text import (
+    NUMBERS,
+    headings_of,
+    render_cells,
+    render_heading,
+    render_notes,
+    render_parts,
+    render_remarks,
+    render_title,
+    split_rows,
+)
+from proctor.sentence import count_of
+
+_FORMS = ("as_json", "as_markdown", "as_csv", "trials_of")
+
+
+@click.command("board")
+@click.option("--dataset", metavar="NAME", help="Which; without it the datasets are listed.")
+@click.option("--at", type=int, metavar="SIZE", help="As it was when the log had SIZE entries.")
+@click.option("--policy", metavar="NAME|FILE", help="Check the experiments, and mark the rows.")
+@click.option("--trials", "trials_of", metavar="ROW", help="List the trials of one row, as 1.2.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print one line of numbers a row.")
+@ledger_option
+@json_option
+def command(
+    dataset: str | None,
+    at: int | None,
+    policy: str | None,
+    trials_of: str | None,
+    as_markdown: bool,
+    as_csv: bool,
+    directory: str | None,
+    as_json: bool,
+) -> int:
+    """Show what every agent scored at a dataset, with all it rests on.
+
+    A board is made from the ledger alone: at the same position it has the same bytes, whoever asks
+    and whenever. A row is one agent with one model and one configuration. Runs of unlike
+    conditions (limits, multipliers, images, task revisions, scoring rules) stand in sections of
+    their own. The score is harbor's mean, in which a missing reward is 0. --json has every trial of
+    every cell, with its digest.
+
+    --policy checks every experiment that a row rests on, as `proctor check --policy` does, and says
+    how the row stands. No number changes by it.
+
+    Example: proctor board --dataset terminal-bench@2.1
+    """
+    _check_forms()
+    with open_ledger(directory) as ledger:
+        if dataset is None:
+            return _list(ledger, as_json=as_json)
+        board = make_board(ledger, dataset, at=at, desk=_open_desk(ledger, policy))
+    if as_json:
+        print_json(describe_board(board))
+    elif as_csv:
+        _print_csv(board)
+    elif as_markdown:
+        for line in _render_markdown(board):
+            print_line(line)
+    elif trials_of is not None:
+        _print_trials(board, trials_of)
+    else:
+        _print(board)
+    return 0
+
+
+def _open_desk(ledger: Ledger, policy: str | None) -> Desk | None:
+    if policy is None:
+        return None
+    # What checks policies is slow to load, and most boards are made without.
+    desk: Desk = import_module("proctor.report.board.policies").PolicyDesk(ledger, policy)
+    return desk
+
+
+def _check_forms() -> None:
+    names = ("at", "policy", "trials_of", "as_markdown", "as_csv")
+    check_companions(dict.fromkeys(names, "dataset"))
+    for place, first in enumerate(_FORMS):
+        for second in _FORMS[place + 1 :]:
+            check_apart(first, second)
+
+
+def _list(ledger: Ledger, *, as_json: bool) -> int:
+    found = list_datasets(ledger)
+    if as_json:
+        print_json({"datasets": msgspec.to_builtins(found)})
+    elif found:
+        rows = [(each.dataset, f"{each.trials:,}", f"{each.experiments:,}") for each in found]
+        print_rows(("dataset", "trials", "experiments"), rows, right=("trials", "experiments"))
+    else:
+        print_line("no trial of a dataset is sealed yet")
+    return 0
+
+
+def _print(board: Board) -> None:
+    print_line(render_title(board))
+    for section in board.sections:
+        print_line()
+        print_line(render_heading(section))
+        for sentence in section.apart:
+            print_line(f"   {sentence}")
+        for title, rows in split_rows(section.rows):
+            print_line()
+            if title:
+                print_line(title)
+            cells = [render_cells(row, section) for row in rows]
+            print_rows(headings_of(board), cells, right=NUMBERS, dear=NUMBERS)
+            for row in rows:
+                print_line("; ".join([f"{row.number}: {render_parts(row)}", *render_remarks(row)]))
+    for note in render_notes(board):
+        print_line()
+        print_line(f"note: {note}")
+
+
+def _render_markdown(board: Board) -> Iterator[str]:
+    yield f"# {_escape(render_title(board))}"
+    for section in board.sections:
+        yield from ("", f"## {_escape(render_heading(section))}")
+        yield from (line for sentence in section.apart for line in ("", _escape(sentence)))
+        for title, rows in split_rows(section.rows):
+            yield from ("", f"**{title}**") if title else ()
+            yield ""
+            yield from _render_table(board, section, rows)
+            yield ""
+            for row in rows:
+                said = "; ".join([render_parts(row), *render_remarks(row)])
+                yield f"- {row.number}: {_escape(said)}"
+    for note in render_notes(board):
+        yield from ("", f"Note: {_escape(note)}")
+
+
+def _render_table(board: Board, section: BoardSection, rows: Sequence[BoardRow]) -> Iterator[str]:
+    headings = headings_of(board)
+    yield _join(headings)
+    yield _join("---:" if heading in NUMBERS else "---" for heading in headings)
+    for row in rows:
+        yield _join(map(_escape, render_cells(row, section)))
+
+
+def _join(cells: Any) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escape(text: str) -> str:
+    for mark in "\\|*_`<>[]":
+        text = text.replace(mark, f"\\{mark}")
+    return text
+
+
+def _print_csv(board: Board) -> None:
+    text = io.StringIO()
+    lines = [_flatten(section, row) for section in board.sections for row in section.rows]
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    for line in text.getvalue().splitlines():
+        print_line(line)
+
+
+def _flatten(section: BoardSection, row: BoardRow) -> dict[str, object]:
+    """Numbers to their last digit; what is not known is empty."""
+    cells = describe_cells(row)
+    flat: dict[str, object] = {"section": section.number}
+    for name, value in cells.items():
+        match value:
+            case dict() if name in ("findings", "reviews", "below_grade"):
+                flat[name] = " ".join(f"{key}={number}" for key, number in value.items())
+            case dict():
+                nested = {f"{name}.{key}": inner for key, inner in value.items()}
+                flat |= {key: inner for key, inner in nested.items() if _is_plain(inner)}
+            case list():
+                flat[name] = " ".join(map(str, value))
+            case _:
+                flat[name] = value
+    return flat
+
+
+def _is_plain(value: object) -> bool:
+    return not isinstance(value, dict | list)
+
+
+def _print_trials(board: Board, number: str) -> None:
+    rows = {row.number: row for row in board.rows}
+    if number not in rows:
+        last = list(rows)[-1]
+        raise InputError(f"--trials is {number!r}; expected a row of this board, 1.1 to {last}")
+    row = rows[number]
+    print_line(f"{row.agent} {row.model} {row.configuration}: {render_parts(row)}")
+    headings = ("seq", "trial", "task", "status", "reward", "record")
+    documents = describe_trials(row, board.trials)
+    print_rows(headings, [_trial_cells(each) for each in documents], right=("seq", "reward"))
+    print_line(count_of(len(documents), "trial"))
+
+
+def _trial_cells(trial: dict[str, Any]) -> list[str]:
+    reward = trial["reason"] or "not scored" if trial["reward"] is None else str(trial["reward"])
+    status = trial["status"]
+    if stand_in := trial.get("superseded_by"):
+        status = f"{status} ({stand_in['cause']}, by {stand_in['by']})"
+    return [str(trial["seq"]), trial["trial"], trial["task"] or "", status, reward, trial["record"]]

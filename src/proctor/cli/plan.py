@@ -1,0 +1,202 @@
+"""`proctor plan`: what is to be run, sealed before it is; and the plans that are."""
+
+import getpass
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import click
+import msgspec
+
+from proctor.cli.ledger.options import json_option, key_option, ledger_option, open_ledger
+from proctor.cli.ledger.plain_table import print_rows
+from proctor.cli.ledger.target import open_target
+from proctor.cli.output import print_json, print_line
+from proctor.cli.running.config import Wished, make_config
+from proctor.cli.running.flags import make_some_flags
+from proctor.cli.running.options import agent_options, planned_options, task_options
+from proctor.cli.running.sections import SectionedGroup, option, section
+from proctor.cli.stdout import tell
+from proctor.errors import InputError
+from proctor.job.classes import check_classes
+from proctor.ledger.entry import Cause
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.review import append_plan, check_words
+from proctor.record.ids import check_id
+from proctor.report.planned.making import make_plan
+from proctor.report.planned.model import RunPlan, encode_plan, plan_digest
+from proctor.report.planned.sealed import SealedPlan, find_plan, find_plans
+from proctor.sentence import count_of
+
+_CAUSES = get_args(Cause.__value__)
+_MOST_SHOWN = 20
+
+rule_options = section(
+    "Rules",
+    option("--experiment", metavar="ID", help="The experiment that is planned."),
+    option(
+        "--exclude-rule",
+        "exclusions",
+        type=click.Choice(_CAUSES),
+        multiple=True,
+        help="A cause for which another trial may stand in for one.  [default: none]",
+    ),
+    option("--note", default="", metavar="TEXT", help="What else there is to say."),
+    option("--author", metavar="NAME", help="Who plans.  [default: your login name]"),
+    option("--dry-run", is_flag=True, help="Print the plan; seal nothing."),
+)
+
+
+@click.group("plan", cls=SectionedGroup, invoke_without_command=True)
+@click.pass_context
+@task_options
+@agent_options
+@planned_options
+@rule_options
+@ledger_option
+@key_option
+@json_option
+def command(
+    context: click.Context,
+    *,
+    directory: str | None,
+    key_file: str | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Seal what is to be run, before it is.
+
+    The plan names every task with its digest, the agents with a digest of their settings, the
+    attempts, the limits, which trials may be run again and for which causes one may be left out of
+    the numbers. Its options are those of `proctor run`. Run it under the same --experiment, and
+    `proctor audit EXPERIMENT --plan` shows each deviation.
+
+    Example: proctor plan -p tasks -a oracle -k 5 --experiment nightly --exclude-rule infrastructure
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    experiment = _check_experiment(given.pop("experiment"))
+    rules = {name: given.pop(name) for name in ("exclusions", "note", "author", "dry_run")}
+    author = rules["author"] if rules["author"] is not None else _login_name()
+    check_words(author, "the author")
+    wished = _wish(given)
+    plan = make_plan(
+        wished.config,
+        wished.settings,
+        exclusions=rules["exclusions"],
+        note=rules["note"],
+        host=os.environ,
+    )
+    data = encode_plan(plan)
+    if rules["dry_run"]:
+        _show(plan, {"experiment_id": experiment, "digest": plan_digest(data)}, as_json=as_json)
+        return 0
+    with open_target(directory, key_file) as ledger:
+        _note_early(ledger, experiment)
+        seq = append_plan(ledger, experiment, data, author=author)
+    facts = {"seq": seq, "experiment_id": experiment, "digest": plan_digest(data), "author": author}
+    _show(plan, facts, as_json=as_json)
+    return 0
+
+
+def _check_experiment(given: str | None) -> str:
+    if given is None:
+        raise click.UsageError("no --experiment; expected the one that will be run")
+    check_id(given, "--experiment")
+    return given
+
+
+def _login_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError) as error:
+        raise InputError("nobody knows your login name; --author says who plans") from error
+
+
+def _wish(given: dict[str, Any]) -> Wished:
+    flags = make_some_flags(given)
+    now = datetime.now(UTC).astimezone()
+    wished = make_config(flags, now, os.environ, lambda note: tell(f"note: {note}"))
+    check_classes(wished.config)
+    return wished
+
+
+def _note_early(ledger: Ledger, experiment: str) -> None:
+    if early := len(find_trials(ledger, TrialFilter(experiment=experiment))):
+        said = count_of(early, "trial")
+        tell(f"note: {said} of {experiment} are sealed already, before this plan")
+
+
+def _show(plan: RunPlan, facts: dict[str, object], *, as_json: bool) -> None:
+    if as_json:
+        print_json({**facts, "plan": msgspec.to_builtins(plan)})
+        return
+    place = f"entry {facts['seq']}" if "seq" in facts else "not sealed"
+    print_line(f"{facts['experiment_id']}: {place}, sha256 {facts['digest']}")
+    for line in render_plan(plan):
+        print_line(line)
+
+
+def render_plan(plan: RunPlan) -> Iterator[str]:
+    """A plan in lines."""
+    tasks, agents = count_of(len(plan.tasks), "task"), count_of(len(plan.agents), "agent")
+    attempts = count_of(plan.attempts, "attempt")
+    dataset = f" of {plan.dataset}" if plan.dataset else ""
+    yield f"{count_of(plan.n_trials, 'trial')} = {tasks}{dataset} x {agents} x {attempts}"
+    for agent in plan.agents:
+        model = f" with {agent.model}" if agent.model else ""
+        revision = f", revision {agent.revision}" if agent.revision else ""
+        yield f"agent: {agent.agent}{model}, settings {agent.settings}{revision}"
+    limits = ", ".join(f"{name} {value}" for name, value in plan.limits.items())
+    yield f"in: {plan.environment}, {limits or 'default limits'}"
+    yield f"run again: at most {count_of(plan.retries.most, 'time')}"
+    yield f"left out of the numbers: for {', '.join(plan.exclusions) or 'no cause'}"
+    if plan.note:
+        yield f"note: {plan.note}"
+    for each in plan.tasks[:_MOST_SHOWN]:
+        yield f"task: {each.task}  {each.revision}"
+    if (more := len(plan.tasks) - _MOST_SHOWN) > 0:
+        yield f"… and {more} more tasks; --json lists all"
+
+
+@command.command("show")
+@click.argument("name", required=False, metavar="[ENTRY|EXPERIMENT]")
+@ledger_option
+@json_option
+def show(name: str | None, directory: str | None, as_json: bool) -> int:
+    """Show a sealed plan; without a name, list all.
+
+    Of an experiment that was planned more than once the first plan is shown.
+
+    Example: proctor plan show nightly
+    """
+    with open_ledger(directory) as ledger:
+        if name is not None:
+            found = find_plan(ledger, name)
+            _show(found.plan, _facts(found), as_json=as_json)
+            return 0
+        plans = find_plans(ledger)
+    if as_json:
+        print_json({"plans": [_facts(each) for each in plans]})
+    elif plans:
+        rows = [
+            (str(each.seq), each.experiment, str(each.n_trials or "?"), each.author, each.at)
+            for each in plans
+        ]
+        headings = ("entry", "experiment", "trials", "author", "sealed")
+        print_rows(headings, rows, right=("entry", "trials"))
+    else:
+        print_line("no plan is sealed yet")
+    return 0
+
+
+def _facts(sealed: SealedPlan) -> dict[str, object]:
+    return {
+        "seq": sealed.seq,
+        "at": sealed.at,
+        "experiment_id": sealed.experiment,
+        "digest": sealed.digest,
+        "author": sealed.author,
+    }

@@ -1,0 +1,165 @@
+"""A board as one document for programs: every cell with its trials, each with its digest."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from proctor.report.attempt import Attempt
+from proctor.report.board.conditions import describe_run, describe_tasks
+from proctor.report.board.model import Board, BoardRow, BoardSection
+from proctor.report.board.trials import BoardTrials
+
+FORMAT = "proctor-board-1"
+
+type Document = dict[str, Any]
+
+
+def describe_board(board: Board) -> Document:
+    """The whole board."""
+    return {
+        "format": FORMAT,
+        "dataset": board.dataset,
+        "ledger": board.origin,
+        "at": board.size,
+        "policy": board.policy,
+        "trials": len(board.trials.attempts),
+        "planned": [msgspec.to_builtins(each) for each in board.planned],
+        "sections": [_describe_section(section, board.trials) for section in board.sections],
+        "withheld": {
+            "trials": [msgspec.to_builtins(gone) for gone in board.trials.withheld],
+            "after_this_position": sum(
+                gone.said_at is not None and gone.said_at >= board.size
+                for gone in board.trials.withheld
+            ),
+            "of_other_experiments": board.trials.withheld_elsewhere,
+        },
+    }
+
+
+def _describe_section(section: BoardSection, trials: BoardTrials) -> Document:
+    return {
+        "section": section.number,
+        "described": f"{describe_run(section.conditions)}; {describe_tasks(section.tasks)}",
+        "apart": list(section.apart),
+        "conditions": msgspec.to_builtins(section.conditions),
+        "tasks": [
+            {"task": task, **msgspec.to_builtins(each)} for task, each in section.tasks.items()
+        ],
+        "rows": [_describe_row(row, trials) for row in section.rows],
+    }
+
+
+def _describe_row(row: BoardRow, trials: BoardTrials) -> Document:
+    return {**describe_cells(row), "trials": describe_trials(row, trials)}
+
+
+def describe_cells(row: BoardRow) -> Document:
+    """A row without its trials."""
+    numbers = row.numbers
+    return {
+        "row": row.number,
+        "agent": row.agent,
+        "model": row.model,
+        "configuration": row.configuration,
+        "revision": row.revision,
+        "source": row.source or "proctor",
+        "records": "partial" if row.is_diagnostic else "complete",
+        "leaderboard_grade": not numbers.below_grade,
+        "below_grade": numbers.below_grade,
+        "policy": _describe_mark(row),
+        "experiments": list(row.experiments),
+        "score": numbers.score,
+        "why_none": numbers.why_none,
+        "score_interval": msgspec.to_builtins(numbers.score_interval),
+        "score_errors_excluded": numbers.account.mean_errors_excluded,
+        "passed": numbers.passed,
+        "pass_rate": numbers.pass_rate,
+        "pass_interval": msgspec.to_builtins(numbers.pass_interval),
+        "pass_at_k": msgspec.to_builtins(numbers.pass_at_k),
+        "n_tasks": numbers.n_tasks,
+        "denominators": _describe_parts(row),
+        "cost_usd": {
+            "total": numbers.cost.total,
+            "known": numbers.cost.known if numbers.cost.n_known else None,
+            "n_known": numbers.cost.n_known,
+            "n_unknown": numbers.cost.n_unknown,
+            "per_success": numbers.cost.per_success,
+        },
+        "advisor": msgspec.to_builtins(numbers.advice),
+        "findings": numbers.findings,
+        "reviews": {**numbers.reviews, "none": numbers.account.counted - numbers.n_reviewed},
+    }
+
+
+def _describe_parts(row: BoardRow) -> Document:
+    account = row.numbers.account
+    return {
+        "listed": row.numbers.n_listed,
+        "counted": account.counted,
+        "superseded": account.superseded,
+        "begun_again": row.numbers.begun_again,
+        "scored": account.scored,
+        "zero_by_missing": account.zero_by_missing,
+        "reasons": account.reasons,
+        "errored": row.numbers.errored,
+        "exceptions": row.numbers.exceptions,
+    }
+
+
+def _describe_mark(row: BoardRow) -> Document | None:
+    mark = row.mark
+    if mark is None:
+        return None
+    return {"policy": mark.policy, "passed": mark.has_passed, "reasons": dict(mark.reasons)}
+
+
+def describe_trials(row: BoardRow, trials: BoardTrials) -> list[Document]:
+    """The trials of a row in the order they were sealed, whatever became of them."""
+    stood_for: dict[str, list[str]] = {}
+    for attempt in row.attempts if trials.stand_ins else ():
+        found = trials.stand_ins.get(attempt.record)
+        if found is not None and found.refused is None:
+            stood_for.setdefault(found.by_record, []).append(attempt.name)
+    listed = sorted([*row.attempts, *row.begun_again], key=lambda attempt: attempt.seq or 0)
+    codes = row.mark.trials if row.mark is not None else {}
+    return [_describe_trial(each, trials, stood_for, codes) for each in listed]
+
+
+def _describe_trial(
+    attempt: Attempt,
+    trials: BoardTrials,
+    stood_for: Mapping[str, list[str]],
+    codes: Mapping[str, tuple[str, ...]],
+) -> Document:
+    record = attempt.record
+    document: Document = {
+        "trial": attempt.name,
+        "record": record,
+        "seq": attempt.seq,
+        "task": attempt.task,
+        "status": status_of(attempt, trials),
+        "reward": attempt.reward,
+        "reason": attempt.reason,
+        "exception": attempt.exception,
+        "cost_usd": attempt.cost_usd,
+        "advisor_calls": attempt.advisor_calls,
+        "findings": list(attempt.findings),
+        "review": attempt.review,
+    }
+    if record in trials.stand_ins:
+        document["superseded_by"] = msgspec.to_builtins(trials.stand_ins[record])
+    if record in stood_for:
+        document["stands_in_for"] = stood_for[record]
+    if record in trials.remarks:
+        document["marked_again"] = msgspec.to_builtins(trials.remarks[record])
+    if record in codes:
+        document["policy"] = list(codes[record])
+    return document
+
+
+def status_of(attempt: Attempt, trials: BoardTrials) -> str:
+    """What became of a trial of a row: counted, superseded or begun_again."""
+    if attempt.record in trials.begun_again:
+        return "begun_again"
+    return "superseded" if attempt.status == "superseded" else "counted"

@@ -1,0 +1,199 @@
+"""A board as cells and sentences for people."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from proctor.report.board.conditions import describe_run, describe_tasks
+from proctor.report.board.model import Board, BoardRow, BoardSection
+from proctor.report.board.numbers import RowNumbers
+from proctor.report.board.trials import BoardTrials
+from proctor.report.statistics.intervals import Interval
+from proctor.sentence import count_of
+
+HEADINGS = (
+    "row", "agent", "model", "config", "from", "score [95 %]", "passed [95 %]", "pass@k", "tasks",
+    "trials", "cost", "per success", "grade",
+)  # fmt: skip
+NUMBERS = HEADINGS[5:-1]
+"""Headings of the columns that hold numbers."""
+POLICY = "policy"
+_NOTHING = "-"
+_CENT = 0.01
+
+
+def render_title(board: Board) -> str:
+    """What the board is of."""
+    n = sum(1 for _ in board.rows)
+    trials = count_of(len(board.trials.attempts), "trial")
+    where = f"{count_of(board.size, 'entry', 'entries')} of {board.origin}"
+    return f"{board.dataset} at {where}: {count_of(n, 'row')} from {trials}"
+
+
+def render_heading(section: BoardSection) -> str:
+    """The conditions of a section."""
+    described = f"{describe_run(section.conditions)}; {describe_tasks(section.tasks)}"
+    return f"{section.number}. {described}"
+
+
+def headings_of(board: Board) -> tuple[str, ...]:
+    """Headings of the cells of its rows."""
+    return (*HEADINGS, POLICY) if board.policy is not None else HEADINGS
+
+
+def render_cells(row: BoardRow, section: BoardSection) -> list[str]:
+    """One row under the headings."""
+    numbers = row.numbers
+    tasks = f"{numbers.n_tasks}/{len(section.tasks)}"
+    cells = [
+        row.number,
+        row.agent,
+        row.model,
+        row.configuration,
+        render_source(row),
+        render_score(numbers),
+        render_passed(numbers),
+        render_pass_at(numbers),
+        str(numbers.n_tasks) if numbers.n_tasks == len(section.tasks) else tasks,
+        f"{numbers.account.counted:,}",
+        render_cost(numbers),
+        render_money(numbers.cost.per_success),
+        _NOTHING if numbers.below_grade else "leaderboard",
+    ]
+    if row.mark is not None:
+        cells.append(render_mark(row))
+    return cells
+
+
+def render_source(row: BoardRow) -> str:
+    """Where a row comes from."""
+    if row.source is None:
+        return "run by proctor"
+    if row.mark is not None and row.mark.has_passed:
+        return f"imported ({row.source}), policy passed"
+    return f"imported ({row.source})"
+
+
+def render_mark(row: BoardRow) -> str:
+    """How a row stands before the policy."""
+    mark = row.mark
+    if mark is None:
+        return _NOTHING
+    return "passed" if mark.has_passed else f"failed: {_render_counts(mark.reasons)}"
+
+
+def render_score(numbers: RowNumbers) -> str:
+    """The mean reward with its interval."""
+    if numbers.score is None:
+        return _NOTHING
+    return f"{numbers.score:.4f}{_render_interval(numbers.score_interval, 1, 3)}"
+
+
+def render_passed(numbers: RowNumbers) -> str:
+    """The pass rate with its interval."""
+    if numbers.pass_rate is None:
+        return _NOTHING
+    return f"{numbers.pass_rate:.1%}{_render_interval(numbers.pass_interval, 100, 1)}"
+
+
+def render_pass_at(numbers: RowNumbers) -> str:
+    """pass@k, with its k."""
+    found = numbers.pass_at_k
+    if found is None or found.value is None:
+        return _NOTHING
+    return f"{found.value:.3f} (k={found.k})"
+
+
+def _render_interval(interval: Interval | None, factor: float, digits: int) -> str:
+    if interval is None:
+        return ""
+    return f" [{interval.low * factor:.{digits}f}, {interval.high * factor:.{digits}f}]"
+
+
+def render_cost(numbers: RowNumbers) -> str:
+    """What is known of the cost, and for how many."""
+    cost = numbers.cost
+    if not cost.n_known:
+        return _NOTHING
+    if not cost.n_unknown:
+        return render_money(cost.known)
+    return f"{render_money(cost.known)} ({cost.n_known}/{cost.n_known + cost.n_unknown})"
+
+
+def render_money(amount: float | None) -> str:
+    """US dollars."""
+    if amount is None:
+        return _NOTHING
+    return f"${amount:,.2f}" if amount >= _CENT or amount == 0 else f"${amount:.2g}"
+
+
+def render_parts(row: BoardRow) -> str:
+    """The denominators of a row, as the sums that they are."""
+    numbers, account = row.numbers, row.numbers.account
+    return (
+        f"{numbers.n_listed:,} listed = {account.counted:,} counted + {account.superseded:,} "
+        f"superseded + {numbers.begun_again:,} begun again; {account.counted:,} counted = "
+        f"{account.scored:,} scored + {account.zero_by_missing:,} zero by missing; "
+        f"{numbers.errored:,} errored"
+    )
+
+
+def render_remarks(row: BoardRow) -> Iterator[str]:
+    """What else there is to know of a row."""
+    numbers = row.numbers
+    if numbers.why_none is not None:
+        yield f"no score: {numbers.why_none}"
+    if numbers.score_excluding is not None:
+        yield f"errors excluded {numbers.score_excluding:.4f}"
+    counts = {
+        "missing": numbers.account.reasons,
+        "errors": numbers.exceptions,
+        "integrity findings": numbers.findings,
+        f"reviewed {numbers.n_reviewed:,}": numbers.reviews,
+        "not of leaderboard grade": numbers.below_grade,
+    }
+    yield from (f"{what}: {_render_counts(found)}" for what, found in counts.items() if found)
+    if numbers.advice.trials:
+        asked = count_of(numbers.advice.trials, "trial")
+        yield f"advisor asked in {asked}, {count_of(numbers.advice.calls, 'call')}"
+
+
+def render_notes(board: Board) -> Iterator[str]:
+    """What whoever reads the board should know besides."""
+    trials = board.trials
+    for section in board.sections:
+        if any(row.numbers.n_tasks != len(section.tasks) for row in section.rows):
+            yield f"section {section.number}: its rows do not rest on the same tasks"
+    for each in board.planned:
+        if each.planned != each.counted:
+            said = f"{each.planned:,} planned (entry {each.seq}), {each.counted:,} counted here"
+            yield f"{each.experiment}: {said}; `proctor audit {each.experiment} --plan` says why"
+    refused = [found for found in trials.stand_ins.values() if found.refused is not None]
+    for found in refused:
+        yield f"entry {found.seq}: a supersession that does not count: {found.refused}"
+    if trials.remarks:
+        yield f"{count_of(len(trials.remarks), 'trial')} marked again; the later marks count"
+    yield from _render_withheld(trials)
+
+
+def _render_withheld(trials: BoardTrials) -> Iterator[str]:
+    if trials.withheld:
+        since = sum(g.said_at is not None and g.said_at >= trials.size for g in trials.withheld)
+        after = f", {since} of them after this position" if since else ""
+        said = count_of(len(trials.withheld), "trial")
+        yield f"withheld: {said} of these experiments{after}; what they scored is not known"
+    if trials.withheld_elsewhere:
+        said = count_of(trials.withheld_elsewhere, "trial")
+        yield f"withheld in other experiments: {said}, of which dataset is not known"
+
+
+def split_rows(rows: Sequence[BoardRow]) -> Iterator[tuple[str, list[BoardRow]]]:
+    """The rows apart that are not to be read as one table, each part with what it is called."""
+    sealed = [row for row in rows if not row.is_diagnostic]
+    partial = [row for row in rows if row.is_diagnostic]
+    if sealed:
+        yield "", sealed
+    if partial:
+        yield "partial records (diagnostic): not for a leaderboard", partial
+
+
+def _render_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {number:,}" for name, number in counts.items())

@@ -1,0 +1,265 @@
+"""The trials of a board as they stood at a position: who stands in for whom, which marks count.
+
+A supersession counts where it leads to another trial of the same task, agent and model that is
+there: to be rid of a trial it is not enough to name one that never was, one that counts as
+something else, or the trial itself. Marks given later count from where they stand in the log.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+
+import msgspec
+
+from proctor.audit.certificate import CertifiedGroup, CertifiedTrial, certified_column
+from proctor.errors import CertificateError, DamageError
+from proctor.ledger.claims.standing import KEPT, begun_again_as
+from proctor.ledger.entry import RescoreEntry, SupersedeEntry, TrialScore, WithholdEntry
+from proctor.ledger.ledger import Ledger
+from proctor.report.attempt import Attempt
+from proctor.report.sealed import Position
+from proctor.report.statistics.account import DIAGNOSTIC, SEALED, SUPERSEDED
+from proctor.reward.number import Number, is_finite
+
+_REWARD = "reward"
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn:
+    """That another trial stands in for one, as the log says it."""
+
+    seq: int
+    by: str
+    """The other's name: EXPERIMENT/TRIAL."""
+    by_record: str
+    cause: str
+    reason: str
+    author: str
+    refused: str | None
+    """Why the trial is counted all the same; null: it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """That a trial was marked again."""
+
+    seq: int
+    profile: str
+    reason: str
+    author: str
+    former: float | None
+    """The reward before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A trial whose bytes were taken out; its name and digest are left."""
+
+    seq: int
+    name: str
+    record: str
+    said_at: int | None
+    """Place of the entry that says so; null where it is withheld itself."""
+    reason: str
+    author: str
+
+
+@dataclass(frozen=True, slots=True)
+class BoardTrials:
+    """All that a board is made from."""
+
+    size: int
+    attempts: list[Attempt]
+    """In the order they were sealed, with the status and the marks that count."""
+    begun_again: frozenset[str]
+    """Records of attempts that their own trial was run again after."""
+    stand_ins: Mapping[str, StandIn]
+    """By the record of the trial that is stood in for."""
+    remarks: Mapping[str, Remark]
+    """By the record of the trial that was marked again."""
+    withheld: list[Gone]
+    """Of the experiments that are on the board."""
+    withheld_elsewhere: int
+    """Of other experiments: of which dataset they were is not known any more."""
+
+
+def settle(ledger: Ledger, position: Position) -> BoardTrials:
+    """What counts of the attempts at a position.
+
+    Raises:
+        DamageError: an entry of the log is not what its index says.
+    """
+    attempts, size = position.attempts, position.size
+    gone = _select_withheld(ledger, size)
+    stand_ins = _find_stand_ins(ledger, attempts, size, {record for *_, record in gone})
+    remarks = _find_remarks(ledger, attempts, size)
+    if said_of := stand_ins.keys() | remarks.keys():
+        attempts = [
+            _settle_one(each, stand_ins, remarks) if each.record in said_of else each
+            for each in attempts
+        ]
+    experiments = {each.experiment for each in attempts} if gone else set()
+    here = [row for row in gone if row[1] in experiments]
+    return BoardTrials(
+        size=size,
+        attempts=attempts,
+        begun_again=_find_begun_again(attempts),
+        stand_ins=stand_ins,
+        remarks={record: remark for record, (remark, _) in remarks.items()},
+        withheld=[_describe_gone(ledger, row) for row in here],
+        withheld_elsewhere=len(gone) - len(here),
+    )
+
+
+def _settle_one(
+    attempt: Attempt,
+    stand_ins: Mapping[str, StandIn],
+    remarks: Mapping[str, tuple[Remark, Attempt]],
+) -> Attempt:
+    if attempt.record in remarks:
+        attempt = remarks[attempt.record][1]
+    found = stand_ins.get(attempt.record)
+    if found is None or (found.refused is None) == (attempt.status == SUPERSEDED):
+        return attempt
+    status = SEALED if attempt.completeness == "complete" else DIAGNOSTIC
+    return msgspec.structs.replace(attempt, status=status)
+
+
+def _find_begun_again(attempts: Iterable[Attempt]) -> frozenset[str]:
+    kept = [each for each in attempts if KEPT in each.trial]
+    if not kept:
+        return frozenset()
+    names = {each.name for each in attempts}
+    return frozenset(
+        each.record
+        for each in kept
+        if (base := begun_again_as(each.trial)) and f"{each.experiment}/{base}" in names
+    )
+
+
+# Supersessions
+
+
+def _find_stand_ins(
+    ledger: Ledger, attempts: Sequence[Attempt], size: int, gone: Set[str]
+) -> dict[str, StandIn]:
+    entries = [
+        entry
+        for seq in _places_of(ledger, "supersede", size)
+        if isinstance(entry := ledger.entry(seq), SupersedeEntry)
+    ]
+    if not entries:
+        return {}
+    latest = {entry.subject.record: entry for entry in entries}
+    known = {each.record: each for each in attempts}
+    return {
+        record: StandIn(
+            seq=entry.seq,
+            by=f"{entry.by.experiment_id}/{entry.by.trial_id}",
+            by_record=entry.by.record,
+            cause=entry.cause,
+            reason=entry.reason,
+            author=entry.author,
+            refused=_find_refusal(record, latest, known, gone),
+        )
+        for record, entry in latest.items()
+        if record in known
+    }
+
+
+def _find_refusal(
+    record: str,
+    latest: Mapping[str, SupersedeEntry],
+    known: Mapping[str, Attempt],
+    gone: Set[str],
+) -> str | None:
+    """Why a supersession does not count; None where it does."""
+    seen, last = {record}, latest[record].by.record
+    while last in latest and last not in seen:
+        seen.add(last)
+        last = latest[last].by.record
+    if last in seen:
+        return "the supersessions lead round in a circle"
+    if last in gone:
+        return None
+    subject, other = known[record], known.get(last)
+    if other is None:
+        return "what stands in for it is no trial of this board"
+    for what in ("task", "agent", "model"):
+        if getattr(subject, what) != getattr(other, what):
+            return f"what stands in for it is of another {what}"
+    return None
+
+
+# Marks given later
+
+
+def _find_remarks(
+    ledger: Ledger, attempts: Sequence[Attempt], size: int
+) -> dict[str, tuple[Remark, Attempt]]:
+    places = _places_of(ledger, "rescore", size)
+    if not places:
+        return {}
+    known = {each.record: each for each in attempts}
+    found: dict[str, tuple[Remark, Attempt]] = {}
+    for seq in places:
+        entry = ledger.entry(seq)
+        if isinstance(entry, RescoreEntry) and entry.subject.record in known:
+            attempt = known[entry.subject.record]
+            said = (entry.score.profile, entry.reason, entry.author)
+            remark = Remark(seq, *said, former=attempt.reward)
+            found[attempt.record] = remark, _mark_again(attempt, entry.score, seq)
+    return found
+
+
+def _mark_again(attempt: Attempt, score: TrialScore, seq: int) -> Attempt:
+    """The attempt with its new marks; without operands, only the rules that they followed."""
+    conditions = attempt.run_conditions
+    if conditions is not None:
+        conditions = msgspec.structs.replace(conditions, profile=score.profile)
+    if score.certificate is None:
+        return msgspec.structs.replace(attempt, run_conditions=conditions)
+    reward = _read_reward(score.certificate.get("rewards"), f"entry {seq}")
+    reason = None if reward is not None else attempt.reason
+    return msgspec.structs.replace(attempt, run_conditions=conditions, reward=reward, reason=reason)
+
+
+def _read_reward(written: object, where: str) -> Number | None:
+    """The one reward of a certificate: the only one, or the one of that name."""
+    if not isinstance(written, dict) or not written:
+        return None
+    operand = CertifiedTrial(0, "", "", written, "", None)
+    try:
+        (rewards,) = certified_column(CertifiedGroup(where, [operand], [], {})).rewards
+    except CertificateError as error:
+        raise DamageError(f"{where}: its marks cannot be read: {error}") from error
+    if not rewards:
+        return None
+    reward = rewards.get(_REWARD) if len(rewards) > 1 else next(iter(rewards.values()))
+    return reward if reward is not None and is_finite(reward) else None
+
+
+# What was withheld
+
+
+def _select_withheld(ledger: Ledger, size: int) -> list[tuple[int, str, str, str]]:
+    query = (
+        "SELECT seq, experiment_id, trial_id, record FROM trials "
+        "WHERE status = 'withheld' AND seq < ? ORDER BY seq"
+    )
+    rows = ledger.index.select(query, (size,))
+    return [(seq, experiment, trial, record) for seq, experiment, trial, record in rows]
+
+
+def _describe_gone(ledger: Ledger, row: tuple[int, str, str, str]) -> Gone:
+    seq, experiment, trial, record = row
+    query = "SELECT seq FROM remarks WHERE record = ? AND kind = 'withhold' ORDER BY seq"
+    for (place,) in ledger.index.select(query, (record,)):
+        entry = ledger.entry(place)
+        if isinstance(entry, WithholdEntry) and entry.entry == seq:
+            return Gone(seq, f"{experiment}/{trial}", record, place, entry.reason, entry.author)
+    return Gone(seq, f"{experiment}/{trial}", record, None, "", "")
+
+
+def _places_of(ledger: Ledger, kind: str, size: int) -> list[int]:
+    query = "SELECT seq FROM remarks WHERE kind = ? AND is_subject AND seq < ? ORDER BY seq"
+    return [seq for (seq,) in ledger.index.select(query, (kind, size))]

@@ -1,0 +1,95 @@
+"""The plans in a ledger."""
+
+from dataclasses import dataclass
+
+from proctor.errors import InputError
+from proctor.ledger.entry import PlanEntry
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import check_text, looking
+from proctor.report.planned.model import RunPlan, parse_plan, plan_digest
+
+
+@dataclass(frozen=True, slots=True)
+class SealedPlan:
+    """A plan and its place in the log."""
+
+    seq: int
+    at: str
+    """When it was sealed, by the writer's clock."""
+    experiment: str
+    author: str
+    digest: str
+    """SHA-256 of the plan's bytes as stored."""
+    data: bytes
+    """The plan as it was sealed, which may be of any format."""
+    where: str
+
+    @property
+    def plan(self) -> RunPlan:
+        """The plan.
+
+        Raises:
+            InputError: it is of a format that is not known here.
+        """
+        return parse_plan(self.data, self.where)
+
+    @property
+    def n_trials(self) -> int | None:
+        """All that are to be run; None where the format is not known."""
+        try:
+            return self.plan.n_trials
+        except InputError:
+            return None
+
+
+def find_plans(
+    ledger: Ledger, experiment: str | None = None, *, at: int | None = None
+) -> list[SealedPlan]:
+    """All plans, or those of one experiment, in the order they were sealed; perhaps up to a size.
+
+    Raises:
+        DamageError: the log does not give what its checkpoint says.
+    """
+    found = []
+    with looking(ledger) as size:
+        query = "SELECT seq FROM entries WHERE kind = 'plan' AND seq < ? ORDER BY seq"
+        places = [seq for (seq,) in ledger.index.select(query, (at or size,))]
+    for seq in places:
+        entry = ledger.entry(seq)
+        if isinstance(entry, PlanEntry) and experiment in (None, entry.experiment_id):
+            found.append(_describe(entry, f"{ledger.directory}: entry {seq}"))
+    return found
+
+
+def _describe(entry: PlanEntry, where: str) -> SealedPlan:
+    data = bytes(entry.plan)
+    return SealedPlan(
+        seq=entry.seq,
+        at=entry.at,
+        experiment=entry.experiment_id,
+        author=entry.author,
+        digest=plan_digest(data),
+        data=data,
+        where=where,
+    )
+
+
+def find_plan(ledger: Ledger, name: str) -> SealedPlan:
+    """The plan that somebody means: an entry's number, or the first one of an experiment.
+
+    Raises:
+        InputError: there is none.
+        DamageError: the log does not give what its checkpoint says.
+    """
+    check_text(name, "a plan's name")
+    plans = find_plans(ledger)
+    if name.isascii() and name.isdigit():
+        plans = [each for each in plans if each.seq == int(name[:20])]
+    else:
+        plans = [each for each in plans if each.experiment == name]
+    if not plans:
+        raise InputError(
+            f"{ledger.directory}: no plan is called {name[:200]!r}; expected an entry's number or "
+            "an experiment: `proctor plan show` lists them"
+        )
+    return plans[0]

@@ -1,0 +1,95 @@
+"""The trials of an experiment as a plan looks at them: who sat what, and what became of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from proctor.errors import DamageError
+from proctor.ledger.entry import TrialEntry
+from proctor.ledger.ledger import Ledger
+from proctor.report.attempt import Attempt
+from proctor.report.board.trials import BoardTrials, StandIn, settle
+from proctor.report.planned.model import PlannedAgent, RunPlan, digest_settings
+from proctor.report.sealed import load_position
+
+
+class _Agent(msgspec.Struct, frozen=True):
+    configuration: dict[str, Any] = {}
+
+
+class _Record(msgspec.Struct, frozen=True):
+    agent: _Agent
+
+
+@dataclass(frozen=True, slots=True)
+class Sat:
+    """One trial."""
+
+    attempt: Attempt
+    settings: str
+    """Digest of what the agent was told, as plans have it; empty where it was withheld."""
+    planned: PlannedAgent | None
+    """Whom the plan has for it; None: nobody."""
+    stand_in: StandIn | None
+    """What stands in for it, whether that counts or not."""
+    is_begun_again: bool
+    """It is a kept attempt of a trial that was run again."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is in the numbers."""
+        return not self.is_begun_again and self.attempt.status not in ("superseded", "withheld")
+
+
+@dataclass(frozen=True, slots=True)
+class Sittings:
+    """All trials of an experiment, in the order they were sealed."""
+
+    sat: tuple[Sat, ...]
+    trials: BoardTrials
+
+
+def load_sittings(ledger: Ledger, experiment: str, plan: RunPlan) -> Sittings:
+    """The trials of an experiment.
+
+    Raises:
+        DamageError: a record cannot be read, or the log is not what its checkpoint says.
+    """
+    trials = settle(ledger, load_position(ledger, experiment=experiment))
+    return Sittings(tuple(_look_at(ledger, each, trials, plan) for each in trials.attempts), trials)
+
+
+def _look_at(ledger: Ledger, attempt: Attempt, trials: BoardTrials, plan: RunPlan) -> Sat:
+    told = _read_settings(ledger, attempt)
+    settings = digest_settings(told) if told is not None else ""
+    return Sat(
+        attempt=attempt,
+        settings=settings,
+        planned=_find_planned(attempt, settings, plan),
+        stand_in=trials.stand_ins.get(attempt.record),
+        is_begun_again=attempt.record in trials.begun_again,
+    )
+
+
+def _read_settings(ledger: Ledger, attempt: Attempt) -> Mapping[str, Any] | None:
+    entry = ledger.entry(attempt.seq or 0)
+    if not isinstance(entry, TrialEntry):
+        return None
+    try:
+        return msgspec.json.decode(entry.record, type=_Record).agent.configuration
+    except msgspec.MsgspecError as error:
+        raise DamageError(f"entry {attempt.seq}: no TrialRecord in it: {error}") from error
+
+
+def _find_planned(attempt: Attempt, settings: str, plan: RunPlan) -> PlannedAgent | None:
+    """By what it was told; else by its name and model."""
+    for agent in plan.agents:
+        if agent.settings == settings:
+            return agent
+    for agent in plan.agents:
+        same_model = agent.model is None or agent.model == attempt.model
+        if agent.agent == attempt.agent and same_model:
+            return agent
+    return None

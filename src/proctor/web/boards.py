@@ -1,0 +1,165 @@
+"""Boards: the datasets there are, one board at a position, and the trials of one of its rows."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from proctor.errors import InputError, NotThereError
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import looking
+from proctor.report.board.document import describe_trials
+from proctor.report.board.making import list_datasets, make_board
+from proctor.report.board.model import Board, BoardRow
+from proctor.report.board.text import (
+    render_cost,
+    render_heading,
+    render_money,
+    render_notes,
+    render_parts,
+    render_pass_at,
+    render_passed,
+    render_remarks,
+    render_score,
+    render_source,
+    render_title,
+    split_rows,
+)
+from proctor.web.interval_bars import Scale, draw_bar
+from proctor.web.listing import make_pages, read_page
+from proctor.web.pages import ENVIRONMENT, render_page
+from proctor.web.shown import path_part
+from proctor.web.subject import Subject
+
+_ON_A_PAGE = 200
+_ONE_AT_A_TIME = threading.Lock()
+"""A board of a large ledger takes its memory: those that wait find it kept."""
+_WORDS = {
+    "cost": render_cost,
+    "heading": render_heading,
+    "money": render_money,
+    "parts": render_parts,
+    "pass_at": render_pass_at,
+    "passed": render_passed,
+    "remarks": render_remarks,
+    "score": render_score,
+    "source": render_source,
+    "split": split_rows,
+}
+
+
+def _list_boards(request: Request) -> Response:
+    subject: Subject = request.app.state.subject
+    with subject.opened() as ledger:
+        found = list_datasets(_need(ledger))
+    return render_page("boards.html", title="Boards", datasets=found, path=board_path)
+
+
+def _show_board(request: Request) -> Response:
+    subject: Subject = request.app.state.subject
+    dataset, at = request.path_params["dataset"], _read_at(request)
+    number, page = request.query_params.get("row", ""), read_page(request.query_params)
+    with subject.opened() as opened, _ONE_AT_A_TIME:
+        ledger = _need(opened)
+        with looking(ledger) as size:
+            key = ("board", dataset, at or size, size, number, page)
+        piece = subject.kept.find(key)
+        if piece is None:
+            board = _make(ledger, dataset, at)
+            piece = _render_trials(board, number, page) if number else _render_board(board)
+            subject.kept.keep(key, piece)
+    title = f"Row {number} of {dataset}" if number else f"Board of {dataset}"
+    return render_page("board.html", title=title, piece=piece)
+
+
+def _need(ledger: Ledger | None) -> Ledger:
+    if ledger is None:
+        raise NotThereError("boards are made from a ledger; what is looked at here is jobs")
+    return ledger
+
+
+def _read_at(request: Request) -> int | None:
+    text = request.query_params.get("at", "")
+    if text and not (text.isascii() and text.isdecimal()):
+        raise InputError(f"at is {text[:40]!r}; expected a size of the log, a whole number")
+    return int(text[:18]) if text else None
+
+
+def _make(ledger: Ledger, dataset: str, at: int | None) -> Board:
+    if dataset not in {each.dataset for each in list_datasets(ledger)}:
+        raise NotThereError(f"there is no dataset {dataset[:80]!r} in this ledger")
+    return make_board(ledger, dataset, at=at)
+
+
+def board_path(dataset: str, at: int | None = None, row: str | None = None) -> str:
+    """The address of a board, or of one of its rows, perhaps at a position."""
+    asked = [f"at={at}"] if at is not None else []
+    asked += [f"row={row}"] if row is not None else []
+    return f"/boards/{path_part(dataset)}" + (f"?{'&'.join(asked)}" if asked else "")
+
+
+def _render_board(board: Board) -> Markup:
+    return _render(
+        "board_shown.html",
+        board=board,
+        summary=render_title(board),
+        scale=_find_scale(list(board.rows)),
+        bar=draw_bar,
+        notes=list(render_notes(board)),
+        path=board_path,
+        words=_WORDS,
+    )
+
+
+def _find_scale(rows: Sequence[BoardRow]) -> Scale:
+    """From the least end of an interval to the greatest, 0 and 1 among them."""
+    values = [row.numbers.score for row in rows if row.numbers.score is not None]
+    for row in rows:
+        if row.numbers.score_interval is not None:
+            values += [row.numbers.score_interval.low, row.numbers.score_interval.high]
+    return Scale(min([0.0, *values]), max([1.0, *values]))
+
+
+def _render_trials(board: Board, number: str, page: int) -> Markup:
+    row = next((each for each in board.rows if each.number == number), None)
+    if row is None:
+        raise NotThereError(f"there is no row {number[:40]!r} on this board")
+    trials = describe_trials(row, board.trials)
+    last = -(-len(trials) // _ON_A_PAGE)
+    pages = make_pages(
+        f"/boards/{path_part(board.dataset)}",
+        {"at": str(board.size), "row": number},
+        page,
+        last,
+    )
+    first = (pages.number - 1) * _ON_A_PAGE
+    return _render(
+        "board_row.html",
+        board=board,
+        row=row,
+        trials=[_add_names(trial) for trial in trials[first : first + _ON_A_PAGE]],
+        total=len(trials),
+        pages=pages,
+        path=board_path,
+        words=_WORDS,
+    )
+
+
+def _add_names(trial: dict[str, Any]) -> dict[str, Any]:
+    experiment, _, name = trial["trial"].partition("/")
+    return {**trial, "experiment": experiment, "name": name}
+
+
+def _render(template: str, **values: Any) -> Markup:
+    # The engine escaped every value in it.
+    return Markup(ENVIRONMENT.get_template(template).render(**values))  # noqa: S704
+
+
+routes: list[BaseRoute] = [
+    Route("/boards", _list_boards, name="boards"),
+    Route("/boards/{dataset:path}", _show_board, name="board"),
+]

@@ -1,0 +1,153 @@
+"""`proctor board` and `proctor plan`, as people meet them."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from proctor.ledger.api import Ledger
+from proctor.ledger.review import append_supersession
+from tests.cli.programs import Proctor
+from tests.report.board_ledgers import DATASET, open_board_ledger, sit
+
+TASKS = Path(__file__).resolve().parent.parent.parent / "examples" / "tasks"
+
+
+@pytest.fixture
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ledger with a few trials, which is the default."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("PROCTOR_LEDGER", str(tmp_path / "ledger"))
+    with open_board_ledger(tmp_path) as ledger:
+        fill(ledger)
+    return tmp_path
+
+
+def fill(ledger: Ledger) -> None:
+    failed = sit(ledger, "t1", None)
+    again = sit(ledger, "t2", 1.0)
+    sit(ledger, "t3", 0.0, task="subtract", source="harbor", model="p/two|x")
+    append_supersession(ledger, failed, again, "infrastructure", reason="no disk", author="ana")
+
+
+def test_datasets_are_listed_without_a_name(proctor: Proctor, where: Path) -> None:
+    assert proctor("board").out.splitlines()[1].split() == [DATASET, "3", "1"]
+    assert json.loads(proctor("board", "--json").out)["datasets"][0]["trials"] == 3
+
+
+def test_a_board_says_what_its_numbers_rest_on(proctor: Proctor, where: Path) -> None:
+    ran = proctor("board", "--dataset", DATASET)
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert lines[0] == f"{DATASET} at 5 entries of example.org/ledger: 2 rows from 3 trials"
+    assert "1. modal, harbor-0.13.1, default limits; 2 tasks, 0 images pinned" in lines[2]
+    assert "1.1: 2 listed = 1 counted + 1 superseded + 0 begun again; " in ran.out
+    assert "note: section 1: its rows do not rest on the same tasks" in ran.out
+    assert "imported (harbor)" in ran.out
+
+
+def test_the_same_position_gives_the_same_bytes(proctor: Proctor, where: Path) -> None:
+    forms: tuple[tuple[str, ...], ...] = ((), ("--json",), ("--markdown",), ("--csv",))
+    then = [proctor("board", "--dataset", DATASET, *form).out for form in forms]
+    with Ledger.open(where / "ledger", key=None) as ledger:
+        size = ledger.refresh().tree.size
+    (where / "ledger" / "index.sqlite").unlink()
+    again = [proctor("board", "--dataset", DATASET, "--at", size, *form).out for form in forms]
+    assert again == then
+
+
+def test_the_trials_of_a_row_are_listed(proctor: Proctor, where: Path) -> None:
+    out = proctor("board", "--dataset", DATASET, "--trials", "1.1").out
+    assert "superseded (infrastructure, by experiment-001/t2)" in out
+    assert out.splitlines()[-1] == "2 trials"
+    ran = proctor("board", "--dataset", DATASET, "--trials", "7.7")
+    assert (ran.code, "expected a row of this board, 1.1 to 1.2" in ran.err) == (2, True)
+
+
+def test_csv_and_markdown_survive_odd_names(proctor: Proctor, where: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(proctor("board", "--dataset", DATASET, "--csv").out)))
+    assert [row["model"] for row in rows] == ["provider/one", "p/two|x"]
+    assert [row["denominators.superseded"] for row in rows] == ["1", "0"]
+    assert r"p/two\|x" in proctor("board", "--dataset", DATASET, "--markdown").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--dataset", "nope"], f"there are {DATASET}"),
+        (["--dataset", DATASET, "--at", "99"], "expected a position from 1 to 5, not 99"),
+        (["--at", "3"], "--at goes with --dataset"),
+        (["--dataset", DATASET, "--csv", "--json"], "does not go with"),
+        (["--dataset", DATASET, "--policy", "nope"], "one of leaderboard, terminal-bench-2-1"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(
+    proctor: Proctor, where: Path, arguments: list[str], said: str
+) -> None:
+    ran = proctor("board", *arguments)
+    assert (ran.code, said in ran.err) == (2, True)
+
+
+def test_a_policy_marks_the_rows(proctor: Proctor, where: Path) -> None:
+    document = json.loads(
+        proctor("board", "--dataset", DATASET, "--policy", "leaderboard", "--json").out
+    )
+    first, _ = document["sections"][0]["rows"]
+    assert document["policy"] == "leaderboard"
+    assert (first["policy"]["passed"], first["leaderboard_grade"]) == (False, False)
+    assert first["policy"]["reasons"]["unpinned-image"] == 1
+
+
+# Plans
+
+
+def test_a_run_is_held_against_the_plan_that_was_sealed_for_it(
+    proctor: Proctor, where: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(where)
+    monkeypatch.setenv("PROCTOR_LEDGER", str(where / "planned"))
+    sat = ["-p", TASKS, "-e", "null", "-a", "nop", "--experiment", "night"]
+    plan = json.loads(proctor("plan", *sat, "-k", "2", "--author", "ana", "--json").out)
+    assert (plan["seq"], plan["plan"]["attempts"], len(plan["plan"]["tasks"])) == (1, 2, 2)
+    assert proctor("run", *sat, "-k", "2", "-q").code in (0, 3)
+    ran = proctor("audit", "night", "--plan")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "night: as planned (plan: entry 1, by ana)")
+    assert proctor("run", *sat, "-q").code in (0, 3)
+    document = json.loads(proctor("audit", "--plan", "night", "--json").out)
+    assert {each["kind"] for each in document["deviations"]} == {"extra-attempts"}
+    assert "night: entry 1, sha256 " in proctor("plan", "show", "night").out
+    assert proctor("plan", "show").out.splitlines()[1].split()[:3] == ["1", "night", "4"]
+
+
+def test_a_dry_run_of_a_plan_seals_nothing(
+    proctor: Proctor, where: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROCTOR_LEDGER", str(where / "none"))
+    ran = proctor("plan", "-p", TASKS, "--experiment", "night", "--dry-run")
+    assert (ran.code, ran.out.splitlines()[0].split(",")[0]) == (0, "night: not sealed")
+    assert not (where / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["plan", "-p", TASKS], "no --experiment"),
+        (["plan", "-p", TASKS, "--experiment", "a/b"], "--experiment is 'a/b'"),
+        (["plan", "-p", "nowhere", "--experiment", "x"], "nowhere: not there"),
+        (["plan", "--experiment", "x"], "no tasks; expected --path"),
+        (["plan", "show", "nope"], "no plan is called 'nope'"),
+        (["audit", "nope", "--plan"], "no plan is called 'nope'"),
+        (["audit", "nope", "--plan", "3"], "entry 3 is no plan of nope"),
+        (["audit", "a", "b", "--plan"], "--plan audits one experiment; 2 were given"),
+        (["audit", "a", "--plan", "--against", "b"], "--plan does not go with --against"),
+        (["audit", "a", "--ledger", "b"], "--ledger goes with --rerun"),
+        (["audit"], "Missing argument 'JOBS...'"),
+    ],
+)
+def test_what_cannot_be_planned_or_audited_is_said(
+    proctor: Proctor, where: Path, arguments: list[str | Path], said: str
+) -> None:
+    ran = proctor(*arguments)
+    assert (ran.code, said in ran.err) == (2, True)
