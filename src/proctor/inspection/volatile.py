@@ -44,7 +44,24 @@ NORMALISATIONS: Final = (
 )
 """Name, what stands in its place, and how it is told. The order counts."""
 
-_RULES = [(instead, re.compile(pattern, re.MULTILINE)) for _, instead, pattern in NORMALISATIONS]
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_SIGNS: Final = {
+    "colours": ("\x1b",),
+    "uuid": ("-",),
+    "date and time": ("-",),
+    "date and time in words": _MONTHS,
+    "time of day": (":",),
+    "process id": ("pid", "["),
+    "temporary name": ("tmp",),
+    "address": ("0x",),
+    "port": ("localhost:", "127.0.0.1:"),
+}
+"""What a text has, in small letters, in which something of that kind is: looked for first, because
+it is found sooner than the thing itself."""
+_RULES = [
+    (_SIGNS.get(name, ("",)), instead, re.compile(pattern, re.MULTILINE))
+    for name, instead, pattern in NORMALISATIONS
+]
 _BLANKS: Final = " \t\r"
 
 
@@ -52,7 +69,9 @@ def normalise_answer(text: str) -> str:
     """The text with what means nothing taken out, and without blanks at the ends of lines."""
     if len(text) > LONGEST:
         return text
-    for instead, rule in _RULES:
-        text = rule.sub(instead, text)
+    lowered = text.lower()
+    for signs, instead, rule in _RULES:
+        if any(sign in lowered for sign in signs):
+            text = rule.sub(instead, text)
     # An expression for blanks at an end would try every blank of a row that ends in a word.
     return "\n".join(line.rstrip(_BLANKS) for line in text.split("\n")).strip("\n")

@@ -20,7 +20,14 @@ from proctor.inspection.volatile import NORMALISATIONS
 from proctor.web.pages import render_page
 from proctor.web.shown import trial_path
 from proctor.web.subject import Subject
-from proctor.web.traces.beside import Beside, count_unshown, lay_beside, pair_up, show_action
+from proctor.web.traces.beside import (
+    Beside,
+    Side,
+    count_unshown,
+    lay_beside,
+    pair_up,
+    show_action,
+)
 from proctor.web.traces.kept import KEPT, KeptTrace
 from proctor.web.traces.place import TracePlace, find_place
 
@@ -43,6 +50,9 @@ class _Side:
     def base(self) -> str:
         return trial_path(self.experiment, self.trial)
 
+    def read(self) -> Side:
+        return Side(self.trace.lines, KEPT.index_of(self.trace))
+
     def link(self, step: int) -> str:
         part = f"?{urlencode({'part': self.trace.part})}" if self.trace.part else ""
         return f"{self.base}/trace{part}#step-{step}"
@@ -57,7 +67,7 @@ def _show_diff(request: Request) -> Response:
     with ExitStack() as stack:
         a, b = (_open_side(request, name, stack) for name in ("a", "b"))
         try:
-            beside = lay_beside(a.trace.lines, b.trace.lines, _count(request))
+            beside = lay_beside(a.read(), b.read(), _count(request))
         except ChangedTraceError:
             KEPT.forget(a.place)
             KEPT.forget(b.place)

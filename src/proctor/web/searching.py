@@ -27,7 +27,7 @@ from proctor.search.row import Row
 from proctor.search.scan import Scanner, fits_condition
 from proctor.search.texts import rows_of_trace
 from proctor.search.upkeep import ask_index
-from proctor.traced.opening import open_parts
+from proctor.traced.opening import FoundTrace, open_parts
 from proctor.web.subject import Subject
 from proctor.web.traces.place import find_place
 
@@ -36,6 +36,8 @@ PATIENCE: Final = 1.0
 _SECONDS: Final = 4.0
 """Seconds that jobs are looked through."""
 _AT_ONCE: Final = 2
+_OFTEN: Final = 100
+"""After so many entries somebody looks at the clock."""
 
 
 @dataclass(slots=True)
@@ -130,7 +132,7 @@ class Scanned:
 
     hits: list[JobHit] = field(default_factory=list)
     looked: int = 0
-    """Trials that were looked through."""
+    """Trials that were looked through to their ends."""
     trials: int = 0
     """Trials that there are."""
     problems: list[str] = field(default_factory=list)
@@ -149,12 +151,29 @@ def search_jobs(subject: Subject, query: Query, seconds: float = _SECONDS) -> Sc
         places = _list_trials(subject)
         scanned.trials = len(places)
         for job, trial in places:
+            if _is_meant(query, job, trial):
+                _scan_trial(subject, (job.name, trial), _Looking(scanner, until), scanned)
             if time.monotonic() > until or len(scanned.hits) >= COUNTED:
                 break
-            if _is_meant(query, job, trial):
-                _scan_trial(subject, (job.name, trial), scanner, scanned)
             scanned.looked += 1
     return scanned
+
+
+@dataclass(frozen=True, slots=True)
+class _Looking:
+    """A scanner that stops when the time is over."""
+
+    scanner: Scanner
+    until: float
+
+    def fitting(self, trace: FoundTrace) -> Iterator[Row]:
+        return self.scanner.fitting(self._in_time(rows_of_trace(trace)))
+
+    def _in_time(self, rows: Iterator[Row]) -> Iterator[Row]:
+        for number, row in enumerate(rows):
+            if not number % _OFTEN and time.monotonic() > self.until:
+                return
+            yield row
 
 
 def _list_trials(subject: Subject) -> list[tuple[Path, str]]:
@@ -168,13 +187,13 @@ def _list_trials(subject: Subject) -> list[tuple[Path, str]]:
 
 
 def _scan_trial(
-    subject: Subject, names: tuple[str, str], scanner: Scanner, scanned: Scanned
+    subject: Subject, names: tuple[str, str], looking: _Looking, scanned: Scanned
 ) -> None:
     hits: list[JobHit] = []
     try:
         with find_place(subject, *names) as place, ExitStack() as stack:
             for trace in open_parts(place.parts, place.open_file, stack):
-                hits += [JobHit(*names, row) for row in scanner.fitting(rows_of_trace(trace))]
+                hits += [JobHit(*names, row) for row in looking.fitting(trace)]
                 del hits[COUNTED:]
     except (ProctorError, OSError) as error:
         scanned.problems.append(f"{'/'.join(names)}: {error}")

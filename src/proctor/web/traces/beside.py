@@ -4,19 +4,26 @@
 page shows of it are fetched, the first of every stretch.
 """
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from proctor.inspection.actions import Action, find_actions
 from proctor.inspection.divergence import Divergence, Hunk, Opening, compare_actions
 from proctor.trajectory.entry import Entry
 from proctor.trajectory.read import read_pieces
+from proctor.web.traces.index import TraceIndex
 from proctor.web.traces.lines import Lines
 from proctor.web.traces.plain import Folded, fold, make_plain
+from proctor.web.traces.window import read_some
 
 _FIRST: Final = 3
 """Actions of a stretch that are shown."""
+_MOST_ENTRIES: Final = 2000
+"""Entries that are looked at again for one action."""
 _SHARED: Final = 2
 """Actions of the shared beginning that are shown, the last ones."""
 
@@ -47,6 +54,44 @@ class Stretch:
     b: list[ShownAction] = field(default_factory=list)
 
 
+class Side:
+    """One of two traces: its actions while they are compared, and some of them again later."""
+
+    def __init__(self, lines: Lines, index: TraceIndex) -> None:
+        self.opening = Opening()
+        self._lines, self._index = lines, index
+        self._read = 0
+        self._ends = array("I")
+        """For each action, how many entries were read when it was known."""
+        self._steps = array("q")
+
+    def actions(self) -> Iterator[Action]:
+        """All actions, in their order."""
+        for action in find_actions(self.opening.listen(self._entries())):
+            self._ends.append(self._read)
+            self._steps.append(min(action.step, (1 << 62) - 1))
+            yield action
+
+    def _entries(self) -> Iterator[Entry]:
+        for span, piece in self._lines.pieces():
+            if isinstance(piece, bytes):
+                for chunk in read_pieces([(span.line, piece)]):
+                    for entry in chunk.entries:
+                        self._read += 1
+                        yield entry
+
+    def load(self, number: int) -> ShownAction | None:
+        """One action again, by the few entries that it was made of."""
+        end, step = self._ends[number], self._steps[number]
+        first = bisect_left(self._ends, end)
+        begin = self._ends[first - 1] - 1 if first else 0
+        rows = range(max(begin, end - _MOST_ENTRIES), min(end, len(self._index)))
+        wanted = [row for row in rows if self._index.steps[row] == step]
+        found = find_actions(read_some(self._lines, self._index, wanted))
+        action = next(islice(found, number - first, None), None)
+        return None if action is None else show_action(action)
+
+
 @dataclass(frozen=True, slots=True)
 class Beside:
     """Two traces, as a page shows them."""
@@ -59,26 +104,14 @@ class Beside:
     shared: Stretch
 
 
-def read_entries(lines: Lines) -> Iterator[Entry]:
-    """All entries of a trace."""
-    for span, piece in lines.pieces():
-        if isinstance(piece, bytes):
-            for chunk in read_pieces([(span.line, piece)]):
-                yield from chunk.entries
-
-
-def lay_beside(a: Lines, b: Lines, most: int) -> Beside:
+def lay_beside(a: Side, b: Side, most: int) -> Beside:
     """Two traces beside each other, with as many stretches as are wanted.
 
     Raises:
         TraceError: one cannot be read.
         DamageError: what was sealed is missing or altered.
     """
-    openings = Opening(), Opening()
-    found = compare_actions(
-        find_actions(openings[0].listen(read_entries(a))),
-        find_actions(openings[1].listen(read_entries(b))),
-    )
+    found = compare_actions(a.actions(), b.actions())
     stretches = list(_join(found.hunks, found.prefix))
     begin = max(found.prefix - _SHARED, 0)
     shared = Stretch(
@@ -89,7 +122,7 @@ def lay_beside(a: Lines, b: Lines, most: int) -> Beside:
     _fill([shared, *shown], a, b)
     return Beside(
         found=found,
-        told_the_same=openings[0].is_same(openings[1]),
+        told_the_same=a.opening.is_same(b.opening),
         stretches=shown,
         left_out=len(stretches) - len(shown) + found.hunks_left_out,
         shared=shared,
@@ -126,17 +159,15 @@ def _join(hunks: Sequence[Hunk], prefix: int) -> Iterator[Stretch]:
         yield apart
 
 
-def _fill(stretches: list[Stretch], a: Lines, b: Lines) -> None:
+def _fill(stretches: list[Stretch], a: Side, b: Side) -> None:
     """Fetch the first actions of every stretch."""
-    mine = {s.begin_a + n: s.a for s in stretches for n in range(min(s.count_a, _FIRST))}
-    theirs = {s.begin_b + n: s.b for s in stretches for n in range(min(s.count_b, _FIRST))}
-    for wanted, lines in ((mine, a), (theirs, b)):
-        last = max(wanted, default=-1)
-        for number, action in enumerate(find_actions(read_entries(lines))):
-            if number > last:
-                break
-            if number in wanted:
-                wanted[number].append(show_action(action))
+    for stretch in stretches:
+        for side, begin, count, shown in (
+            (a, stretch.begin_a, stretch.count_a, stretch.a),
+            (b, stretch.begin_b, stretch.count_b, stretch.b),
+        ):
+            loaded = (side.load(begin + number) for number in range(min(count, _FIRST)))
+            shown += [action for action in loaded if action is not None]
 
 
 def show_action(action: Action) -> ShownAction:
