@@ -16,6 +16,7 @@
     statistics/ intervals, paired comparison, spread, costs: from numbers to numbers
     gate/       does a run reach what was asked of it?
     case/       one trial as one page that checks itself
+    policy/     what a submission must be, and whether it is
     board/      what every agent scored at a dataset, at a position of a ledger
     planned/    plans sealed before a run, and how the run departs from them
 

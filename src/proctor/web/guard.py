@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proctor.web.pages import DAMAGE, HEADERS
+from proctor.web.pages import SUBJECT, HEADERS
 from proctor.web.problems import say_problem
 from proctor.web.writing import exchange_token
 
@@ -46,11 +46,11 @@ class Guard:
         if response is not None:
             await response(scope, receive, sending)
             return
-        told = DAMAGE.set(scope["app"].state.subject.damage)
+        told = SUBJECT.set(scope["app"].state.subject)
         try:
             await self._app(scope, receive, sending)
         finally:
-            DAMAGE.reset(told)
+            SUBJECT.reset(told)
 
     def _check(self, request: Request) -> None:
         host = request.headers.get("host", "").lower()

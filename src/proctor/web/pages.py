@@ -1,6 +1,5 @@
 """Templates to responses, and the headers that every response has."""
 
-from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +16,7 @@ from proctor.web.shown import (
     show_usd,
     trial_path,
 )
+from proctor.web.subject import Subject
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 STATIC: Final = Path(__file__).parent / "static"
@@ -42,20 +42,28 @@ ENVIRONMENT: Final = Environment(
     lstrip_blocks=True,
 )
 
-DAMAGE: ContextVar[Callable[[], str | None] | None] = ContextVar("damage", default=None)
-"""Says what is wrong with what the request is about; every page tells it."""
+SUBJECT: ContextVar[Subject | None] = ContextVar("subject", default=None)
+"""What the request is about: every page tells its damage, and leads only to what it has."""
 
 
 def _find_damage() -> str | None:
-    find = DAMAGE.get()
-    return find() if find is not None else None
+    subject = SUBJECT.get()
+    return subject.damage() if subject is not None else None
+
+
+def _has_ledger() -> bool:
+    subject = SUBJECT.get()
+    return subject is not None and subject.ledger is not None
 
 
 ENVIRONMENT.filters.update(
     whole=show_count, mean=show_mean, seconds=show_seconds, usd=show_usd, moment=show_time
 )
 ENVIRONMENT.globals.update(
-    experiment_path=experiment_path, trial_path=trial_path, damage=_find_damage
+    experiment_path=experiment_path,
+    trial_path=trial_path,
+    damage=_find_damage,
+    has_ledger=_has_ledger,
 )
 
 
