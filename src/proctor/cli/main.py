@@ -38,7 +38,7 @@ COMMANDS = {
     "show": "Show a trial, its trace, a step of it, or a record, readable.",
     "plan": "Seal what is to be run, before it is.",
     "board": "Show what every agent scored at a dataset, with all it rests on.",
-    "view": "Look at runs in a browser: a ledger, a job's directory, or a directory of jobs.",
+    "view": "Look at runs in a browser: a ledger, a job, or a directory of jobs.",
     "compare": "Hold two runs against each other, task by task.",
     "report": "One document about runs, or a site of pages.",
     "search": "Find words in every sealed trace, with the step they are in.",

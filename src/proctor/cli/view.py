@@ -36,7 +36,7 @@ _PORT = 8380
 def command(
     thing: str | None, directory: str | None, port: int | None, opens: bool, as_json: bool
 ) -> int:
-    """Look at runs in a browser: a ledger, a job's directory, or a directory of jobs.
+    """Look at runs in a browser: a ledger, a job, or a directory of jobs.
 
     It answers on this machine alone, until it is interrupted: Ctrl-C is how it is ended, and
     gives exit code 0. Reading needs nothing; writing, such as a review, needs the token in the

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proctor.web.pages import SUBJECT, HEADERS
+from proctor.web.pages import HEADERS, SUBJECT
 from proctor.web.problems import say_problem
 from proctor.web.writing import exchange_token
 
