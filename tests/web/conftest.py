@@ -1,5 +1,7 @@
 """One Chromium for all tests of pages that run in a process, and one ledger to look at."""
 
+from asyncio import AbstractEventLoop
+from asyncio.events import _get_running_loop, _set_running_loop
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,20 +16,47 @@ from tests.web.subjects import all_jobs, seal_jobs
 from tests.web.traces import write_long
 
 
+class OwnLoop:
+    """The browser's event loop: it runs in this thread for as long as the browser is open.
+
+    asyncio would run no other one meanwhile, in tests that have nothing to do with pages.
+    """
+
+    loop: AbstractEventLoop | None = None
+
+    def put_aside(self) -> None:
+        """Until a page is wanted."""
+        self.loop = _get_running_loop()
+        _set_running_loop(None)
+
+    def bring_back(self) -> None:
+        """For a page."""
+        _set_running_loop(self.loop)
+
+
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def own_loop() -> OwnLoop:
+    return OwnLoop()
+
+
+@pytest.fixture(scope="session")
+def browser(own_loop: OwnLoop) -> Iterator[Browser]:
     with open_browser() as opened:
+        own_loop.put_aside()
         yield opened
+        own_loop.bring_back()
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def page(browser: Browser, own_loop: OwnLoop) -> Iterator[Page]:
     """A page in a context of its own; no test sees another one's cookies."""
+    own_loop.bring_back()
     context = browser.new_context()
     try:
         yield context.new_page()
     finally:
         context.close()
+        own_loop.put_aside()
 
 
 @pytest.fixture(scope="session")

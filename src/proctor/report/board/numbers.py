@@ -120,7 +120,9 @@ def _find_obstacle(account: Account) -> str | None:
     if not account.counted:
         return "no trial counts"
     if unknown := account.reasons.get(NO_REASON):
-        return f"{unknown} of its trials have no reward called `reward`, and no reason for that"
+        return (
+            f"{unknown} of its trials have no finite reward called `reward`, and no reason for that"
+        )
     return None
 
 
