@@ -2,6 +2,7 @@
 
 import csv
 import io
+import textwrap
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
@@ -10,17 +11,21 @@ import click
 import msgspec
 
 from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
-from proctor.cli.ledger.plain_table import print_rows
+from proctor.cli.ledger.plain_table import draw_rows, print_rows
 from proctor.cli.options import check_apart, check_companions
 from proctor.cli.output import print_json, print_line
+from proctor.cli.width import find_width
 from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
 from proctor.report.board.document import describe_board, describe_cells, describe_trials
 from proctor.report.board.making import list_datasets, make_board
 from proctor.report.board.model import Board, BoardRow, BoardSection, Desk
 from proctor.report.board.text import (
+    FIRST,
+    HEADINGS,
     NUMBERS,
     headings_of,
+    render_basis,
     render_cells,
     render_heading,
     render_notes,
@@ -31,6 +36,10 @@ from proctor.report.board.text import (
 )
 from proctor.sentence import count_of
 
+_WIDTH = 100
+"""Columns where nobody looks: the same everywhere, so that the text is."""
+_NARROWEST = 40
+_INDENT = " " * 5
 _FORMS = ("as_json", "as_markdown", "as_csv", "trials_of")
 
 
@@ -124,13 +133,24 @@ def _print(board: Board) -> None:
             print_line()
             if title:
                 print_line(title)
-            cells = [render_cells(row, section) for row in rows]
-            print_rows(headings_of(board), cells, right=NUMBERS, dear=NUMBERS)
-            for row in rows:
-                print_line("; ".join([f"{row.number}: {render_parts(row)}", *render_remarks(row)]))
+            _print_rows(section, rows)
     for note in render_notes(board):
         print_line()
         print_line(f"note: {note}")
+
+
+def _print_rows(section: BoardSection, rows: Sequence[BoardRow]) -> None:
+    """Each row with what it rests on below it."""
+    cells = [dict(zip(HEADINGS, render_cells(row, section), strict=False)) for row in rows]
+    chosen = [[cell[name] for name in FIRST] for cell in cells]
+    heading, *lines = draw_rows(FIRST, chosen, right=NUMBERS, dear=NUMBERS)
+    print_line(heading)
+    width = max(find_width() or _WIDTH, _NARROWEST)
+    for row, line in zip(rows, lines, strict=True):
+        print_line(line)
+        for sentence in render_basis(row, section):
+            for part in textwrap.wrap(sentence, width - len(_INDENT)):
+                print_line(f"{_INDENT}{part}")
 
 
 def _render_markdown(board: Board) -> Iterator[str]:

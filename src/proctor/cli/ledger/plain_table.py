@@ -21,6 +21,17 @@ def print_rows(
     dear: Sequence[str] = (),
 ) -> None:
     """Rows under headings; columns named in `right` are numbers, those in `dear` are cut last."""
+    send("\n".join(draw_rows(headings, rows, right=right, dear=dear)))
+
+
+def draw_rows(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    right: Sequence[str] = (),
+    dear: Sequence[str] = (),
+) -> list[str]:
+    """The same as lines, the headings first."""
     cells = zip(*rows, strict=True) if rows else [()] * len(headings)
     columns = [[head, *map(printable, below)] for head, below in zip(headings, cells, strict=True)]
     widths = [max(map(width_of, column)) for column in columns]
@@ -29,7 +40,7 @@ def print_rows(
         [place_cell(cell, width, is_right=heading in right) for cell in column]
         for heading, column, width in zip(headings, columns, widths, strict=True)
     ]
-    send("\n".join((" " * GAP).join(row).rstrip() for row in zip(*placed, strict=True)))
+    return [(" " * GAP).join(row).rstrip() for row in zip(*placed, strict=True)]
 
 
 def _fit(widths: list[int], is_dear: list[bool]) -> list[int]:

@@ -15,6 +15,8 @@ HEADINGS = (
 )  # fmt: skip
 NUMBERS = HEADINGS[5:-1]
 """Headings of the columns that hold numbers."""
+FIRST = ("row", "agent", "model", "score [95 %]", "passed [95 %]", "trials")
+"""Headings of the columns that fit a narrow screen; the rest can stand below a row."""
 POLICY = "policy"
 _NOTHING = "-"
 _CENT = 0.01
@@ -61,6 +63,22 @@ def render_cells(row: BoardRow, section: BoardSection) -> list[str]:
     if row.mark is not None:
         cells.append(render_mark(row))
     return cells
+
+
+def render_basis(row: BoardRow, section: BoardSection) -> Iterator[str]:
+    """All that a row says besides its name and its numbers, a sentence each."""
+    cells = dict(zip(HEADINGS, render_cells(row, section), strict=False))
+    said = [f"configuration {row.configuration}", cells["from"]]
+    if cells["grade"] != _NOTHING:
+        said.append("leaderboard grade")
+    named = ("pass@k", "tasks", "cost", "per success")
+    said += [f"{name} {cells[name]}" for name in named if cells[name] != _NOTHING]
+    if row.mark is not None:
+        said.append(f"policy {render_mark(row)}")
+    yield "; ".join(said)
+    yield render_parts(row)
+    if remarks := list(render_remarks(row)):
+        yield "; ".join(remarks)
 
 
 def render_source(row: BoardRow) -> str:
