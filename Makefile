@@ -25,12 +25,12 @@ WORKERS := auto
 # Extra arguments for pytest: `make test ARGS='-k reward'`.
 ARGS :=
 
-.PHONY: help demo test lint format pytest conformance-3.13 bench soak mutation lock docs cheaters forged coverage clean
+.PHONY: help demo test lint format pytest conformance-3.13 bench soak mutation lock docs screenshots cheaters forged coverage clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv-demo/.installed  ## run two tasks in the sandbox, catch a cheat, audit a doctored job
+demo: .venv-demo/.installed  ## run two tasks in the sandbox, catch a cheat, audit a doctored job, write a report and a case file
 	@PATH="$(CURDIR)/$(DEMO):$$PATH" scripts/demo
 
 test: lint pytest conformance-3.13  ## everything that must hold before a commit
@@ -83,6 +83,10 @@ cheaters: .venv/.installed  ## run the cheaters everywhere, as root, and write d
 docs: .venv-demo/.installed  ## write docs/cli.md and the examples of the pages anew
 	@$(DEMO)/python scripts/cli-docs
 	@$(DEMO)/python scripts/readme-examples
+
+screenshots: .venv/.installed  ## look at the pages in Chromium, and keep the pictures in docs/screenshots
+	@scripts/get-packages
+	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python scripts/screenshots
 
 clean:  ## remove environments, caches and whatever was built
 	@rm -rf .venv .venv-3.13 .venv-demo .venv-mutation .tools build dist mutants
