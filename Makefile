@@ -2,7 +2,7 @@
 #
 #   .venv        3.12: the suite, the gates, harbor to compare with      (1.2 GB)
 #   .venv-3.13   the conformance suite once more, on the other Python    (1.1 GB)
-#   .venv-demo   only what a user of proctor installs                    (37 MB)
+#   .venv-demo   only what a user of proctor installs                    (61 MB)
 #   .venv-mutation, build/, .tools/ (a private uv where PATH has none)
 
 SHELL := /bin/sh
