@@ -99,7 +99,7 @@ def _place_in_ledger(ledger: Ledger, experiment: str, trial: str) -> TracePlace:
     kept = {file.path: file for file in entry.evidence if artifacts.holds(file.sha256)}
 
     def open_file(name: str) -> Opened:
-        return unpacked(artifacts, kept[name].sha256, name)
+        return unpacked(artifacts, kept[name])
 
     parts = order_parts(find_parts(tuple(kept), _named_by(entry)), kept, open_file)
     named = [name for part in parts for _, name in part.candidates]
