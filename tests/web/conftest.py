@@ -1,8 +1,9 @@
 """One Chromium for all tests of pages that run in a process, and one ledger to look at."""
 
+import contextlib
 from asyncio import AbstractEventLoop
 from asyncio.events import _get_running_loop, _set_running_loop
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import httpx
@@ -24,39 +25,57 @@ class OwnLoop:
 
     loop: AbstractEventLoop | None = None
 
-    def put_aside(self) -> None:
-        """Until a page is wanted."""
-        self.loop = _get_running_loop()
-        _set_running_loop(None)
-
-    def bring_back(self) -> None:
-        """For a page."""
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """It is there within; put aside before and after."""
         _set_running_loop(self.loop)
+        try:
+            yield
+        finally:
+            self.loop = _get_running_loop()
+            _set_running_loop(None)
+
+
+OWN_LOOP = OwnLoop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Function) -> Generator[None]:
+    with _wanted_loop(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Function) -> Generator[None]:
+    with _wanted_loop(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None]:
+    # What is taken down may be a page of an earlier test.
+    with OWN_LOOP.running():
+        return (yield)
+
+
+def _wanted_loop(item: pytest.Function) -> contextlib.AbstractContextManager[None]:
+    return OWN_LOOP.running() if "browser" in item.fixturenames else contextlib.nullcontext()
 
 
 @pytest.fixture(scope="session")
-def own_loop() -> OwnLoop:
-    return OwnLoop()
-
-
-@pytest.fixture(scope="session")
-def browser(own_loop: OwnLoop) -> Iterator[Browser]:
-    with open_browser() as opened:
-        own_loop.put_aside()
-        yield opened
-        own_loop.bring_back()
+def browser() -> Iterator[Browser]:
+    with contextlib.ExitStack() as stack:
+        yield stack.enter_context(open_browser())
+        # The last test may be one that knows nothing of pages.
+        with OWN_LOOP.running() if OWN_LOOP.loop else contextlib.nullcontext():
+            stack.close()
 
 
 @pytest.fixture
-def page(browser: Browser, own_loop: OwnLoop) -> Iterator[Page]:
+def page(browser: Browser) -> Iterator[Page]:
     """A page in a context of its own; no test sees another one's cookies."""
-    own_loop.bring_back()
-    context = browser.new_context()
-    try:
+    with contextlib.closing(browser.new_context()) as context:
         yield context.new_page()
-    finally:
-        context.close()
-        own_loop.put_aside()
 
 
 @pytest.fixture(scope="session")

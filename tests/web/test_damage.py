@@ -1,5 +1,6 @@
 """A damaged ledger: every page says so, and what can be shown of it is shown."""
 
+import gc
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -110,3 +111,50 @@ def test_damage_that_comes_while_it_is_looked_at_is_seen_and_so_is_its_end(copy:
         assert BANNER in client.get("/").text
         segment(copy).write_bytes(whole)
         assert BANNER not in client.get("/").text
+
+
+def test_a_ledger_that_is_taken_away_and_brought_back_is_said_and_shown(copy: Path) -> None:
+    trial = f"/trials/{SEALED[0]}/oracle-wrong__FgnNypc"
+    pages = (*PAGES[:2], "/boards", "/ledger/entries/1", trial, f"{trial}/trace", "/search?q=a")
+    with (
+        serving(make_app(Subject(ledger=copy))) as address,
+        httpx.Client(base_url=address, timeout=30, trust_env=False) as client,
+    ):
+        assert {client.get(page).status_code for page in pages} == {200}
+        for index in copy.glob("index.sqlite*"):
+            index.unlink()
+        assert {client.get(page).status_code for page in pages} == {200}
+        away = copy.rename(copy.with_name("away"))
+        gone = [client.get(page) for page in pages]
+        assert {each.status_code for each in gone} == {404}
+        assert all("Traceback" not in each.text for each in gone)
+        assert "not a ledger: there is nothing there" in gone[0].text
+        assert not copy.exists()
+        away.rename(copy)
+        assert {client.get(page).status_code for page in pages} == {200}
+
+
+def test_many_requests_leave_no_file_open(copy: Path) -> None:
+    trial = f"/trials/{SEALED[0]}/oracle-wrong__FgnNypc"
+    pages = (
+        "/", f"/experiments/{SEALED[0]}", trial, f"{trial}/trace", f"{trial}/steps?from=0&count=5",
+        f"{trial}/files/result.json", f"{trial}/files/result.json?raw=1", f"{trial}/files/none",
+        "/ledger", "/ledger/entries/2/proof", "/search?q=a", "/nothing",
+    )  # fmt: skip
+    with (
+        serving(make_app(Subject(ledger=copy))) as address,
+        httpx.Client(base_url=address, timeout=30, trust_env=False) as client,
+    ):
+        counts = [_ask_all(client, pages) for _ in range(4)]
+    assert counts[-1] <= counts[0]
+
+
+def _ask_all(client: httpx.Client, pages: tuple[str, ...]) -> int:
+    """How many files are open when all pages were asked for."""
+    for page in pages:
+        assert client.get(page).status_code in (200, 404)
+        with client.stream("GET", page):
+            # What is not read to its end is broken off.
+            pass
+    gc.collect()
+    return len(list(Path("/proc/self/fd").iterdir()))

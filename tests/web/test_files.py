@@ -3,10 +3,12 @@
 import hashlib
 import http.client
 import resource
+import tempfile
 from pathlib import Path
 
 import httpx
 import pytest
+from backports import zstd
 from playwright.sync_api import Page, expect
 
 from proctor.web.app import make_app
@@ -140,6 +142,27 @@ def test_a_sealed_file_that_was_altered_is_not_shown(tmp_path: Path) -> None:
         assert found.status_code == 500
         assert "damaged" in found.text
         assert "what was sealed" not in found.text
+
+
+def test_a_sealed_file_that_unpacks_to_a_disk_full_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = seal_files(tmp_path, "one", {"a.txt": b"what was sealed"})
+    digest = hashlib.sha256(b"what was sealed").hexdigest()
+    stored = ledger / "artifacts" / "sha256" / digest[:2] / f"{digest}.zst"
+    stored.write_bytes(zstd.compress(bytes(64 << 20)))
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(copies))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 20, limits[1]))
+    try:
+        found = fetch(Subject(ledger=ledger), "/trials/experiment-001/one/files/a.txt?raw=1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert found.status_code == 500
+    assert "an artifact has more bytes than were sealed" in found.text
+    assert list(copies.iterdir()) == []
 
 
 def test_a_large_file_goes_out_whole_in_constant_memory(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from proctor.ledger.verification.verify import verify_ledger
 from proctor.web import reviews
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
+from tests.unprivileged import NOBODY, unprivileged
 from tests.web.browsing import serving
 from tests.web.looking import find_barriers
 from tests.web.sealed import HARM, JOBS, open_for_writing, seal_files
@@ -197,13 +199,30 @@ def test_without_the_ledgers_key_nothing_is_written_and_no_key_is_made(
     assert state_of(ledger) == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_whoever_may_not_write_the_ledger_is_told_so(ledger: Path) -> None:
-    segment = ledger / "entries" / "000000.jsonl"
-    segment.chmod(0o444)
-    before = state_of(ledger)
-    with writing_to(Subject(ledger=ledger)) as client:
-        found = client.post(PATH, data=FORM)
-        assert found.status_code == 403
+def test_whoever_may_not_write_the_ledger_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        ledger = seal_files(home, "one", {"trial.log": b"it ran\n"})
+        monkeypatch.setenv("PROCTOR_KEY", str(home / "key"))
+        open_to_readers(home)
+        before = state_of(ledger)
+        with writing_to(Subject(ledger=ledger)) as client:
+            # Whatever Python loads late lies where only root may look.
+            assert client.post(PATH, data={**FORM, "verdict": "great"}).status_code == 400
+            with unprivileged():
+                found = client.post(PATH, data=FORM)
+                shown = client.get("/trials/experiment-001/one")
+        assert found.status_code == 403, found.text
         assert "nothing was written" in found.text
-    assert state_of(ledger) == before
+        assert shown.status_code == 200
+        assert state_of(ledger) == before
+
+
+def open_to_readers(home: Path) -> None:
+    """Everybody may read what is below, nobody may write; the key is theirs who have no rights."""
+    home.chmod(0o755)
+    for path in (home / "ledger").rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    (home / "ledger").chmod(0o555)
+    if os.geteuid() == 0:
+        os.chown(home / "key", NOBODY, NOBODY)

@@ -15,6 +15,7 @@ from proctor.importers.intake import take_in
 from proctor.ledger.api import Ledger
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
+from proctor.web.trials.known import opened_trial
 from tests.web.browsing import serving
 from tests.web.jobs import JOB, GrowingJob
 from tests.web.subjects import JOBS, SEALED, seal_jobs
@@ -27,12 +28,12 @@ HOSTILE = '"><script>document.title="owned"</script><img src=x onerror=\'documen
 )
 def test_a_trial_is_found_by_its_name_alone(sealed: Path, trial: str) -> None:
     for subject in (Subject(jobs=(JOBS / JOB,)), Subject(ledger=sealed)):
-        with pytest.raises(NotThereError), subject.trial(JOB, trial):
+        with pytest.raises(NotThereError), opened_trial(subject, JOB, trial):
             pass
         with pytest.raises(NotThereError):
             subject.experiment(trial)
     first = min(each.name for each in (JOBS / JOB).iterdir() if each.is_dir())
-    with pytest.raises(NotThereError), Subject(ledger=sealed).trial(JOB, first[:-1]):
+    with pytest.raises(NotThereError), opened_trial(Subject(ledger=sealed), JOB, first[:-1]):
         pass
 
 
@@ -40,9 +41,9 @@ def test_a_job_and_a_ledger_give_the_same_trial(sealed: Path) -> None:
     first = min(each.name for each in (JOBS / JOB).iterdir() if each.is_dir())
     found = []
     for subject in (Subject(jobs=(JOBS / JOB,)), Subject(ledger=sealed)):
-        with subject.trial(JOB, first) as trial:
-            assert trial.record is not None
-            found.append(trial.record)
+        with opened_trial(subject, JOB, first) as known:
+            assert known.traced.record is not None
+            found.append(known.traced.record)
     assert found[0] == found[1]
 
 
@@ -51,8 +52,13 @@ def test_a_trial_is_not_taken_for_an_attempt_that_is_kept_in_it(tmp_path: Path) 
     job.end(0)
     place = job.directory / job.trials[0]
     shutil.copytree(job.source / job.trials[0], place / "attempts" / "1")
-    with Subject(jobs=(job.directory,)).trial(JOB, place.name) as trial:
-        assert trial.name == str(place)
+    subject = Subject(jobs=(job.directory,))
+    assert subject.trial_directory(JOB, place.name) == place
+    kept = subject.trial_directory(JOB, f"{place.name}.attempt-1")
+    assert kept == place / "attempts" / "1"
+    for number in ("2", "01", "", "../1", "²"):
+        with pytest.raises(NotThereError):
+            subject.trial_directory(JOB, f"{place.name}.attempt-{number}")
 
 
 def test_a_hostile_name_is_text_and_nothing_else(tmp_path: Path, page: Page) -> None:

@@ -13,7 +13,6 @@ from proctor.ledger.sealing import seal
 from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
-from proctor.web.trials.known import find_place
 from tests.importers.prime.samples import make_b, submit
 from tests.web.browsing import serving
 from tests.web.looking import PHONE, find_barriers, is_too_wide, watch_dialogs
@@ -198,7 +197,7 @@ def test_a_link_in_a_job_is_no_trial(tmp_path: Path) -> None:
     job = copy_job(tmp_path, ERRORS)
     (job / "linked__aaaaaaa").symlink_to(job / "good-one__XEzVDEt")
     with pytest.raises(NotThereError):
-        find_place(Subject(jobs=(job,)), ERRORS, "linked__aaaaaaa")
+        Subject(jobs=(job,)).trial_directory(ERRORS, "linked__aaaaaaa")
     assert look(Subject(jobs=(job,)), f"/trials/{ERRORS}/linked__aaaaaaa").status_code == 404
 
 

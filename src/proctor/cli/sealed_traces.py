@@ -47,7 +47,7 @@ def sealed_traces(
     named = Named(outputs.trajectory_path, outputs.conversation_path)
 
     def open_file(name: str) -> Opened:
-        return unpacked(ledger.artifacts, kept[name].sha256, name)
+        return unpacked(ledger.artifacts, kept[name])
 
     with contextlib.ExitStack() as stack:
         sources = []

@@ -38,18 +38,19 @@ _AT_ONCE = 16
 _FEW = 32
 
 
-class _Discard:
-    """Takes so many bytes and keeps none: for looking at what an artifact holds."""
+class _Bounded:
+    """Takes so many bytes and hands them on; without a target it keeps none."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, target: BinaryIO | None = None) -> None:
         self._left = size
+        self._target = target
 
     def write(self, data: bytes) -> int:
         self._left -= len(data)
         if self._left < 0:
             # A few bytes can unpack to a disk full of them.
             raise AlteredArtifactError("an artifact has more bytes than were sealed")
-        return len(data)
+        return self._target.write(data) if self._target is not None else len(data)
 
 
 class _Frames:
@@ -273,7 +274,15 @@ class Artifacts:
         Raises:
             DamageError: it is missing, unreadable, or holds other bytes.
         """
-        found = self.copy(sha256, cast(BinaryIO, _Discard(size)))
+        self.copy_sealed(sha256, size, None)
+
+    def copy_sealed(self, sha256: str, size: int, target: BinaryIO | None) -> None:
+        """Write an artifact's plain bytes to a stream, never more than an entry says there are.
+
+        Raises:
+            DamageError: it is missing, unreadable, or holds other bytes.
+        """
+        found = self.copy(sha256, cast(BinaryIO, _Bounded(size, target)))
         if found != size:
             raise AlteredArtifactError(f"artifact {sha256} has {found} bytes; sealed were {size}")
 

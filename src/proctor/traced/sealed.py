@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from proctor.errors import LedgerError
 from proctor.ledger.artifacts import Artifacts
-from proctor.ledger.entry import TrialEntry
+from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.head import read_head_of
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter, TrialRow, find_one, find_trials
@@ -54,8 +54,7 @@ def trace_entry(artifacts: Artifacts, entry: TrialEntry) -> TracedTrial:
     """The sealed trial of an entry; evidence that is not there is none of its files."""
     head = read_head_of(entry)
     name = f"{head.experiment_id}/{head.trial_id}"
-    digests = {file.path: file.sha256 for file in entry.evidence}
-    kept = {path: sha256 for path, sha256 in digests.items() if artifacts.holds(sha256)}
+    kept = {file.path: file for file in entry.evidence if artifacts.holds(file.sha256)}
     return TracedTrial(
         name=name,
         files=tuple(kept),
@@ -70,10 +69,10 @@ def trace_entry(artifacts: Artifacts, entry: TrialEntry) -> TracedTrial:
 class _Evidence:
     """The evidence of one sealed trial."""
 
-    def __init__(self, artifacts: Artifacts, digests: dict[str, str]) -> None:
+    def __init__(self, artifacts: Artifacts, kept: dict[str, EvidenceFile]) -> None:
         self._artifacts = artifacts
-        self._digests = digests
+        self._kept = kept
 
     def open(self, name: str) -> Opened:
         """A copy that is gone afterwards; every byte of it was seen to be what was sealed."""
-        return unpacked(self._artifacts, self._digests[name], name)
+        return unpacked(self._artifacts, self._kept[name])

@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.entry import EvidenceFile
 
 
 @contextlib.contextmanager
-def unpacked(artifacts: Artifacts, sha256: str, name: str) -> Iterator[str]:
+def unpacked(artifacts: Artifacts, sealed: EvidenceFile) -> Iterator[str]:
     """The path of a copy; every byte of it was seen to be what was sealed.
 
     Raises:
         DamageError: the artifact is missing or altered.
     """
     # The name comes from whoever sealed it: no path is made of more than how it ends.
-    ending = Path(name).suffix[:20]
+    ending = Path(sealed.path).suffix[:20]
     with tempfile.NamedTemporaryFile(prefix="proctor-trace-", suffix=ending) as file:
-        artifacts.copy(sha256, cast(BinaryIO, file))
+        artifacts.copy_sealed(sealed.sha256, sealed.size, cast(BinaryIO, file))
         file.flush()
         yield file.name

@@ -11,7 +11,7 @@ byte goes.
 
 import contextlib
 import os
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
@@ -19,6 +19,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from proctor.errors import MissingArtifactError, NotThereError
 from proctor.files import open_plain
@@ -87,7 +88,28 @@ def _send(file: KnownFile, opened: BinaryIO, stack: contextlib.ExitStack) -> Res
     }
     if file.sha256 is not None:
         headers["Content-Length"] = str(os.fstat(opened.fileno()).st_size)
-    return StreamingResponse(_pieces(opened, stack), media_type=_media_type(kind), headers=headers)
+    return _FileResponse(opened, stack, media_type=_media_type(kind), headers=headers)
+
+
+class _FileResponse(StreamingResponse):
+    """A file on its way; what was opened for it is closed, also where nobody takes all of it."""
+
+    def __init__(
+        self,
+        opened: BinaryIO,
+        stack: contextlib.ExitStack,
+        *,
+        media_type: str,
+        headers: dict[str, str],
+    ) -> None:
+        pieces = iter(partial(opened.read, _CHUNK), b"")
+        super().__init__(pieces, media_type=media_type, headers=headers)
+        self._stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        with self._stack:
+            await super().__call__(scope, receive, send)
 
 
 def _media_type(kind: FileType) -> str:
@@ -98,12 +120,6 @@ def _media_type(kind: FileType) -> str:
 
 def _name_of(file: KnownFile) -> str:
     return f"filename*=UTF-8''{quote(file.path.rpartition('/')[2], safe='')}"
-
-
-def _pieces(opened: BinaryIO, stack: contextlib.ExitStack) -> Iterator[bytes]:
-    with stack:
-        while piece := opened.read(_CHUNK):
-            yield piece
 
 
 def _show_text(known: Known, file: KnownFile, opened: BinaryIO, wanted: str) -> Response:

@@ -69,4 +69,6 @@ ENVIRONMENT.globals.update(
 
 def render_page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """A page; every value is escaped."""
-    return HTMLResponse(ENVIRONMENT.get_template(template).render(**values), status)
+    # A name on a disk need not be text: what cannot be sent of it is spelled out.
+    text = ENVIRONMENT.get_template(template).render(**values)
+    return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)

@@ -44,9 +44,13 @@ def _say_http(request: Request, error: Exception) -> Response:
     return say_problem(error.status_code, error.detail, error.headers)
 
 
-def _say_error(_request: Request, error: Exception) -> Response:
+def _say_error(request: Request, error: Exception) -> Response:
+    has_ledger = request.app.state.subject.ledger is not None
     match error:
         case NotThereError():
+            return say_problem(404, str(error))
+        case DamageError() if not has_ledger:
+            # A file of a job, which may have been taken away since it was listed.
             return say_problem(404, str(error))
         case DamageError():
             return say_problem(500, f"this ledger is damaged: {error}")

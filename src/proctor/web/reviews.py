@@ -22,7 +22,6 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.review import LONGEST_NAME, LONGEST_TEXT, append_review, check_words
 from proctor.web.shown import trial_path
 from proctor.web.subject import Subject, find_row
-from proctor.web.trials.known import find_place
 from proctor.web.writing import read_form, require_token
 
 PATIENCE_SEC: Final = 3.0
@@ -48,7 +47,7 @@ def _append(subject: Subject, name: tuple[str, str], fields: dict[str, str]) -> 
             409 where there is no ledger; 503 while another process writes.
     """
     if subject.ledger is None:
-        find_place(subject, *name)
+        subject.trial_directory(*name)
         raise HTTPException(
             409, "reviews are entries of a ledger, and these are plain job directories"
         )

@@ -181,7 +181,7 @@ def _list_trials(subject: Subject) -> list[tuple[Path, str]]:
     for job in subject.jobs:
         with contextlib.suppress(OSError):
             for place in job.iterdir():
-                if place.is_dir():
+                if place.is_dir() and not place.is_symlink():
                     found.append((place.stat().st_mtime_ns, place.name, job))
     return [(job, name) for _, name, job in sorted(found, key=lambda each: each[:2], reverse=True)]
 

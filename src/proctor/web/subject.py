@@ -9,13 +9,12 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-from proctor.errors import InputError, NotThereError, ProctorError
-from proctor.importers.traced_files import find_in_files
+from proctor.errors import NotThereError, ProctorError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter, TrialRow, looking, select_trials
-from proctor.traced.sealed import trace_row
-from proctor.traced.trial import TracedTrial
+from proctor.ledger.submission import ATTEMPTS
 from proctor.web.damage import Health
 from proctor.web.job_files import JobFiles
 from proctor.web.kept import Kept
@@ -23,6 +22,8 @@ from proctor.web.marks import Experiment
 from proctor.web.sealed_marks import find_version, load_sealed
 from proctor.web.shelf import JobShelf
 
+ATTEMPT: Final = ".attempt-"
+"""Between the name of a trial and the number of an attempt that is kept of it."""
 _SHOWN = 80
 _VERSIONS = 200
 _PREPARED = 3
@@ -124,39 +125,25 @@ class Subject:
         job = self.shelf.find(name) if self.ledger is None else None
         return job is not None and job.look().is_finished
 
-    @contextlib.contextmanager
-    def trial(self, experiment: str, trial: str) -> Iterator[TracedTrial]:
-        """One trial with its files, readable as long as it is open.
-
-        Raises:
-            NotThereError: there is none of that name.
-            DamageError: the ledger is damaged.
-        """
-        with self.opened() as ledger:
-            if ledger is not None:
-                yield trace_row(ledger, find_row(ledger, experiment, trial))
-                return
-            yield self._trial_in_job(experiment, trial)
-
     def trial_directory(self, experiment: str, trial: str) -> Path:
-        """Where a trial of a job lies.
+        """Where a trial of a job lies, or an attempt that is kept in it.
 
         Raises:
             NotThereError: there is none of that name.
         """
         job = self.shelf.find(experiment)
+        if job is None:
+            raise _no_trial(experiment, trial)
         # Only names that the directory itself lists, and no links.
-        if job is not None and trial in _list_directories(job.directory):
+        listed = _list_directories(job.directory)
+        if trial in listed:
             return job.directory / trial
+        base, _, number = trial.rpartition(ATTEMPT)
+        kept = job.directory / base / ATTEMPTS
+        is_own = base in listed and number.isdecimal() and not kept.is_symlink()
+        if is_own and number in _list_directories(kept):
+            return kept / number
         raise _no_trial(experiment, trial)
-
-    def _trial_in_job(self, experiment: str, trial: str) -> TracedTrial:
-        place = self.trial_directory(experiment, trial)
-        try:
-            # Attempts that were kept in it come before the trial itself.
-            return list(find_in_files(str(place)))[-1]
-        except (InputError, OSError, IndexError) as error:
-            raise NotThereError(f"{_shown(trial)} is no trial, or is gone: {error}") from error
 
 
 def find_row(ledger: Ledger, experiment: str, trial: str) -> TrialRow:

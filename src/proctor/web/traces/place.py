@@ -25,6 +25,7 @@ from proctor.traced.unpacked import unpacked
 from proctor.trajectory.kind import TraceKind
 from proctor.web.subject import Subject, find_row
 from proctor.web.traces.lines import stamp_of
+from proctor.web.trials.evidence import Directory
 
 type Stamp = tuple[object, ...]
 
@@ -98,7 +99,7 @@ def _place_in_ledger(ledger: Ledger, experiment: str, trial: str) -> TracePlace:
     kept = {file.path: file for file in entry.evidence if artifacts.holds(file.sha256)}
 
     def open_file(name: str) -> Opened:
-        return unpacked(artifacts, kept[name].sha256, name)
+        return unpacked(artifacts, kept[name])
 
     parts = order_parts(find_parts(tuple(kept), _named_by(entry)), kept, open_file)
     named = [name for part in parts for _, name in part.candidates]
@@ -128,9 +129,7 @@ def _place_in_job(subject: Subject, experiment: str, trial: str) -> TracePlace:
     root = subject.trial_directory(experiment, trial)
     files = [*_list_traces(root), _RESULT]
 
-    def open_file(name: str) -> Opened:
-        return contextlib.nullcontext(str(root / name))
-
+    open_file = Directory(root, frozenset(files)).open
     parts = order_parts(find_parts(files, Named()), files, open_file)
     named = [name for part in parts for _, name in part.candidates]
     return TracePlace(
@@ -143,24 +142,28 @@ def _place_in_job(subject: Subject, experiment: str, trial: str) -> TracePlace:
     )
 
 
-def _list_names(directory: Path) -> set[str]:
-    with os.scandir(directory) as found:
-        return {each.name for each in found}
-
-
 def _list_traces(root: Path) -> Iterator[str]:
     """Files of a trial that may be traces: those that lie where traces do."""
     yield from _list_in(root, "")
-    with contextlib.suppress(OSError):
-        for step in sorted(_list_names(root / _STEPS))[:_MOST_STEPS]:
-            yield from _list_in(root, f"{_STEPS}/{step}/")
+    for step in [each.name for each in _list_own(root / _STEPS) if each.is_dir()][:_MOST_STEPS]:
+        yield from _list_in(root, f"{_STEPS}/{step}/")
 
 
 def _list_in(root: Path, place: str) -> Iterator[str]:
     for folder in _FOLDERS:
-        with contextlib.suppress(OSError), os.scandir(root / place / folder) as found:
-            prefix = f"{place}{folder}/" if folder else place
-            yield from sorted(f"{prefix}{each.name}" for each in found if each.is_file())
+        prefix = f"{place}{folder}/" if folder else place
+        for each in _list_own(root / place / folder):
+            if each.is_file():
+                yield f"{prefix}{each.name}"
+
+
+def _list_own(directory: Path) -> list[os.DirEntry[str]]:
+    """What lies in a directory, by name; no link, and nothing where the directory is one."""
+    if directory.is_symlink():
+        return []
+    with contextlib.suppress(OSError), os.scandir(directory) as found:
+        return sorted((each for each in found if not each.is_symlink()), key=lambda each: each.name)
+    return []
 
 
 def _stamp(path: Path) -> Stamp | None:

@@ -128,5 +128,5 @@ class Directory:
         try:
             _, file = next(open_files(self._root, [name], str(self._root)))
         except NotSealedError as error:
-            raise MissingArtifactError(f"{name}: the file is gone since it was listed") from error
+            raise MissingArtifactError(f"{name}: the file cannot be read, or is gone") from error
         return file

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.errors import DamageError, InputError, NotThereError
+from proctor.errors import DamageError, InputError
 from proctor.importers.harbor_trial import Wish, make_bare_record
 from proctor.ledger.entry import TrialEntry, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
@@ -27,11 +27,9 @@ from proctor.record.read import parse_record
 from proctor.record.write import render_record
 from proctor.traced.sealed import trace_entry
 from proctor.traced.trial import TracedTrial
-from proctor.web.subject import Subject, find_row
+from proctor.web.subject import ATTEMPT, Subject, find_row
 from proctor.web.trials.evidence import Directory, KnownFile, list_directory, list_sealed
 from proctor.web.trials.remembered import SUBMISSIONS, key_of
-
-_ATTEMPT = ".attempt-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +87,8 @@ def opened_trial(
             yield replace(_know_sealed(ledger, experiment, trial), is_sound=is_sound)
         else:
             known = _know_in_job(subject, experiment, trial)
-            yield (
-                known if files_only else _with_record(known, find_place(subject, experiment, trial))
-            )
+            place = subject.trial_directory(experiment, trial)
+            yield known if files_only else _with_record(known, place)
 
 
 def _know_sealed(ledger: Ledger, experiment: str, trial: str) -> Known:
@@ -147,7 +144,7 @@ def _find_related(ledger: Ledger, experiment: str, trial: str) -> tuple[str, ...
 
 
 def _base_of(trial: str) -> str:
-    for mark in (_ATTEMPT, ".rerun-"):
+    for mark in (ATTEMPT, ".rerun-"):
         base, found, number = trial.rpartition(mark)
         if found and number.isdecimal():
             return base
@@ -155,7 +152,7 @@ def _base_of(trial: str) -> str:
 
 
 def _know_in_job(subject: Subject, experiment: str, trial: str) -> Known:
-    place = find_place(subject, experiment, trial)
+    place = subject.trial_directory(experiment, trial)
     files, refused = list_directory(place)
     opened = Directory(place, frozenset(file.path for file in files))
     traced = TracedTrial(
@@ -188,32 +185,13 @@ def _with_record(known: Known, place: Path) -> Known:
     return replace(known, traced=traced, entry=_entry_of(submission))
 
 
-def find_place(subject: Subject, experiment: str, trial: str) -> Path:
-    """The directory of a job's trial, or of an attempt that is kept in it.
-
-    Raises:
-        NotThereError: there is none of that name.
-    """
-    try:
-        return subject.trial_directory(experiment, trial)
-    except NotThereError:
-        base, mark, number = trial.rpartition(_ATTEMPT)
-        if not mark:
-            raise
-    kept = find_attempts(subject.trial_directory(experiment, base))
-    for place in kept:
-        if place.name == number and place.is_dir() and not place.is_symlink():
-            return place
-    raise NotThereError(f"no attempt {number[:40]!r} is kept of {base[:200]!r}")
-
-
 def _find_related_places(place: Path, trial: str) -> tuple[str, ...]:
-    base, mark, _ = trial.rpartition(_ATTEMPT)
+    base, mark, _ = trial.rpartition(ATTEMPT)
     is_kept = bool(mark) and place.parent.name == "attempts"
     whole = place.parent.parent if is_kept else place
     name = base if is_kept else trial
     try:
-        kept = [f"{name}{_ATTEMPT}{each.name}" for each in find_attempts(whole)]
+        kept = [f"{name}{ATTEMPT}{each.name}" for each in find_attempts(whole)]
     except InputError:
         return ()
     return tuple(each for each in [*kept, name] if each != trial)
