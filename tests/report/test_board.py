@@ -258,7 +258,7 @@ def test_a_failure_is_not_got_rid_of_by_a_trial_of_another_task(ledger: Ledger) 
     failed, other = sit(ledger, "t1", 0.0), sit(ledger, "t2", 1.0, task="subtract")
     append_supersession(ledger, failed, other, "other", reason="better", author="eve")
     assert only_row(ledger).numbers.score == 0.5
-    (note,) = render_notes(make_board(ledger, DATASET))
+    note, _ = render_notes(make_board(ledger, DATASET))
     assert "a supersession that does not count: what stands in for it is of another task" in note
 
 
