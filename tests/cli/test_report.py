@@ -41,12 +41,13 @@ def test_what_failed_is_counted_by_reason_and_never_a_zero_in_silence(proctor: P
 
 
 def test_several_groups_have_a_front_and_a_word_on_chance(proctor: Proctor) -> None:
-    ran = proctor("report", JOBS / "14-two-models")
+    two = " ".join(proctor("report", JOBS / "14-two-models").out.split())
     best = "scripted · acme/model-x; scripted · model-y"
-    assert f"None is both cheaper and better than: {best}." in ran.out
-    assert "1 pair can be made of 2 groups" in ran.out
-    assert "Only 3 tasks: intervals drawn from so few are too narrow." in ran.out
-    assert "6 pairs can be made of 4 groups" in proctor("report", MIXED).out
+    assert f"None is both cheaper and better than: {best}." in two
+    assert "1 pair can be made of 2 groups" in two
+    four = proctor("report", MIXED).out
+    assert "6 pairs can be made of 4 groups" in four
+    assert "Only 6 tasks: intervals drawn from so few are too narrow." in four
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import msgspec
 from proctor.errors import DamageError
 from proctor.ledger.entry import TrialEntry
 
-
 type Reward = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | float | None
 """What the index can hold."""
 

@@ -132,11 +132,11 @@ def _count_advice(counted: Sequence[Attempt]) -> Advice:
 
 
 def _count_below_grade(counted: Sequence[Attempt]) -> dict[str, int]:
-    # In a row, attempts at a task that have a reward, or have none, are alike in all that the grade
-    # asks for: one of each is looked at.
-    alike: defaultdict[tuple[str | None, bool], list[Attempt]] = defaultdict(list)
+    # In a row, attempts at a task are alike in all else that the grade asks for: one is looked at.
+    alike: defaultdict[tuple[object, ...], list[Attempt]] = defaultdict(list)
     for each in counted:
-        alike[each.task, each.reward is None].append(each)
+        found_in = (each.findings, each.review) if each.findings else None
+        alike[each.task, each.reward is None, found_in].append(each)
     found: Counter[str] = Counter()
     for attempts in alike.values():
         for code in grade_attempt(attempts[0]):

@@ -79,7 +79,10 @@ def _tell_overview(facts: ReportFacts) -> Iterator[Block]:
     yield Intervals(
         "Mean of the scored, with 95% interval", rows, least=min(least, 0.0), most=max(most, 1.0)
     )
-    few = [group.scores.tasks for group in facts.groups if group.scores.tasks < FEW_TASKS]
+    told = [group.scores for group in facts.groups]
+    few = [
+        s.tasks for s in told if s.tasks < FEW_TASKS and (s.interval or s.interval_errors_as_zero)
+    ]
     if few:
         which = count_of(min(few), "task")
         yield Paragraph(f"Only {which}: intervals drawn from so few are too narrow.", "warn")
