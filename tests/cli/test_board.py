@@ -10,6 +10,7 @@ import pytest
 from proctor.ledger.api import Ledger
 from proctor.ledger.review import append_supersession
 from tests.cli.programs import Proctor
+from tests.ledger.ledgers import find_key
 from tests.report.board_ledgers import DATASET, open_board_ledger, sit
 
 TASKS = Path(__file__).resolve().parent.parent.parent / "examples" / "tasks"
@@ -151,3 +152,14 @@ def test_what_cannot_be_planned_or_audited_is_said(
 ) -> None:
     ran = proctor(*arguments)
     assert (ran.code, said in ran.err) == (2, True)
+
+
+def test_every_line_of_a_csv_has_the_same_columns(proctor: Proctor, where: Path) -> None:
+    with Ledger.open(where / "ledger", key=find_key(where)) as ledger:
+        for at, reward in enumerate((0.0, 1.0, 1.0, 1.0)):
+            sit(ledger, f"m{at}", reward, model="p/three", task=f"task-{at % 2}")
+    rows = list(csv.DictReader(io.StringIO(proctor("board", "--dataset", DATASET, "--csv").out)))
+    by_model = {row["model"]: row for row in rows}
+    assert by_model["p/three"]["score_interval.low"] == "0.5"
+    assert float(by_model["p/three"]["pass_at_k.value"]) == 1
+    assert by_model["provider/one"]["score_interval.low"] == ""

@@ -27,7 +27,7 @@ def test_the_text_fits_the_terminal_and_has_all_its_parts(
         assert f"\n{part}\n" in ran.out
     assert "oracle-wrong  ●○●●○      0.6       0.3  flaky" in ran.out
     assert "cost per success    $0.002917" in ran.out
-    assert "15 = 15 scored + 0 not scored" in ran.out
+    assert "15 = 15 scored + 0 missing" in ran.out
 
 
 def test_what_failed_is_counted_by_reason_and_never_a_zero_in_silence(proctor: Proctor) -> None:
@@ -41,11 +41,31 @@ def test_what_failed_is_counted_by_reason_and_never_a_zero_in_silence(proctor: P
 
 
 def test_several_groups_have_a_front_and_a_word_on_chance(proctor: Proctor) -> None:
-    ran = proctor("report", MIXED)
-    assert (
-        "None is both cheaper and better than: scripted · acme/model-x · 5cc4386e2d3e." in ran.out
+    two = " ".join(proctor("report", JOBS / "14-two-models").out.split())
+    best = "scripted · acme/model-x; scripted · model-y"
+    assert f"None is both cheaper and better than: {best}." in two
+    assert "1 pair can be made of 2 groups" in two
+    four = proctor("report", MIXED).out
+    assert "6 pairs can be made of 4 groups" in four
+    assert "Only 6 tasks: intervals drawn from so few are too narrow." in four
+
+
+@pytest.mark.parametrize(
+    ("job", "marked"), [("12-nan-oracle", (3, 1, 0, 2)), ("05-rewards-oracle-k1", (14, 5, 8, 1))]
+)
+def test_a_reward_that_is_no_number_is_not_0(
+    proctor: Proctor, job: str, marked: tuple[int, int, int, int]
+) -> None:
+    (group,) = json.loads(proctor("report", JOBS / job, "--json").out)["groups"]
+    scores, account = group["scores"], group["scores"]["account"]
+    parts = ("counted", "scored", "zero_by_missing", "no_number")
+    assert tuple(account[part] for part in parts) == marked
+    assert (account["mean_errors_as_zero"], scores["pass_interval"], scores["pass_at"]) == (
+        None,
+        None,
+        [],
     )
-    assert "6 pairs can be made of 4 groups" in ran.out
+    assert "without a number" in proctor("report", JOBS / job).out
 
 
 def test_several_runs_are_one_report(proctor: Proctor) -> None:

@@ -1,5 +1,7 @@
 """The same trials give the same attempts, read from their directories or from a ledger."""
 
+import json
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +16,8 @@ from proctor.ledger.api import Ledger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review, append_supersession
 from proctor.report.in_jobs import load_jobs
+from proctor.report.policy.from_jobs import load_jobs_submission
+from proctor.report.runs import load_job_run
 from proctor.report.sealed import load_position
 
 JOBS = Path(__file__).parent.parent / "data" / "harbor" / "jobs"
@@ -58,3 +62,27 @@ def test_a_position_knows_nothing_of_what_was_said_later(ledger: Ledger) -> None
 def test_a_size_that_the_log_never_had_is_refused(ledger: Ledger, at: int) -> None:
     with pytest.raises(InputError, match="expected a position from 1 to"):
         load_position(ledger, at=at)
+
+
+def test_trials_of_an_earlier_plan_are_in_no_number_of_a_plain_job(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    shutil.copytree(JOBS / "01-binary-oracle-k1", job)
+    aside = min(each.name for each in job.iterdir() if each.is_dir())
+    (job / "proctor.json").write_text(json.dumps({"unplanned": [{"trial": aside}]}))
+    run = load_job_run(str(job))
+    assert (len(run.attempts), run.left_out) == (2, {"set aside": 1})
+    assert aside not in {each.trial for each in run.attempts}
+    submission = load_jobs_submission(str(job))
+    assert (len(submission.trials), len(submission.counted)) == (3, 2)
+
+
+def test_a_kept_attempt_counts_for_a_policy_only_where_its_trial_is_not_there(
+    tmp_path: Path,
+) -> None:
+    job = tmp_path / "job"
+    shutil.copytree(JOBS / "01-binary-oracle-k1", job)
+    trial = next(each for each in sorted(job.iterdir()) if each.is_dir())
+    renamed = trial.rename(job / f"{trial.name}.attempt-1")
+    result = json.loads((renamed / "result.json").read_text())
+    (renamed / "result.json").write_text(json.dumps(result | {"trial_name": renamed.name}))
+    assert len(load_jobs_submission(str(job)).counted) == len(load_job_run(str(job)).attempts) == 3

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from proctor.errors import InputError
 from proctor.ledger.api import Ledger
+from proctor.ledger.claims.claiming import Wishes, make_claim
+from proctor.ledger.claims.standing import Scope
 from proctor.ledger.entry import SupersedeEntry, TrialScore
 from proctor.ledger.query import TrialRow
 from proctor.ledger.review import (
@@ -39,6 +41,7 @@ from proctor.report.planned.model import (
     RunPlan,
     encode_plan,
 )
+from proctor.report.runs import load_sealed_run
 from tests.report.board_ledgers import DATASET, certified, open_board_ledger, sit
 
 
@@ -174,7 +177,7 @@ def test_findings_reviews_and_advisors_are_seen(ledger: Ledger) -> None:
     assert list(render_remarks(only_row(ledger))) == [
         "integrity findings: reward-preexisted 1",
         "reviewed 1: fail 1",
-        "not of leaderboard grade: no-verifier 1, unpinned-image 1",
+        "not of leaderboard grade: no-verifier 1, open-finding 1, unpinned-image 1",
         "advisor asked in 1 trial, 3 calls",
     ]
 
@@ -258,7 +261,7 @@ def test_a_failure_is_not_got_rid_of_by_a_trial_of_another_task(ledger: Ledger) 
     failed, other = sit(ledger, "t1", 0.0), sit(ledger, "t2", 1.0, task="subtract")
     append_supersession(ledger, failed, other, "other", reason="better", author="eve")
     assert only_row(ledger).numbers.score == 0.5
-    (note,) = render_notes(make_board(ledger, DATASET))
+    _, note = render_notes(make_board(ledger, DATASET))
     assert "a supersession that does not count: what stands in for it is of another task" in note
 
 
@@ -331,3 +334,42 @@ def test_a_document_is_plain_json_with_every_digest(ledger: Ledger) -> None:
     assert (trial["trial"], trial["record"], trial["seq"]) == (
         "experiment-001/t1", row.record, row.seq,
     )  # fmt: skip
+
+
+def test_a_trial_without_a_reward_does_not_hide_the_images_of_the_others(ledger: Ledger) -> None:
+    loose = {"environment.runtime_image": "debian:12"}
+    sit(ledger, "t1", 1.0, record=loose)
+    sit(ledger, "t2", None, record=loose)
+    assert only_row(ledger).numbers.below_grade["unpinned-image"] == 1
+
+
+def test_an_open_finding_keeps_a_trial_from_the_grade_until_a_review_passes_it(
+    ledger: Ledger,
+) -> None:
+    sit(ledger, "t1")
+    row = sit(ledger, "t2", findings=("base-substituted",))
+    assert only_row(ledger).numbers.below_grade["open-finding"] == 1
+    append_review(ledger, row, "pass", reviewer="ana", note="the same base, by hand")
+    assert "open-finding" not in only_row(ledger).numbers.below_grade
+
+
+@pytest.mark.parametrize("by", ["circle", "elsewhere", "there"])
+def test_a_supersession_counts_in_a_report_as_it_does_in_a_claim(ledger: Ledger, by: str) -> None:
+    failed, good = sit(ledger, "t1", 0.0), sit(ledger, "t2", 1.0)
+    other = sit(ledger, "t3", 1.0, experiment="another")
+    stands_in = other if by == "elsewhere" else good
+    append_supersession(ledger, failed, stands_in, "other", reason="broke", author="ana")
+    if by == "circle":
+        append_supersession(ledger, good, failed, "other", reason="broke", author="eve")
+    claim = make_claim(ledger, Wishes(scope=Scope("experiment-001")), ledger.refresh())
+    run = load_sealed_run(ledger, "experiment-001")
+    assert len(run.attempts) == claim.counts.counted == (1 if by == "there" else 2)
+    assert sum(run.left_out.values()) == claim.counts.superseded
+
+
+def test_a_report_says_that_the_first_marks_count(ledger: Ledger) -> None:
+    score = TrialScore(profile="harbor-0.25", certificate=certified(1.0))
+    append_rescore(ledger, sit(ledger, "t1", 0.0), score, reason="mended", author="ana")
+    run = load_sealed_run(ledger, "experiment-001")
+    assert [each.reward for each in run.attempts] == [0.0]
+    assert "1 trial marked again later; the first marks count here" in "".join(run.notes)

@@ -52,7 +52,7 @@ def test_what_is_not_scored_is_no_zero_unless_harbors_rule_says_so() -> None:
     assert found.paired_errors_as_zero.difference == pytest.approx(-0.75)
     text = told(found)
     assert "1 task scored in B alone, in no difference: y." in text
-    assert "3 = 1 scored + 2 not" in text
+    assert "3 = 1 scored + 2 missing" in text
     assert "2 harbor_reward_missing" in text
 
 

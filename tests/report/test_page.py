@@ -26,10 +26,12 @@ from proctor.report.page.blocks import (
     Table,
 )
 from proctor.report.page.columns import cut_middle, width_of
+from proctor.report.page.figures import render_ends
 from proctor.report.page.html import Frame, Links, render_blocks, render_page
 from proctor.report.page.markdown import escape, render_markdown
 from proctor.report.page.svg import render_svg
 from proctor.report.page.text import render_text
+from proctor.report.statistics.intervals import Interval
 
 HOSTILE = "<script>alert(1)</script>|`x`\n\x1b[2J\u202e[a](http://evil.example) www.evil.example"
 
@@ -130,3 +132,9 @@ def test_cells_lead_to_trials_and_pairs_of_them() -> None:
     page = render_blocks([Table((Column("x"), Column("y")), (row,))], links)
     assert '<a href="t/a/1">one</a>' in page
     assert '<a href="p/a/1+b/2">two</a>' in page
+
+
+def test_ends_of_an_interval_that_differ_are_shown_to_differ() -> None:
+    assert render_ends(Interval(0.1, 0.25)) == "[0.1, 0.25]"
+    assert render_ends(Interval(0.00012, 0.00013)) == "[0.00012, 0.00013]"
+    assert render_ends(Interval(1234.5, 1234.6)) == "[1,234, 1,235]"

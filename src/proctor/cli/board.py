@@ -40,6 +40,13 @@ _WIDTH = 100
 """Columns where nobody looks: the same everywhere, so that the text is."""
 _NARROWEST = 40
 _INDENT = " " * 5
+_PARTS = {
+    "policy": ("policy", "passed"),
+    "score_interval": ("low", "high"),
+    "pass_interval": ("low", "high"),
+    "pass_at_k": ("k", "value", "n_tasks", "n_trials"),
+}
+"""Cells that a row may lack: every row has the columns of their parts all the same."""
 _FORMS = ("as_json", "as_markdown", "as_csv", "trials_of")
 
 
@@ -200,15 +207,18 @@ def _print_csv(board: Board) -> None:
 
 def _flatten(section: BoardSection, row: BoardRow) -> dict[str, object]:
     """Numbers to their last digit; what is not known is empty."""
-    cells = describe_cells(row)
+    cells = {
+        name: dict.fromkeys(_PARTS[name]) if name in _PARTS and value is None else value
+        for name, value in describe_cells(row).items()
+    }
     flat: dict[str, object] = {"section": section.number}
     for name, value in cells.items():
         match value:
             case dict() if name in ("findings", "reviews", "below_grade"):
                 flat[name] = " ".join(f"{key}={number}" for key, number in value.items())
             case dict():
-                nested = {f"{name}.{key}": inner for key, inner in value.items()}
-                flat |= {key: inner for key, inner in nested.items() if _is_plain(inner)}
+                parts = _PARTS.get(name) or [key for key in value if _is_plain(value[key])]
+                flat |= {f"{name}.{key}": value[key] for key in parts}
             case list():
                 flat[name] = " ".join(map(str, value))
             case _:

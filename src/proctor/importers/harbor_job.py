@@ -60,6 +60,8 @@ class FoundJob:
     offers: list[Offer] = field(default_factory=list)
     later: list[Later] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    set_aside: list[str] = field(default_factory=list)
+    """Directories of trials of earlier plans, as the job says: they are offered all the same."""
 
 
 def find_jobs(path: Path) -> list[Path]:
@@ -102,7 +104,7 @@ def find_trials(path: Path, asked: JobAsked, watch: Watch | None = None) -> Foun
         lock=_load_lock(str(path)),
         around=around,
     )
-    found = FoundJob(notes=_find_notes(job, refused))
+    found = FoundJob(notes=_find_notes(job, refused), set_aside=job.set_aside)
     scored = {each.directory: each for each in job.trials}
     places = dict.fromkeys(_list_trials(job, found, is_over=asked.is_over))
     for seq, place in enumerate(places):

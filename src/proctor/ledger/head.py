@@ -8,18 +8,27 @@ import msgspec
 from proctor.errors import DamageError
 from proctor.ledger.entry import TrialEntry
 
+type Reward = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | float | None
+"""What the index can hold."""
 
-class _Task(msgspec.Struct, frozen=True):
+
+class TaskHead(msgspec.Struct, frozen=True):
+    """The task, by its name."""
+
     task_id: str
 
 
-class _Agent(msgspec.Struct, frozen=True):
+class AgentHead(msgspec.Struct, frozen=True):
+    """Who sat."""
+
     adapter: str
     model: str
 
 
-class _Evaluation(msgspec.Struct, frozen=True):
-    reward: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | float | None
+class EvaluationHead(msgspec.Struct, frozen=True):
+    """What it scored."""
+
+    reward: Reward
 
 
 class RecordHead(msgspec.Struct, frozen=True):
@@ -28,9 +37,9 @@ class RecordHead(msgspec.Struct, frozen=True):
     trial_id: str
     experiment_id: str
     timestamp: str
-    task: _Task
-    agent: _Agent
-    evaluation: _Evaluation
+    task: TaskHead
+    agent: AgentHead
+    evaluation: EvaluationHead
     completeness: str
     dataset_id: str | None = None
 

@@ -1,12 +1,18 @@
-"""What boards and comparisons need of a sealed record, beyond what lists do: for the index."""
+"""What boards and comparisons need of a sealed record, beyond what lists do: for the index.
+
+Trials of one run are set up alike, but for a few words: what is read of the settings and of the
+input files is kept for the next one with the same bytes.
+"""
 
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import msgspec
 
 from proctor.errors import DamageError
 from proctor.ledger.entry import TrialEntry
+from proctor.ledger.head import AgentHead, EvaluationHead, RecordHead, TaskHead
 from proctor.record.comparable import (
     UNKNOWN,
     find_run_conditions,
@@ -16,17 +22,19 @@ from proctor.record.comparable import (
 )
 
 _LARGEST_COUNT = (1 << 63) - 1
+_KEPT: Final = 512
+"""Settings, and conditions, that are kept."""
+_NOTHING: Final = msgspec.Raw(b"{}")
+_NO_FILES: Final = msgspec.Raw(b"null")
 
 
-class _Task(msgspec.Struct, frozen=True):
+class _Task(TaskHead, frozen=True):
     task_revision: str = UNKNOWN
 
 
-class _Agent(msgspec.Struct, frozen=True):
-    adapter: str
-    model: str
+class _Agent(AgentHead, frozen=True):
     adapter_revision: str | None = None
-    configuration: dict[str, Any] = {}
+    configuration: msgspec.Raw = _NOTHING
 
 
 class _Environment(msgspec.Struct, frozen=True):
@@ -50,7 +58,7 @@ class _Tag(msgspec.Struct, frozen=True):
     source: str | None = None
 
 
-class _Evaluation(msgspec.Struct, frozen=True):
+class _Evaluation(EvaluationHead, frozen=True):
     error_taxonomy: tuple[_Tag, ...] | None = None
 
 
@@ -61,15 +69,15 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class _Inputs(msgspec.Struct, frozen=True):
-    input_files: tuple[_File, ...] | None = None
+    input_files: msgspec.Raw = _NO_FILES
 
 
-class _Record(msgspec.Struct, frozen=True):
-    experiment_id: str
+class _Record(RecordHead, frozen=True, kw_only=True):
+    """All of a head, and what conditions are read from: one look at a record gives both."""
+
+    task: _Task
     agent: _Agent
     evaluation: _Evaluation
-    dataset_id: str | None = None
-    task: _Task = _Task()
     environment: _Environment = _Environment()
     inputs: _Inputs = _Inputs()
     timing: _Timing | None = None
@@ -93,6 +101,7 @@ class Sitter(msgspec.Struct, frozen=True, array_like=True):
 class Standing:
     """How a sealed trial stands among others."""
 
+    head: RecordHead
     revision: str | None
     """Of the agent's adapter."""
     configuration: str
@@ -119,6 +128,8 @@ class Standing:
 
 
 _DECODER = msgspec.json.Decoder(_Record)
+_SETTINGS = msgspec.json.Decoder(dict[str, Any])
+_FILES = msgspec.json.Decoder(tuple[_File, ...] | None)
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
@@ -130,33 +141,36 @@ def read_standing(entry: TrialEntry) -> Standing:
     """
     try:
         record = _DECODER.decode(entry.record)
+        agent, environment = record.agent, record.environment
+        settings = bytes(agent.configuration)
+        profile = entry.score.profile if entry.score else None
+        configuration = _digest_settings(agent.adapter_revision, settings)
+        run = _render_run(settings, environment.compute_backend, profile)
+        task = _render_task(
+            settings,
+            record.task.task_revision,
+            environment.runtime_image,
+            _find_verifier(bytes(record.inputs.input_files)),
+        )
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DamageError(f"entry {entry.seq}: no TrialRecord in it: {error}") from error
-    settings, environment = record.agent.configuration, record.environment
-    profile = entry.score.profile if entry.score else None
-    run = find_run_conditions(settings, environment.compute_backend, profile)
-    task = find_task_conditions(
-        settings,
-        record.task.task_revision,
-        environment.runtime_image,
-        _find_verifier(record.inputs),
-    )
-    cost, agent = record.cost or _Cost(), record.agent
+    cost = record.cost or _Cost()
     sitter = Sitter(
         record.experiment_id,
         record.dataset_id,
         agent.adapter,
         agent.adapter_revision,
         agent.model,
-        settings_digest(agent.adapter_revision, settings),
+        configuration,
         entry.source.kind if entry.source else None,
         record.dataset_id or _find_collection(entry, agent),
     )
     return Standing(
+        head=record,
         revision=sitter.revision,
         configuration=sitter.configuration,
-        run_conditions=_ENCODER.encode(run),
-        task_conditions=_ENCODER.encode(task),
+        run_conditions=run,
+        task_conditions=task,
         source=sitter.source,
         cost_usd=cost.estimated_cost_usd,
         tokens_in=_count(cost.tokens_in),
@@ -168,6 +182,22 @@ def read_standing(entry: TrialEntry) -> Standing:
         exception=_find_exception(entry, record.evaluation),
         sitter=_ENCODER.encode(sitter),
     )
+
+
+@lru_cache(maxsize=_KEPT)
+def _digest_settings(adapter_revision: str | None, settings: bytes) -> str:
+    return settings_digest(adapter_revision, _SETTINGS.decode(settings))
+
+
+@lru_cache(maxsize=_KEPT)
+def _render_run(settings: bytes, backend: str, profile: str | None) -> bytes:
+    return _ENCODER.encode(find_run_conditions(_SETTINGS.decode(settings), backend, profile))
+
+
+@lru_cache(maxsize=_KEPT)
+def _render_task(settings: bytes, revision: str, image: str, verifier: str | None) -> bytes:
+    told = _SETTINGS.decode(settings)
+    return _ENCODER.encode(find_task_conditions(told, revision, image, verifier))
 
 
 def _find_collection(entry: TrialEntry, agent: _Agent) -> str | None:
@@ -191,8 +221,9 @@ def _find_exception(entry: TrialEntry, evaluation: _Evaluation) -> str | None:
     return next((tag.category for tag in tags if tag.source == "mechanical"), None)
 
 
-def _find_verifier(inputs: _Inputs) -> str | None:
-    files = inputs.input_files or ()
+@lru_cache(maxsize=_KEPT)
+def _find_verifier(listed: bytes) -> str | None:
+    files = _FILES.decode(listed) or ()
     return verifier_digest((each.path, each.hash) for each in files if each.source == "verifier")
 
 

@@ -18,7 +18,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     record: str
     """SHA-256 of the record's bytes, as the log has them, or as they would be written to a file."""
     status: str
-    """sealed, diagnostic (a partial record), superseded, withheld; unsealed in a plain job."""
+    """sealed, diagnostic (a partial record), superseded, withheld; in a plain job, unsealed or
+    set aside (of an earlier plan)."""
     dataset: str | None
     task: str | None
     """Null, as all that the record would say, where the entry was withheld."""
@@ -65,7 +66,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
         return f"{self.experiment}/{self.trial}"
 
 
-def attempt_of(entry: TrialEntry, place: str) -> Attempt:
+def attempt_of(entry: TrialEntry, place: str, status: str = UNSEALED) -> Attempt:
     """The attempt in a trial's directory, from what would be sealed of it.
 
     Raises:
@@ -76,7 +77,7 @@ def attempt_of(entry: TrialEntry, place: str) -> Attempt:
         experiment=head.experiment_id,
         trial=head.trial_id,
         record=record_digest(entry),
-        status=UNSEALED,
+        status=status,
         place=place,
         dataset=head.dataset_id,
         task=head.task.task_id,

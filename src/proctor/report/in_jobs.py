@@ -13,7 +13,8 @@ from proctor.errors import InputError
 from proctor.importers.harbor_job import JobAsked, find_jobs, find_trials
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.sealing import Submission
-from proctor.report.attempt import Attempt, attempt_of
+from proctor.report.attempt import UNSEALED, Attempt, attempt_of
+from proctor.report.counting import SET_ASIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class JobAttempts:
     """What lies in job directories."""
 
     attempts: list[Attempt] = field(default_factory=list)
-    """In the order in which harbor adds them up."""
+    """In the order in which harbor adds them up; trials of earlier plans are set aside."""
     unreadable: list[Unreadable] = field(default_factory=list)
     """Broken ones, and those without a result that may be running."""
     notes: list[str] = field(default_factory=list)
@@ -53,8 +54,15 @@ def load_jobs(path: str, *, dataset: str | None = None) -> JobAttempts:
             except InputError as error:
                 found.unreadable.append(Unreadable(offer.where, str(error)))
                 continue
-            found.attempts.append(attempt_of(entry, offer.where))
+            is_aside = _is_in(offer.where, trials.set_aside)
+            status = SET_ASIDE if is_aside else UNSEALED
+            found.attempts.append(attempt_of(entry, offer.where, status))
     return found
+
+
+def _is_in(place: str, directories: list[str]) -> bool:
+    """Whether a trial, or a kept attempt of it, lies in one of the directories."""
+    return any(place == each or place.startswith(f"{each}/") for each in directories)
 
 
 def _entry_of(submission: Submission) -> TrialEntry:

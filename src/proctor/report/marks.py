@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
+from proctor.report.statistics.efficiency import PASS_MARK
+
 PASSED: Final = "●"
 PARTLY: Final = "◐"
 FAILED: Final = "○"
@@ -15,7 +17,7 @@ def mark_of(reward: float | None) -> str:
     """The mark of one attempt."""
     if reward is None:
         return NOT_SCORED
-    return PASSED if reward >= 1 else PARTLY if reward > 0 else FAILED
+    return PASSED if reward >= PASS_MARK else PARTLY if reward > 0 else FAILED
 
 
 def render_marks(rewards: Iterable[float | None]) -> str:

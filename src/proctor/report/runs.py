@@ -1,29 +1,22 @@
 """What a report is about: an experiment of a ledger, or a harbor job's directory.
 
-In no number are attempts that were superseded or withheld, and those that were kept beside a trial
-that was tried again. How many they are is told.
+Only attempts that count are in its numbers; how many do not is told, by why.
 """
 
 import os
-import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import TrialFilter, find_trials
 from proctor.report.attempt import Attempt
+from proctor.report.counting import leave_out
 from proctor.report.in_jobs import Unreadable, load_jobs
 from proctor.report.sealed import load_position
-
-_IN_NO_NUMBER: Final = ("superseded", "withheld")
-_TRIED_AGAIN: Final = "tried again"
-_KEPT: Final = re.compile(r"\.attempt-[0-9]+\Z")
-"""How the name of an attempt ends that was kept beside the trial that counts."""
+from proctor.sentence import count_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,24 +87,20 @@ def load_sealed_run(ledger: Ledger, experiment: str) -> Run:
         is_sealed=True,
         attempts=counted,
         left_out=left_out,
+        notes=tuple(_find_notes(ledger, experiment, counted)),
         basis=_basis_of(checkpoint),
     )
 
 
-def leave_out(attempts: Sequence[Attempt]) -> tuple[tuple[Attempt, ...], dict[str, int]]:
-    """The attempts that count, and how many do not, by why."""
-    names = {each.name for each in attempts}
-    counted: list[Attempt] = []
-    left_out: Counter[str] = Counter()
-    for each in attempts:
-        trial = _KEPT.sub("", each.name)
-        if each.status in _IN_NO_NUMBER:
-            left_out[each.status] += 1
-        elif trial != each.name and trial in names:
-            left_out[_TRIED_AGAIN] += 1
-        else:
-            counted.append(each)
-    return tuple(counted), dict(sorted(left_out.items()))
+def _find_notes(ledger: Ledger, experiment: str, counted: Sequence[Attempt]) -> Iterator[str]:
+    rows = ledger.index.select("SELECT record FROM remarks WHERE kind = 'rescore' AND is_subject")
+    rescored = {record for (record,) in rows} & {each.record for each in counted}
+    if rescored:
+        which = count_of(len(rescored), "trial")
+        yield (
+            f"{experiment}: {which} marked again later; the first marks count here, as in a claim, "
+            "and the later ones on a board"
+        )
 
 
 def _basis_of(checkpoint: Checkpoint) -> Basis:

@@ -26,13 +26,13 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True):
     interval: Interval | None
     """Of the mean over the scored, by drawing tasks; null below 2 tasks."""
     interval_errors_as_zero: Interval | None
-    """Of the mean with what is not scored as 0."""
+    """Of the mean with what is missing as 0; null where there is no such mean."""
     passed: int
     """Attempts with a reward of 1 or more."""
     pass_interval: Interval | None
-    """Wilson's, of the share of all attempts that passed."""
+    """Wilson's, of the share of all attempts that passed; null where one has no number."""
     pass_at: tuple[PassEstimate, ...]
-    """What is not scored has not passed."""
+    """What is not scored has not passed; empty where one has no number."""
     pass_all: tuple[PassEstimate, ...]
     spread: Spread
     """Of the scored, from attempt to attempt and from task to task."""
@@ -44,14 +44,17 @@ def score_tasks(tasks: Tasks) -> Scores:
     attempts = [attempt for found in tasks.values() for attempt in found]
     passes = {task: [is_success(each) for each in found] for task, found in tasks.items()}
     passed = sum(map(sum, passes.values()))
-    ks = _choose_ks([len(found) for found in tasks.values()])
+    account = account_for(attempts)
+    is_told = account.why_no_mean is None
+    ks = _choose_ks([len(found) for found in tasks.values()]) if is_told else []
+    as_zero = cluster_bootstrap(list(all_rewards(tasks).values())) if is_told else None
     return Scores(
-        account=account_for(attempts),
+        account=account,
         tasks=len(tasks),
         interval=cluster_bootstrap(list(scored_rewards(tasks).values())),
-        interval_errors_as_zero=cluster_bootstrap(list(all_rewards(tasks).values())),
+        interval_errors_as_zero=as_zero,
         passed=passed,
-        pass_interval=wilson(passed, len(attempts)),
+        pass_interval=wilson(passed, len(attempts)) if is_told else None,
         pass_at=tuple(pass_at(k, passes) for k in ks),
         pass_all=tuple(pass_all(k, passes) for k in ks),
         spread=spread_of(scored_rewards(tasks)),
@@ -73,5 +76,5 @@ def scored_rewards(tasks: Tasks) -> dict[str, list[float]]:
 
 
 def all_rewards(tasks: Tasks) -> dict[str, list[float]]:
-    """Rewards by task, with 0 for what is not scored: harbor's rule."""
+    """Rewards by task, with 0 for what is missing: harbor's rule."""
     return {task: [each.reward or 0.0 for each in found] for task, found in tasks.items()}

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from proctor.errors import InputError
+from proctor.ledger.claims.standing import find_stand_in
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
 from proctor.ledger.standing import Sitter
@@ -78,8 +79,28 @@ def _find_reviews(ledger: Ledger, size: int) -> dict[str, str]:
 
 
 def _find_superseded(ledger: Ledger, size: int) -> set[str]:
-    query = "SELECT record FROM remarks WHERE kind = 'supersede' AND is_subject AND seq < ?"
-    return {record for (record,) in ledger.index.select(query, (size,))}
+    """Records that another one stands in for, by the rule of claims: it is there, or was.
+
+    What stands in must be of the same experiment; boards, which have all of a dataset, ask for more
+    and for less.
+    """
+    query = (
+        "SELECT one.record, other.record FROM remarks one JOIN remarks other USING (seq) "
+        "WHERE one.kind = 'supersede' AND one.is_subject AND NOT other.is_subject AND seq < ? "
+        "ORDER BY seq"
+    )
+    standing_in = dict(ledger.index.select(query, (size,)))
+    if not standing_in:
+        return set()
+    named = {*standing_in, *standing_in.values()}
+    rows = ledger.index.stream("SELECT record, experiment_id FROM trials WHERE seq < ?", (size,))
+    there = {record: experiment for record, experiment in rows if record in named}
+    ends = {record: find_stand_in(record, standing_in) for record in standing_in}
+    return {
+        record
+        for record, end in ends.items()
+        if end in there and there[end] == there.get(record, there[end])
+    }
 
 
 class _Reader:

@@ -11,6 +11,7 @@ from proctor.report.page.figures import (
     render_percent,
 )
 from proctor.report.scores import Scores
+from proctor.report.statistics.account import Account
 
 
 def render_counts(counts: Mapping[str, int]) -> str:
@@ -23,9 +24,17 @@ def render_value(value: float | None, ends: Ends | None) -> str:
     return f"{render_number(value)} {render_ends(ends)}".rstrip()
 
 
+def render_marked(account: Account) -> str:
+    """What the counted trials came to, as a sum."""
+    said = f"{account.counted:,} = {account.scored:,} scored + {account.zero_by_missing:,} missing"
+    return f"{said} + {account.no_number:,} without a number" if account.no_number else said
+
+
 def render_passed(scores: Scores) -> str:
     """How many passed, their share, and its interval."""
     counted, ends = scores.account.counted, scores.pass_interval
+    if scores.account.no_number:
+        return f"{UNKNOWN}: {scores.account.no_number:,} of {counted:,} have no number"
     share = render_percent(scores.passed / counted) if counted else UNKNOWN
     within = f" [{render_percent(ends.low)}, {render_percent(ends.high)}]" if ends else ""
     return f"{scores.passed:,}/{counted:,} {share}{within}"

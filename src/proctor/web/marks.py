@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from proctor.report.statistics.efficiency import PASS_MARK
 from proctor.reward.metric import mean
 
 SCORED: Final = "scored"
@@ -57,7 +58,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """The one scale of colours: full, part or none of a reward, else the state."""
         if self.state != SCORED or self.reward is None:
             return self.state
-        return "full" if self.reward >= 1 else "none" if self.reward <= 0 else "part"
+        return "full" if self.reward >= PASS_MARK else "none" if self.reward <= 0 else "part"
 
     @property
     def text(self) -> str:

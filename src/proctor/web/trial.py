@@ -18,6 +18,7 @@ from proctor.ledger.entry import record_digest
 from proctor.record.comparable import settings_digest
 from proctor.record.completeness import find_missing
 from proctor.record.model import TrialRecord
+from proctor.report.statistics.efficiency import PASS_MARK
 from proctor.traced.summaries import summarise_traced
 from proctor.web.pages import render_page
 from proctor.web.shown import trial_path
@@ -101,7 +102,7 @@ def _tell_verdict(known: Known) -> tuple[str, str]:
     reward = record.evaluation.reward
     if reward is None:
         return "not scored", "warn"
-    colour = "good" if reward >= 1 else "bad" if reward <= 0 else "plain"
+    colour = "good" if reward >= PASS_MARK else "bad" if reward <= 0 else "plain"
     short = f"{reward:.4g}"
     return short if float(short) == reward else f"≈ {short}", colour
 

@@ -5,7 +5,8 @@ import pytest
 
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.attempt import Attempt
-from proctor.report.policy.grade import grade_attempt
+from proctor.report.policy.document import load_policy
+from proctor.report.policy.grade import TOLERATED, grade_attempt
 from proctor.report.policy.reason import PolicyCode
 
 GOOD = Attempt(
@@ -41,6 +42,7 @@ def test_an_attempt_whose_image_was_never_built_has_none() -> None:
         ({}, {"image": "debian:12"}, {}, PolicyCode.UNPINNED_IMAGE),
         ({}, {"verifier": None}, {}, PolicyCode.NO_VERIFIER),
         ({}, {}, {"profile": None}, PolicyCode.NO_CERTIFICATE),
+        ({"findings": ("base-substituted",)}, {}, {}, PolicyCode.OPEN_FINDING),
     ],
 )
 def test_one_thing_that_is_missing_is_one_reason(
@@ -55,6 +57,17 @@ def test_one_thing_that_is_missing_is_one_reason(
         run_conditions=msgspec.structs.replace(GOOD.run_conditions, **run),
     )
     assert grade_attempt(changed) == (code,)
+
+
+def test_a_finding_that_is_tolerated_or_that_a_review_passed_is_not_open() -> None:
+    for changes in ({"findings": ("network-shared",)},
+                    {"findings": ("base-substituted",), "review": "pass"}):  # fmt: skip
+        assert grade_attempt(msgspec.structs.replace(GOOD, **changes)) == ()
+
+
+def test_the_policy_tolerates_what_the_grade_does() -> None:
+    integrity = load_policy("leaderboard").integrity
+    assert (integrity.no_open_findings, frozenset(integrity.tolerated)) == (True, TOLERATED)
 
 
 def test_what_was_withheld_says_only_that() -> None:

@@ -9,7 +9,9 @@ from proctor.errors import StatisticsError
 from proctor.report.statistics.account import account_for, check_account
 from tests.report.statistics.attempts import attempt
 
-statuses = st.sampled_from(["sealed", "diagnostic", "unsealed", "superseded", "withheld"])
+statuses = st.sampled_from(
+    ["sealed", "diagnostic", "unsealed", "superseded", "withheld", "set aside"]
+)
 facts = st.tuples(statuses, st.none() | st.sampled_from([0.0, 0.5, 1.0]))
 
 
@@ -19,17 +21,18 @@ def test_each_kind_is_told_apart() -> None:
             attempt(reward=1.0),
             attempt(reward=0.5, status="diagnostic"),
             attempt(reason="harbor_reward_missing"),
-            attempt(status="unsealed"),
+            attempt(status="unsealed", reason="harbor_trial_failed"),
+            attempt(reward=1.0, status="set aside"),
             attempt(reward=1.0, status="superseded"),
             attempt(status="withheld"),
         ],
         planned=8,
     )
-    assert (found.planned, found.listed, found.counted, found.not_run) == (8, 6, 4, 3)
+    assert (found.planned, found.listed, found.counted, found.not_run) == (8, 7, 4, 3)
     assert (found.superseded, found.withheld) == (1, 1)
     assert (found.sealed, found.diagnostic, found.unsealed) == (2, 1, 1)
-    assert (found.scored, found.zero_by_missing) == (2, 2)
-    assert found.reasons == {"harbor_reward_missing": 1, "unknown": 1}
+    assert (found.scored, found.zero_by_missing, found.set_aside) == (2, 2, 1)
+    assert found.reasons == {"harbor_reward_missing": 1, "harbor_trial_failed": 1}
     assert found.mean_errors_as_zero == 0.375
     assert found.mean_errors_excluded == 0.75
 
@@ -37,7 +40,7 @@ def test_each_kind_is_told_apart() -> None:
 @given(st.lists(facts, max_size=20), st.none() | st.integers(0, 5))
 def test_the_parts_add_up(told: list[tuple[str, float | None]], more: int | None) -> None:
     attempts = [attempt(status=status, reward=reward) for status, reward in told]
-    there = sum(status != "superseded" for status, _ in told)
+    there = sum(status not in ("superseded", "set aside") for status, _ in told)
     found = account_for(attempts, None if more is None else there + more)
     check_account(found)
     assert found.not_run == more
@@ -59,6 +62,13 @@ def test_an_earlier_attempt_does_not_count_beside_the_trial_that_does() -> None:
     )
     assert (found.listed, found.begun_again, found.counted, found.not_run) == (4, 1, 3, 0)
     assert (found.scored, found.zero_by_missing) == (3, 0)
+
+
+def test_marks_that_are_no_number_are_0_by_no_rule() -> None:
+    found = account_for([attempt(reward=1.0), attempt(), attempt(reason="agent_timeout")])
+    assert (found.scored, found.zero_by_missing, found.no_number) == (1, 1, 1)
+    assert (found.mean_errors_as_zero, found.mean_errors_excluded) == (None, 1.0)
+    assert found.why_no_mean is not None
 
 
 def test_nothing_has_no_mean() -> None:

@@ -102,3 +102,9 @@ def test_a_fine_grid_of_many_tasks_is_counted_exactly() -> None:
     draw = random.Random(9)
     differences = [draw.randint(-100, 100) / 100 for _ in range(89)]
     assert sign_flip(differences, 1)[1] == EXACT
+
+
+@pytest.mark.parametrize("n", [1000, 1076, 3000])
+def test_no_p_value_is_0(n: int) -> None:
+    assert binomial_two_sided(0, n) > 0
+    assert sign_flip([0.5] * n, 1)[0] > 0

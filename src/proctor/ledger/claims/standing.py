@@ -119,15 +119,17 @@ def _find_superseded(entries: Sequence[AnyEntry], records: set[str]) -> set[str]
     """
     standing_in = {entry.subject.record: entry.by.record for entry in _of(entries, SupersedeEntry)}
     withheld = {entry.subject.record for entry in _of(entries, WithholdEntry) if entry.subject}
-    superseded = set()
-    for record in standing_in:
-        seen, last = {record}, standing_in[record]
-        while last in standing_in and last not in seen:
-            seen.add(last)
-            last = standing_in[last]
-        if last not in seen and last in records | withheld:
-            superseded.add(record)
-    return superseded
+    there = records | withheld
+    return {record for record in standing_in if find_stand_in(record, standing_in) in there}
+
+
+def find_stand_in(record: str, standing_in: Mapping[str, str]) -> str | None:
+    """The record at which supersessions end; None where they lead round in a circle."""
+    seen, last = {record}, standing_in[record]
+    while last in standing_in and last not in seen:
+        seen.add(last)
+        last = standing_in[last]
+    return last if last not in seen else None
 
 
 def _of[Kind: AnyEntry](entries: Iterable[AnyEntry], kind: type[Kind]) -> list[Kind]:

@@ -26,10 +26,17 @@ from proctor.ledger.entry import (
     decode_line,
     encode_entry,
 )
-from proctor.ledger.head import read_head_of
 from proctor.ledger.segments import segment_path
 from proctor.ledger.tree import HASH_SIZE
-from proctor.ledger.verification.columns import EntryColumns, TrialColumns, columns_of, has_columns
+from proctor.ledger.verification.columns import (
+    EntryColumns,
+    RemarkColumns,
+    TrialColumns,
+    columns_of,
+    has_columns,
+    has_remarks,
+    remarks_of,
+)
 
 PIECE = 8 << 20
 """Bytes that are looked at in one go."""
@@ -95,6 +102,10 @@ class Scanned:
     """Why not all of it could be read."""
     trials: list[TrialColumns] = field(default_factory=list)
     """The trials as the index should have them; they do not travel."""
+    remarks: list[RemarkColumns] = field(default_factory=list)
+    """What is said of trials as the index should have it; it does not travel either."""
+    is_remarked: bool = False
+    """Whether the index knows of anything that was said of a trial."""
     is_indexed: bool = True
     """Whether the index says the same of these lines, where it was asked."""
 
@@ -117,7 +128,8 @@ def plan_pieces(
 
 def scan_piece(piece: Piece) -> Scanned:
     """Look at the lines that begin in a piece."""
-    scanned, start = Scanned(piece.segment), piece.begin
+    is_remarked = piece.index is not None and has_remarks(piece.index)
+    scanned, start = Scanned(piece.segment, is_remarked=is_remarked), piece.begin
     try:
         with open_plain(segment_path(Path(piece.entries), piece.segment)) as file:
             start = _find_first(file.fileno(), piece)
@@ -126,8 +138,9 @@ def scan_piece(piece: Piece) -> Scanned:
         scanned.unreadable = error.strerror or str(error)
     if piece.index is not None:
         entries = _entry_columns(scanned, start)
-        scanned.is_indexed = has_columns(piece.index, entries, scanned.trials)
+        scanned.is_indexed = has_columns(piece.index, entries, scanned.trials, scanned.remarks)
     scanned.trials.clear()
+    scanned.remarks.clear()
     return scanned
 
 
@@ -233,7 +246,7 @@ def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
     try:
         entry = _DECODER.decode(line)
         _check_written(line, entry)
-        scanned.trials.append(columns_of(entry.seq, read_head_of(entry)))
+        scanned.trials.append(columns_of(entry, with_record=scanned.is_remarked))
     except (msgspec.MsgspecError, DamageError, RecursionError, UnicodeDecodeError) as error:
         scanned.malformed.append((number, str(error)))
         return NO_SEQ
@@ -270,6 +283,8 @@ def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tupl
     except DamageError as error:
         scanned.malformed.append((number, str(error)))
         return leaf, NO_SEQ
+    if not isinstance(entry, Withheld):
+        scanned.remarks += remarks_of(entry)
     if isinstance(entry, KeyEntry | WithholdEntry):
         scanned.entries.append((number, entry))
     if isinstance(entry, TrialEntry | Withheld):

@@ -9,6 +9,7 @@ from proctor.report.attempt import Attempt
 from proctor.report.board.conditions import describe_run, describe_tasks
 from proctor.report.board.model import Board, BoardRow, BoardSection
 from proctor.report.board.trials import BoardTrials
+from proctor.report.counting import SUPERSEDED
 
 FORMAT = "proctor-board-1"
 
@@ -101,6 +102,7 @@ def _describe_parts(row: BoardRow) -> Document:
         "begun_again": row.numbers.begun_again,
         "scored": account.scored,
         "zero_by_missing": account.zero_by_missing,
+        "no_number": account.no_number,
         "reasons": account.reasons,
         "errored": row.numbers.errored,
         "exceptions": row.numbers.exceptions,
@@ -160,6 +162,6 @@ def _describe_trial(
 
 def status_of(attempt: Attempt, trials: BoardTrials) -> str:
     """What became of a trial of a row: counted, superseded or begun_again."""
-    if attempt.record in trials.begun_again:
+    if attempt.name in trials.begun_again:
         return "begun_again"
-    return "superseded" if attempt.status == "superseded" else "counted"
+    return SUPERSEDED if attempt.status == SUPERSEDED else "counted"

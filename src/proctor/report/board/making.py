@@ -16,9 +16,9 @@ from proctor.report.board.model import Board, BoardRow, BoardSection, Desk, Plan
 from proctor.report.board.numbers import count_row
 from proctor.report.board.sections import Numbered, Placed, Sitter, place_attempts
 from proctor.report.board.trials import BoardTrials, settle
+from proctor.report.counting import counted_attempts
 from proctor.report.planned.sealed import SealedPlan, find_plans
 from proctor.report.sealed import load_position
-from proctor.report.statistics.account import SUPERSEDED
 
 _MOST_NAMED = 20
 _UNKNOWN = "unknown"
@@ -134,8 +134,8 @@ def _make_row(
     agent, model, configuration, source, is_diagnostic = sitter
     attempts, begun_again = found, []
     if trials.begun_again:
-        begun_again = [each for each in found if each.record in trials.begun_again]
-        attempts = [each for each in found if each.record not in trials.begun_again]
+        begun_again = [each for each in found if each.name in trials.begun_again]
+        attempts = [each for each in found if each.name not in trials.begun_again]
     return BoardRow(
         number="",
         agent=agent or _UNKNOWN,
@@ -164,11 +164,7 @@ def _count_planned(ledger: Ledger, trials: BoardTrials) -> tuple[PlannedCount, .
         plans.setdefault(sealed.experiment, sealed)
     if not plans:
         return ()
-    counted = Counter(
-        each.experiment
-        for each in trials.attempts
-        if each.status != SUPERSEDED and each.record not in trials.begun_again
-    )
+    counted = Counter(each.experiment for each in counted_attempts(trials.attempts))
     return tuple(
         PlannedCount(name, sealed.seq, sealed.n_trials, counted[name])
         for name, sealed in plans.items()

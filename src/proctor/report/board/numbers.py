@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from proctor.report.attempt import Attempt
+from proctor.report.counting import counted_attempts
 from proctor.report.policy.grade import grade_attempt
-from proctor.report.statistics.account import NO_REASON, Account, account_for, counted_attempts
+from proctor.report.statistics.account import Account, account_for
 from proctor.report.statistics.bootstrap import cluster_bootstrap
-from proctor.report.statistics.efficiency import PASS_MARK, Spent, add_up
+from proctor.report.statistics.efficiency import PASS_MARK, Spent, add_up, is_success
 from proctor.report.statistics.intervals import Interval, wilson
 from proctor.report.statistics.passk import PassEstimate, pass_at
 
@@ -81,8 +82,8 @@ def count_row(attempts: Sequence[Attempt], begun_again: int) -> RowNumbers:
     account = account_for(attempts)
     counted = attempts if account.counted == len(attempts) else counted_attempts(attempts)
     by_task = _rewards_by_task(counted)
-    why_none = _find_obstacle(account)
-    passed = sum(1 for each in counted if each.reward is not None and each.reward >= PASS_MARK)
+    why_none = account.why_no_mean
+    passed = sum(map(is_success, counted))
     n = len(counted)
     exceptions = Counter(each.exception for each in counted if each.exception is not None)
     score, excluding = account.mean_errors_as_zero, account.mean_errors_excluded
@@ -92,7 +93,7 @@ def count_row(attempts: Sequence[Attempt], begun_again: int) -> RowNumbers:
         errored=exceptions.total(),
         exceptions=dict(sorted(exceptions.items())),
         n_tasks=len(by_task),
-        score=None if why_none else score,
+        score=score,
         why_none=why_none,
         score_interval=None if why_none else cluster_bootstrap(list(by_task.values())),
         score_excluding=None if why_none or excluding == score else excluding,
@@ -104,7 +105,7 @@ def count_row(attempts: Sequence[Attempt], begun_again: int) -> RowNumbers:
         advice=_count_advice(counted),
         findings=_count_each(code for each in counted for code in each.findings),
         reviews=_count_each(each.review for each in counted if each.review is not None),
-        below_grade=_count_below_grade(counted, by_task),
+        below_grade=_count_below_grade(counted),
     )
 
 
@@ -114,16 +115,6 @@ def _rewards_by_task(counted: Sequence[Attempt]) -> dict[str | None, list[float]
         # Harbor's rule, as in the score that the interval belongs to: a missing reward is 0.
         found[attempt.task].append(attempt.reward or 0.0)
     return found
-
-
-def _find_obstacle(account: Account) -> str | None:
-    if not account.counted:
-        return "no trial counts"
-    if unknown := account.reasons.get(NO_REASON):
-        return (
-            f"{unknown} of its trials have no finite reward called `reward`, and no reason for that"
-        )
-    return None
 
 
 def _estimate_pass(by_task: Mapping[str | None, Sequence[float]]) -> PassEstimate | None:
@@ -140,15 +131,16 @@ def _count_advice(counted: Sequence[Attempt]) -> Advice:
     return Advice(sum(number > 0 for number in known), sum(known), len(calls) - len(known))
 
 
-def _count_below_grade(
-    counted: Sequence[Attempt], by_task: Mapping[str | None, Sequence[float]]
-) -> dict[str, int]:
-    # In a row, all attempts at a task have the same conditions: one of them is looked at.
-    one_of = {each.task: each for each in counted}
+def _count_below_grade(counted: Sequence[Attempt]) -> dict[str, int]:
+    # In a row, attempts at a task are alike in all else that the grade asks for: one is looked at.
+    alike: defaultdict[tuple[object, ...], list[Attempt]] = defaultdict(list)
+    for each in counted:
+        found_in = (each.findings, each.review) if each.findings else None
+        alike[each.task, each.reward is None, found_in].append(each)
     found: Counter[str] = Counter()
-    for task, rewards in by_task.items():
-        for code in grade_attempt(one_of[task]):
-            found[str(code)] += len(rewards)
+    for attempts in alike.values():
+        for code in grade_attempt(attempts[0]):
+            found[str(code)] += len(attempts)
     return dict(sorted(found.items()))
 
 

@@ -6,6 +6,8 @@ from proctor.report.board.conditions import describe_run, describe_tasks
 from proctor.report.board.model import Board, BoardRow, BoardSection
 from proctor.report.board.numbers import RowNumbers
 from proctor.report.board.trials import BoardTrials
+from proctor.report.statistics.account import Account
+from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.statistics.intervals import Interval
 from proctor.sentence import count_of
 
@@ -149,9 +151,14 @@ def render_parts(row: BoardRow) -> str:
     return (
         f"{numbers.n_listed:,} listed = {account.counted:,} counted + {account.superseded:,} "
         f"superseded + {numbers.begun_again:,} begun again; {account.counted:,} counted = "
-        f"{account.scored:,} scored + {account.zero_by_missing:,} zero by missing; "
-        f"{numbers.errored:,} errored"
+        f"{render_marked(account)}; {numbers.errored:,} errored"
     )
+
+
+def render_marked(account: Account) -> str:
+    """What the counted trials came to, as a sum."""
+    said = f"{account.scored:,} scored + {account.zero_by_missing:,} zero by missing"
+    return f"{said} + {account.no_number:,} without a number" if account.no_number else said
 
 
 def render_remarks(row: BoardRow) -> Iterator[str]:
@@ -180,6 +187,8 @@ def render_notes(board: Board) -> Iterator[str]:
     for section in board.sections:
         if any(row.numbers.n_tasks != len(section.tasks) for row in section.rows):
             yield f"section {section.number}: its rows do not rest on the same tasks"
+    if any(row.numbers.score_interval and row.numbers.n_tasks < FEW_TASKS for row in board.rows):
+        yield f"intervals of scores drawn from fewer than {FEW_TASKS} tasks are too narrow"
     for each in board.planned:
         if each.planned != each.counted:
             said = f"{each.planned:,} planned (entry {each.seq}), {each.counted:,} counted here"

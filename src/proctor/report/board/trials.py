@@ -5,19 +5,20 @@ there: to be rid of a trial it is not enough to name one that never was, one tha
 something else, or the trial itself. Marks given later count from where they stand in the log.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import msgspec
 
 from proctor.audit.certificate import CertifiedGroup, CertifiedTrial, certified_column
 from proctor.errors import CertificateError, DamageError
-from proctor.ledger.claims.standing import KEPT, begun_again_as
+from proctor.ledger.claims.standing import find_stand_in
 from proctor.ledger.entry import RescoreEntry, SupersedeEntry, TrialScore, WithholdEntry
 from proctor.ledger.ledger import Ledger
 from proctor.report.attempt import Attempt
+from proctor.report.counting import SUPERSEDED, WITHHELD, find_begun_again
 from proctor.report.sealed import Position
-from proctor.report.statistics.account import DIAGNOSTIC, SEALED, SUPERSEDED
+from proctor.report.statistics.account import DIAGNOSTIC, SEALED
 from proctor.reward.number import Number, is_finite
 
 _REWARD = "reward"
@@ -71,7 +72,7 @@ class BoardTrials:
     attempts: list[Attempt]
     """In the order they were sealed, with the status and the marks that count."""
     begun_again: frozenset[str]
-    """Records of attempts that their own trial was run again after."""
+    """Names of attempts that their own trial was run again after."""
     stand_ins: Mapping[str, StandIn]
     """By the record of the trial that is stood in for."""
     remarks: Mapping[str, Remark]
@@ -102,7 +103,7 @@ def settle(ledger: Ledger, position: Position) -> BoardTrials:
     return BoardTrials(
         size=size,
         attempts=attempts,
-        begun_again=_find_begun_again(attempts),
+        begun_again=find_begun_again(attempts),
         stand_ins=stand_ins,
         remarks={record: remark for record, (remark, _) in remarks.items()},
         withheld=[_describe_gone(ledger, row) for row in here],
@@ -118,22 +119,11 @@ def _settle_one(
     if attempt.record in remarks:
         attempt = remarks[attempt.record][1]
     found = stand_ins.get(attempt.record)
-    if found is None or (found.refused is None) == (attempt.status == SUPERSEDED):
+    if found is None or attempt.status == WITHHELD:
         return attempt
-    status = SEALED if attempt.completeness == "complete" else DIAGNOSTIC
+    stands = SEALED if attempt.completeness == "complete" else DIAGNOSTIC
+    status = SUPERSEDED if found.refused is None else stands
     return msgspec.structs.replace(attempt, status=status)
-
-
-def _find_begun_again(attempts: Iterable[Attempt]) -> frozenset[str]:
-    kept = [each for each in attempts if KEPT in each.trial]
-    if not kept:
-        return frozenset()
-    names = {each.name for each in attempts}
-    return frozenset(
-        each.record
-        for each in kept
-        if (base := begun_again_as(each.trial)) and f"{each.experiment}/{base}" in names
-    )
 
 
 # Supersessions
@@ -150,6 +140,7 @@ def _find_stand_ins(
     if not entries:
         return {}
     latest = {entry.subject.record: entry for entry in entries}
+    standing_in = {record: entry.by.record for record, entry in latest.items()}
     known = {each.record: each for each in attempts}
     return {
         record: StandIn(
@@ -159,7 +150,7 @@ def _find_stand_ins(
             cause=entry.cause,
             reason=entry.reason,
             author=entry.author,
-            refused=_find_refusal(record, latest, known, gone),
+            refused=_find_refusal(record, standing_in, known, gone),
         )
         for record, entry in latest.items()
         if record in known
@@ -168,16 +159,13 @@ def _find_stand_ins(
 
 def _find_refusal(
     record: str,
-    latest: Mapping[str, SupersedeEntry],
+    standing_in: Mapping[str, str],
     known: Mapping[str, Attempt],
     gone: Set[str],
 ) -> str | None:
     """Why a supersession does not count; None where it does."""
-    seen, last = {record}, latest[record].by.record
-    while last in latest and last not in seen:
-        seen.add(last)
-        last = latest[last].by.record
-    if last in seen:
+    last = find_stand_in(record, standing_in)
+    if last is None:
         return "the supersessions lead round in a circle"
     if last in gone:
         return None

@@ -77,7 +77,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     paired: Paired
     """Over the scored; a task without a score on a side is not in it."""
     paired_errors_as_zero: Paired | None
-    """With what is not scored as 0, harbor's rule; null where everything is scored."""
+    """With what is missing as 0, harbor's rule; null where nothing is, or one has no number."""
     tasks: tuple[TaskTold, ...]
     """By difference, A's best first; those without one last."""
     measures: tuple[Measure, ...]
@@ -118,7 +118,9 @@ def compare_sides(a: Side, b: Side, terms: Terms, behaviour: Behaviour | None) -
     ours, theirs = choose_sides(a, b, terms)
     paired = compare_paired(scored_rewards(ours.tasks), scored_rewards(theirs.tasks))
     told = _tell_side(ours), _tell_side(theirs)
-    is_missing = any(side.scores.account.zero_by_missing for side in told)
+    accounts = [side.scores.account for side in told]
+    is_missing = any(each.zero_by_missing for each in accounts)
+    is_told = all(each.why_no_mean is None for each in accounts)
     return Comparison(
         a=told[0],
         b=told[1],
@@ -131,7 +133,7 @@ def compare_sides(a: Side, b: Side, terms: Terms, behaviour: Behaviour | None) -
         paired=paired,
         paired_errors_as_zero=(
             compare_paired(all_rewards(ours.tasks), all_rewards(theirs.tasks))
-            if is_missing
+            if is_missing and is_told
             else None
         ),
         tasks=tuple(_tell_tasks(ours, theirs, paired)),

@@ -33,12 +33,17 @@ from proctor.report.page.figures import (
     render_signed,
 )
 from proctor.report.page.scale import extent
+from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.statistics.paired import Paired
-from proctor.report.wording import render_cost, render_counts, render_passed, render_value
+from proctor.report.wording import (
+    render_cost,
+    render_counts,
+    render_marked,
+    render_passed,
+    render_value,
+)
 from proctor.sentence import count_of
 
-_FEW = 10
-"""Tasks below which a bootstrap is not to be relied on."""
 _MOST_BARS = 20
 """Tasks at either end that are drawn, where there are more."""
 METHODS = {
@@ -121,12 +126,9 @@ def _tell_side(side: SideTold) -> Iterator[tuple[str, str]]:
     if side.left_out:
         yield "in no number", render_counts(side.left_out)
     yield "tasks", f"{scores.tasks:,}"
-    yield (
-        "trials",
-        f"{account.counted:,} = {account.scored:,} scored + {account.zero_by_missing:,} not",
-    )
+    yield "trials", render_marked(account)
     if account.reasons:
-        yield "why not", render_counts(account.reasons)
+        yield "why missing", render_counts(account.reasons)
     yield "mean of scored", render_value(account.mean_errors_excluded, scores.interval)
     yield (
         "mean, missing = 0",
@@ -148,7 +150,7 @@ def _tell_result(compared: Comparison) -> Iterator[Block]:
     if compared.paired_errors_as_zero is not None:
         rows += _tell_paired(compared.paired_errors_as_zero, ", missing = 0")
     yield Facts(tuple(rows))
-    if paired.interval is not None and paired.n_tasks < _FEW:
+    if paired.interval is not None and paired.n_tasks < FEW_TASKS:
         few = count_of(paired.n_tasks, "task")
         yield Paragraph(f"Only {few}: intervals drawn from so few are too narrow.", "warn")
     for letter, only in (("A", paired.only_a), ("B", paired.only_b)):

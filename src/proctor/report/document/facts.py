@@ -242,25 +242,31 @@ def _count(names: Iterable[str]) -> dict[str, int]:
 def _find_missing(groups: Sequence[GroupFacts]) -> Iterable[str]:
     """What is missing of each group, and why."""
     for group in groups:
-        scores, name = group.scores, group.label
-        spent = scores.efficiency.cost_usd
-        if spent.n_unknown:
-            of = count_of(spent.n_known + spent.n_unknown, "trial")
-            yield (
-                f"{name}: cost per success, because the cost of {spent.n_unknown:,} of {of} is not "
-                "known"
-            )
-        elif not scores.passed:
-            yield f"{name}: cost per success, because nothing passed"
-        if scores.interval is None:
-            yield (
-                f"{name}: the interval of the mean, because fewer than 2 tasks have a score, or "
-                "all of them the same mean"
-            )
-        if scores.spread.within is None:
-            yield f"{name}: variance from attempt to attempt, because no task has 2 scored attempts"
-        if group.behaviour is None:
-            yield f"{name}: behaviour, because traces were not read"
-        elif group.behaviour.with_trace < group.behaviour.trials:
-            without = count_of(group.behaviour.trials - group.behaviour.with_trace, "trial")
-            yield f"{name}: the behaviour of {without}, which left no trace that could be used"
+        for sentence in (*_find_missing_scores(group.scores), *_find_missing_traces(group)):
+            yield f"{group.label}: {sentence}"
+
+
+def _find_missing_scores(scores: Scores) -> Iterable[str]:
+    spent, account = scores.efficiency.cost_usd, scores.account
+    if why := account.why_no_mean:
+        yield f"the mean with missing = 0 and the pass rate, because {why}"
+    if spent.n_unknown:
+        of = count_of(spent.n_known + spent.n_unknown, "trial")
+        yield f"cost per success, because the cost of {spent.n_unknown:,} of {of} is not known"
+    elif not scores.passed:
+        yield "cost per success, because nothing passed"
+    if scores.interval is None:
+        yield (
+            "the interval of the mean, because fewer than 2 tasks have a score, or all of them the "
+            "same mean"
+        )
+    if scores.spread.within is None:
+        yield "variance from attempt to attempt, because no task has 2 scored attempts"
+
+
+def _find_missing_traces(group: GroupFacts) -> Iterable[str]:
+    if group.behaviour is None:
+        yield "behaviour, because traces were not read"
+    elif group.behaviour.with_trace < group.behaviour.trials:
+        without = count_of(group.behaviour.trials - group.behaviour.with_trace, "trial")
+        yield f"the behaviour of {without}, which left no trace that could be used"

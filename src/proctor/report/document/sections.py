@@ -24,7 +24,7 @@ from proctor.report.page.figures import (
 )
 from proctor.report.scores import Scores
 from proctor.report.statistics.efficiency import Spent
-from proctor.report.wording import render_counts
+from proctor.report.wording import render_counts, render_marked
 from proctor.sentence import count_of
 
 _ENOUGH = 5
@@ -56,8 +56,7 @@ def _tell_setting(group: GroupFacts) -> Iterator[tuple[str, str]]:
     reasons = f" ({render_counts(account.reasons)})" if account.reasons else ""
     yield (
         "trials",
-        f"{account.counted:,} = {account.scored:,} scored + {account.zero_by_missing:,} not scored"
-        f"{reasons}",
+        f"{render_marked(account)}{reasons}",
     )
 
 
@@ -77,6 +76,8 @@ def _tell_conditions(conditions: Conditions, trials: int) -> Iterator[tuple[str,
 
 
 def _tell_passes(scores: Scores) -> Iterator[Block]:
+    if not scores.pass_at:
+        return
     rows = []
     for one, every in zip(scores.pass_at, scores.pass_all, strict=True):
         rows.append(

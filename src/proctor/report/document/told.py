@@ -20,6 +20,7 @@ from proctor.report.page.blocks import (
     Table,
 )
 from proctor.report.page.scale import extent
+from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.wording import render_cost, render_counts, render_passed, render_value
 from proctor.sentence import count_of
 
@@ -78,6 +79,13 @@ def _tell_overview(facts: ReportFacts) -> Iterator[Block]:
     yield Intervals(
         "Mean of the scored, with 95% interval", rows, least=min(least, 0.0), most=max(most, 1.0)
     )
+    told = [group.scores for group in facts.groups]
+    few = [
+        s.tasks for s in told if s.tasks < FEW_TASKS and (s.interval or s.interval_errors_as_zero)
+    ]
+    if few:
+        which = count_of(min(few), "task")
+        yield Paragraph(f"Only {which}: intervals drawn from so few are too narrow.", "warn")
     yield Paragraph(
         "Intervals draw whole tasks (bootstrap); those of pass rates are Wilson's. A job's "
         "official numbers, bit for bit as harbor has them, are `proctor score`'s.",
@@ -126,7 +134,9 @@ def _tell_front(facts: ReportFacts) -> Iterator[Block]:
     without = len(facts.groups) - len(dots)
     if without:
         which = count_of(without, "group")
-        yield Paragraph(f"{which} not among them: what a trial costs is not known, and not 0.")
+        yield Paragraph(
+            f"{which} not among them: what a trial costs, or scores, is not known, and not 0."
+        )
     pairs = len(facts.groups) * (len(facts.groups) - 1) // 2
     yield Paragraph(
         f"{count_of(pairs, 'pair')} can be made of {len(facts.groups)} groups: at 95%, one in "

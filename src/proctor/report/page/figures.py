@@ -47,8 +47,18 @@ def render_signed(value: float | None) -> str:
 
 
 def render_ends(ends: Ends | None) -> str:
-    """An interval; nothing where there is none."""
-    return "" if ends is None else f"[{render_number(ends.low)}, {render_number(ends.high)}]"
+    """An interval; nothing where there is none. Ends that differ are shown to differ."""
+    if ends is None:
+        return ""
+    low, high = render_number(ends.low), render_number(ends.high)
+    if low == high and ends.low != ends.high:
+        low, high = (f"{end:.{_tell_apart(ends)}g}" for end in (ends.low, ends.high))
+    return f"[{low}, {high}]"
+
+
+def _tell_apart(ends: Ends) -> int:
+    """The fewest digits, three at least, that tell two ends apart."""
+    return next(n for n in range(3, 18) if f"{ends.low:.{n}g}" != f"{ends.high:.{n}g}")
 
 
 def render_money(value: float | None) -> str:

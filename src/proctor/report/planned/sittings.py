@@ -11,6 +11,7 @@ from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import Ledger
 from proctor.report.attempt import Attempt
 from proctor.report.board.trials import BoardTrials, StandIn, settle
+from proctor.report.counting import SUPERSEDED, WITHHELD
 from proctor.report.planned.model import PlannedAgent, RunPlan, digest_settings
 from proctor.report.sealed import load_position
 
@@ -40,7 +41,7 @@ class Sat:
     @property
     def is_counted(self) -> bool:
         """Whether it is in the numbers."""
-        return not self.is_begun_again and self.attempt.status not in ("superseded", "withheld")
+        return not self.is_begun_again and self.attempt.status not in (SUPERSEDED, WITHHELD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def _look_at(ledger: Ledger, attempt: Attempt, trials: BoardTrials, plan: RunPla
         settings=settings,
         planned=_find_planned(attempt, settings, plan),
         stand_in=trials.stand_ins.get(attempt.record),
-        is_begun_again=attempt.record in trials.begun_again,
+        is_begun_again=attempt.name in trials.begun_again,
     )
 
 

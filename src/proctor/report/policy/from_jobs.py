@@ -1,8 +1,8 @@
 """A submission from plain harbor job directories: no ledger is needed."""
 
-import re
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,12 +15,12 @@ from proctor.harbor.trial import FoundTrial
 from proctor.importers.harbor_job import find_jobs
 from proctor.ledger.submission import list_files
 from proctor.report.attempt import Attempt
+from proctor.report.counting import find_begun_again
 from proctor.report.in_jobs import load_jobs
 from proctor.report.policy.record_facts import find_facts, load_own_record
 from proctor.report.policy.submission import OpenTraces, Replacement, Submission, SubmittedTrial
 from proctor.traced.trial import TracedTrial, opened_traces
 
-_KEPT = re.compile(r".+\.attempt-[0-9]{1,9}")
 _INFRASTRUCTURE = ("harbor_cancelled_error", "harbor_environment_start_timeout_error",
                    "harbor_broker_connection_failed")  # fmt: skip
 """Reason codes of attempts that ended before the agent, or with the machine."""
@@ -53,11 +53,6 @@ def count_lost(audit: Audit) -> int:
     return sum(int(each.found) for each in audit.findings if each.kind is Kind.LOST_ATTEMPTS)
 
 
-def is_kept(attempt: Attempt) -> bool:
-    """Whether it is an attempt that was made again."""
-    return _KEPT.fullmatch(attempt.trial) is not None
-
-
 def replace_kept(attempt: Attempt) -> Replacement:
     """An attempt that was made again, and why, as far as its end tells."""
     is_machine = attempt.reward is None and attempt.reason in _INFRASTRUCTURE
@@ -77,9 +72,11 @@ def _of_job(audit: Audit, attempts: list[Attempt]) -> list[Attempt]:
 def _submit(audit: Audit, attempts: list[Attempt]) -> Iterator[SubmittedTrial]:
     lock = _load_lock(audit.job.directory)
     scored = {found.directory: found for found in audit.job.trials}
+    begun_again = find_begun_again(attempts)
     for attempt in attempts:
         place = attempt.place or ""
-        yield make_trial(attempt, place, scored.get(place), lock)
+        trial = make_trial(attempt, place, scored.get(place), lock)
+        yield replace(trial, is_kept=attempt.name in begun_again)
 
 
 def make_trial(
@@ -91,7 +88,6 @@ def make_trial(
         attempt=attempt,
         open_traces=open_directory(place),
         place=place,
-        is_kept=is_kept(attempt),
         digests=facts.digests,
         began=facts.began,
         ended=facts.ended,

@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from proctor.ledger.note import VerifierKey
 from proctor.ledger.review import find_remarks
 from proctor.ledger.verification.verify import Verification, verify_ledger
 from proctor.report.attempt import Attempt
-from proctor.report.policy.from_jobs import count_lost, is_kept, replace_kept
+from proctor.report.counting import SUPERSEDED, find_begun_again
+from proctor.report.policy.from_jobs import count_lost, replace_kept
 from proctor.report.policy.record_facts import find_facts
 from proctor.report.policy.submission import Replacement, SealedIn, Submission, SubmittedTrial
 from proctor.report.sealed import load_position
@@ -97,7 +99,10 @@ class _Unpacked:
         given_back = write_jobs(self._ledger, places, self._scratch)
         jobs = sorted(each for each in self._scratch.iterdir() if each.is_dir())
         audits = list(map(self._audit, jobs))
-        trials = [self._submit(each) for each in attempts]
+        begun_again = find_begun_again(attempts)
+        trials = [
+            replace(self._submit(each), is_kept=each.name in begun_again) for each in attempts
+        ]
         kept = [replace_kept(each.attempt) for each in trials if each.is_kept]
         return Submission(
             name=name,
@@ -129,7 +134,6 @@ class _Unpacked:
             attempt=attempt,
             open_traces=partial(opened_traces, trace_entry(self._ledger.artifacts, entry)),
             place=directory,
-            is_kept=is_kept(attempt),
             digests=facts.digests,
             began=facts.began,
             ended=facts.ended,
@@ -141,7 +145,7 @@ class _Unpacked:
 def _find_superseded(ledger: Ledger, attempts: Sequence[Attempt]) -> Iterator[Replacement]:
     """What the ledger says of trials that others stand in for."""
     for attempt in attempts:
-        if attempt.status != "superseded":
+        if attempt.status != SUPERSEDED:
             continue
         for remark in find_remarks(ledger, attempt.record):
             entry = remark.entry

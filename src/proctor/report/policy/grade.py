@@ -4,6 +4,8 @@ Rests on what boards have of an attempt and nothing else: pure, and quick enough
 ledger. The policy `leaderboard` asks for the same, and for what only the files can tell.
 """
 
+from collections.abc import Set
+
 from proctor.record.comparable import UNKNOWN
 from proctor.report.attempt import Attempt
 from proctor.report.policy.reason import PolicyCode
@@ -11,13 +13,16 @@ from proctor.report.policy.reason import PolicyCode
 _UNKNOWN = frozenset({UNKNOWN, "unresolved", ""})
 _COMPLETE = "complete"
 _NONE: tuple[PolicyCode, ...] = ()
+TOLERATED = frozenset({"agent-still-busy", "network-shared", "output-cut", "verifier-flaky"})
+"""Integrity findings that say nothing against a number by themselves."""
 
 
 def grade_attempt(attempt: Attempt) -> tuple[PolicyCode, ...]:
     """Why it is not of leaderboard grade; empty: it is.
 
-    A complete record, a known revision of the task, an image by its digest, and the verifier's
-    files and rules on record. An attempt without a reward may have had no image: one that could
+    A complete record, a known revision of the task, an image by its digest, the verifier's files
+    and rules on record, and no open integrity finding: a task whose image was substituted is not
+    the one that others sat. An attempt without a reward may have had no image: one that could
     not be built. That all attempts at a task have one revision is for whoever has all of them.
     """
     task, run = attempt.task_conditions, attempt.run_conditions
@@ -25,7 +30,8 @@ def grade_attempt(attempt: Attempt) -> tuple[PolicyCode, ...]:
         return (PolicyCode.WITHHELD_TRIAL,)
     is_complete = attempt.completeness == _COMPLETE
     is_pinned = attempt.reward is None or task.has_pinned_image
-    if is_complete and is_pinned and task.verifier and run.profile:
+    is_open = bool(attempt.findings) and bool(find_open(attempt, TOLERATED))
+    if is_complete and is_pinned and task.verifier and run.profile and not is_open:
         return (PolicyCode.UNKNOWN_TASK,) if task.revision in _UNKNOWN else _NONE
     lacks = (
         (not is_complete, PolicyCode.PARTIAL_RECORD),
@@ -33,5 +39,13 @@ def grade_attempt(attempt: Attempt) -> tuple[PolicyCode, ...]:
         (not is_pinned, PolicyCode.UNPINNED_IMAGE),
         (task.verifier is None, PolicyCode.NO_VERIFIER),
         (run.profile is None, PolicyCode.NO_CERTIFICATE),
+        (is_open, PolicyCode.OPEN_FINDING),
     )
     return tuple(code for is_lacking, code in lacks if is_lacking)
+
+
+def find_open(attempt: Attempt, tolerated: Set[str]) -> list[str]:
+    """Integrity findings that are not tolerated, unless the latest review passed the trial."""
+    if attempt.review == "pass":
+        return []
+    return [code for code in attempt.findings if code not in tolerated]

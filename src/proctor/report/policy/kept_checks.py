@@ -6,6 +6,7 @@ from pathlib import Path
 
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.job import Audit
+from proctor.report.policy.grade import find_open
 from proctor.report.policy.model import Policy
 from proctor.report.policy.reason import PolicyCode
 from proctor.report.policy.submission import Submission
@@ -119,8 +120,7 @@ def check_findings(policy: Policy, submission: Submission) -> Iterator[Failure |
     """No integrity finding is open: each is tolerated, or a review passed the trial."""
     tolerated = frozenset(policy.integrity.tolerated)
     for trial in submission.counted:
-        open_codes = [code for code in trial.attempt.findings if code not in tolerated]
-        if open_codes and trial.attempt.review != "pass":
+        if open_codes := find_open(trial.attempt, tolerated):
             yield Failure(PolicyCode.OPEN_FINDING, trial.name, ", ".join(open_codes))
     if any(trial.attempt.source for trial in submission.counted):
         yield Unchecked(

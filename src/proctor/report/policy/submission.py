@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from proctor.audit.job import Audit
 from proctor.report.attempt import Attempt
+from proctor.report.counting import SET_ASIDE, SUPERSEDED
 from proctor.report.in_jobs import Unreadable
 from proctor.traced.trial import FoundTrace
 
@@ -84,9 +85,10 @@ class Submission:
 
     @property
     def counted(self) -> list[SubmittedTrial]:
-        """The trials that numbers are made of."""
+        """The trials that numbers are made of, and those whose bytes are gone: these fail."""
+        left_out = (SUPERSEDED, SET_ASIDE)
         return [
             trial
             for trial in self.trials
-            if not trial.is_kept and trial.attempt.status != "superseded"
+            if not trial.is_kept and trial.attempt.status not in left_out
         ]

@@ -14,6 +14,8 @@ from proctor.report.statistics.sums import finite_sum
 
 REPLICATES = 2000
 SEED = 1
+FEW_TASKS = 20
+"""Below so many tasks the interval is too narrow: docs/statistics.md has how much."""
 
 
 def cluster_bootstrap(

@@ -6,6 +6,7 @@ sides counted. Differences of 0 say nothing and drop out.
 """
 
 import math
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -38,7 +39,12 @@ def binomial_two_sided(fewer: int, more: int) -> float:
     for i in range(least):
         term = term * (n - i) // (i + 1)
         tail += term
-    return min(2 * tail / (1 << n), 1.0)
+    return _share(2 * tail, n)
+
+
+def _share(ways: int, n: int) -> float:
+    """A part of all 2**n ways; one that is too small for a float is the least there is, not 0."""
+    return min(max(ways / (1 << n), sys.float_info.min), 1.0)
 
 
 def sign_flip(differences: Sequence[float], seed: int) -> tuple[float, str]:
@@ -92,7 +98,7 @@ def _count_on_lattice(weights: Sequence[int], seen: int) -> float:
     last = (span - seen) // 2
     text = ways.to_bytes(width * (span + 1), "little")[: width * (last + 1)]
     tail = sum(int.from_bytes(text[at : at + width], "little") for at in range(0, len(text), width))
-    return min(2 * tail / (1 << n), 1.0)
+    return _share(2 * tail, n)
 
 
 def _count_in_halves(weights: Sequence[int], bar: int) -> float:
