@@ -19,7 +19,7 @@ from proctor.web.app import make_app
 from proctor.web.pages import HEADERS
 from proctor.web.subject import Subject
 from proctor.web.writing import read_form, require_token
-from tests.web.browsing import serving
+from tests.web.browsing import NO_TLS, serving
 from tests.web.conftest import TOKEN
 from tests.web.subjects import JOBS, SEALED, snapshot
 
@@ -174,7 +174,7 @@ def writer() -> Iterator[httpx.Client]:
     app = make_app(Subject(jobs=(JOBS / JOB,)), token=TOKEN)
     app.router.routes.insert(0, Route("/write", _write, methods=["POST"]))
     app.router.routes.insert(0, Route("/defect", _break))
-    with serving(app) as address, httpx.Client(base_url=address) as client:
+    with serving(app) as address, httpx.Client(base_url=address, verify=NO_TLS) as client:
         yield client
 
 
@@ -288,7 +288,7 @@ def test_without_a_token_of_its_own_a_viewer_lets_nobody_write() -> None:
     with serving(app) as address:
         for given in ("None", "x"):
             headers = {"Authorization": f"Bearer {given}"}
-            assert httpx.post(f"{address}/write", headers=headers).status_code == 403
+            assert httpx.post(f"{address}/write", headers=headers, verify=NO_TLS).status_code == 403
 
 
 def test_a_defect_shows_nothing_of_itself(writer: httpx.Client) -> None:
@@ -330,7 +330,7 @@ def test_a_client_that_never_ends_its_request_is_left(
 ) -> None:
     monkeypatch.setattr(server, "_PATIENCE", 0.2)
     app = make_app(Subject(jobs=(JOBS / JOB,)))
-    with serving(app) as address, httpx.Client(base_url=address) as client:
+    with serving(app) as address, httpx.Client(base_url=address, verify=NO_TLS) as client:
         slow = [connect(client) for _ in range(20)]
         for each in slow:
             each.sendall(said)
@@ -355,7 +355,11 @@ def test_a_client_that_takes_nothing_is_left(monkeypatch: pytest.MonkeyPatch) ->
 
     app = make_app(Subject(jobs=(JOBS / JOB,)))
     app.router.routes.insert(0, Route("/endless", lambda _: StreamingResponse(endless())))
-    with serving(app) as address, httpx.Client(base_url=address) as client, connect(client) as slow:
+    with (
+        serving(app) as address,
+        httpx.Client(base_url=address, verify=NO_TLS) as client,
+        connect(client) as slow,
+    ):
         slow.sendall(b"GET /endless HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert has_left.wait(30)
         assert client.get("/").status_code == 200
@@ -377,3 +381,27 @@ def test_what_is_no_request_is_refused(jobs_client: httpx.Client, said: bytes) -
         connection.sendall(said)
         answer = connection.recv(20)
     assert answer.startswith(b"HTTP/1.1 400")
+
+
+def test_small_answers_do_not_wait_for_each_other() -> None:
+    app = make_app(Subject(jobs=(JOBS / JOB,)))
+    seen: list[int] = []
+
+    async def look(_request: Request) -> Response:
+        for each in running.server_state.connections:
+            opened = each.transport.get_extra_info("socket")
+            seen.append(opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        return PlainTextResponse("seen")
+
+    app.router.routes.insert(0, Route("/look", look))
+    listening, running = server.listen(0), server.make_server(app)
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        assert httpx.get(f"{address}/look", verify=NO_TLS, trust_env=False).text == "seen"
+    finally:
+        running.end()
+        thread.join(20)
+        listening.close()
+    assert seen == [1]

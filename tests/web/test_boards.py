@@ -61,6 +61,17 @@ def test_a_board_is_reached_and_leads_to_its_trials(page: Page, address: str) ->
     assert links.first.get_attribute("href") == "/trials/experiment-001/one-0"
 
 
+def test_an_experiment_leads_to_its_boards_and_the_navigation_says_where_one_is(
+    page: Page, address: str
+) -> None:
+    page.goto(f"{address}/experiments/experiment-001")
+    current = page.locator("nav [aria-current]")
+    assert current.all_inner_texts() == ["Experiments"]
+    page.locator("#live").get_by_role("link", name=DATASET).click()
+    assert page.title() == f"Board of {DATASET} · proctor"
+    assert current.all_inner_texts() == ["Boards"]
+
+
 def test_superseded_partial_and_unlike_are_told(page: Page, address: str) -> None:
     page.goto(f"{address}{BOARD}")
     text = page.locator("main").inner_text()

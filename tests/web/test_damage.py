@@ -10,7 +10,7 @@ import pytest
 
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
-from tests.web.browsing import serving
+from tests.web.browsing import NO_TLS, serving
 from tests.web.subjects import SEALED, snapshot
 
 PAGES = ("/", f"/experiments/{SEALED[0]}", "/nothing", "/experiments/unknown")
@@ -79,7 +79,10 @@ def test_every_page_says_that_the_ledger_is_damaged(
         (copy / "index.sqlite").unlink()
     subject = Subject(ledger=copy)
     before = snapshot(copy)
-    with serving(make_app(subject)) as address, httpx.Client(base_url=address) as client:
+    with (
+        serving(make_app(subject)) as address,
+        httpx.Client(base_url=address, verify=NO_TLS) as client,
+    ):
         client.get("/")
         assert subject.health is not None
         subject.health.wait()
@@ -94,7 +97,10 @@ def test_every_page_says_that_the_ledger_is_damaged(
 
 def test_a_ledger_that_is_whole_has_no_banner(copy: Path) -> None:
     subject = Subject(ledger=copy)
-    with serving(make_app(subject)) as address, httpx.Client(base_url=address) as client:
+    with (
+        serving(make_app(subject)) as address,
+        httpx.Client(base_url=address, verify=NO_TLS) as client,
+    ):
         client.get("/")
         assert subject.health is not None
         subject.health.wait()
@@ -104,7 +110,10 @@ def test_a_ledger_that_is_whole_has_no_banner(copy: Path) -> None:
 def test_damage_that_comes_while_it_is_looked_at_is_seen_and_so_is_its_end(copy: Path) -> None:
     subject = Subject(ledger=copy)
     whole = segment(copy).read_bytes()
-    with serving(make_app(subject)) as address, httpx.Client(base_url=address) as client:
+    with (
+        serving(make_app(subject)) as address,
+        httpx.Client(base_url=address, verify=NO_TLS) as client,
+    ):
         assert BANNER not in client.get("/").text
         cut_off(copy)
         (copy / "index.sqlite").unlink()
@@ -118,7 +127,7 @@ def test_a_ledger_that_is_taken_away_and_brought_back_is_said_and_shown(copy: Pa
     pages = (*PAGES[:2], "/boards", "/ledger/entries/1", trial, f"{trial}/trace", "/search?q=a")
     with (
         serving(make_app(Subject(ledger=copy))) as address,
-        httpx.Client(base_url=address, timeout=30, trust_env=False) as client,
+        httpx.Client(base_url=address, timeout=30, verify=NO_TLS, trust_env=False) as client,
     ):
         assert {client.get(page).status_code for page in pages} == {200}
         for index in copy.glob("index.sqlite*"):
@@ -143,7 +152,7 @@ def test_many_requests_leave_no_file_open(copy: Path) -> None:
     )  # fmt: skip
     with (
         serving(make_app(Subject(ledger=copy))) as address,
-        httpx.Client(base_url=address, timeout=30, trust_env=False) as client,
+        httpx.Client(base_url=address, timeout=30, verify=NO_TLS, trust_env=False) as client,
     ):
         counts = [_ask_all(client, pages) for _ in range(4)]
     assert counts[-1] <= counts[0]

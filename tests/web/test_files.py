@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
-from tests.web.browsing import serving
+from tests.web.browsing import NO_TLS, serving
 from tests.web.looking import PHONE, find_barriers, is_too_wide
 from tests.web.sealed import JOBS, PNG, copy_job, seal_files, seal_harm
 
@@ -23,7 +23,7 @@ TRIAL = f"/trials/{JOB}/good-one__XEzVDEt"
 
 def fetch(subject: Subject, path: str) -> httpx.Response:
     with serving(make_app(subject)) as address:
-        return httpx.get(address + path, trust_env=False)
+        return httpx.get(address + path, verify=NO_TLS, trust_env=False)
 
 
 @pytest.mark.parametrize(
@@ -174,11 +174,11 @@ def test_a_large_file_goes_out_whole_in_constant_memory(tmp_path: Path) -> None:
             file.write(piece)
             expected.update(piece)
     with serving(make_app(Subject(jobs=(job,)))) as address:
-        httpx.get(f"{address}{TRIAL}", trust_env=False)
+        httpx.get(f"{address}{TRIAL}", verify=NO_TLS, trust_env=False)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         seen = hashlib.sha256()
         url = f"{address}{TRIAL}/files/big.bin?raw=1"
-        with httpx.stream("GET", url, trust_env=False) as sent:
+        with httpx.stream("GET", url, verify=NO_TLS, trust_env=False) as sent:
             for each in sent.iter_raw(1 << 16):
                 seen.update(each)
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -190,7 +190,7 @@ def test_a_file_that_goes_away_meanwhile_is_no_defect(tmp_path: Path) -> None:
     job = copy_job(tmp_path, JOB)
     with serving(make_app(Subject(jobs=(job,)))) as address:
         (job / "good-one__XEzVDEt" / "trial.log").unlink()
-        found = httpx.get(f"{address}{TRIAL}/files/trial.log", trust_env=False)
+        found = httpx.get(f"{address}{TRIAL}/files/trial.log", verify=NO_TLS, trust_env=False)
         assert found.status_code == 404
 
 
@@ -199,6 +199,11 @@ def test_the_real_jobs_files_are_all_readable() -> None:
     names = [each.relative_to(trial).as_posix() for each in trial.rglob("*") if each.is_file()]
     with serving(make_app(Subject(jobs=(JOBS / JOB,)))) as address:
         for name in names:
-            sent = httpx.get(f"{address}{TRIAL}/files/{name}?raw=1", trust_env=False)
+            sent = httpx.get(f"{address}{TRIAL}/files/{name}?raw=1", verify=NO_TLS, trust_env=False)
             assert sent.content == (trial / name).read_bytes()
-            assert httpx.get(f"{address}{TRIAL}/files/{name}", trust_env=False).status_code == 200
+            assert (
+                httpx.get(
+                    f"{address}{TRIAL}/files/{name}", verify=NO_TLS, trust_env=False
+                ).status_code
+                == 200
+            )

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from proctor.web.app import make_app
 from proctor.web.live import MOST_LISTENERS
 from proctor.web.subject import Subject
-from tests.web.browsing import serving
+from tests.web.browsing import NO_TLS, serving
 from tests.web.jobs import JOB, GrowingJob
 from tests.web.subjects import JOBS, all_jobs
 
@@ -137,10 +137,10 @@ def test_what_is_half_written_or_gone_is_told_and_no_error(tmp_path: Path) -> No
     shutil.rmtree(job.directory)
     look()
     with serving(make_app(subject)) as address:
-        response = httpx.get(f"{address}/experiments/{JOB}")
+        response = httpx.get(f"{address}/experiments/{JOB}", verify=NO_TLS)
         assert response.status_code == 200
         assert "cannot be read: No such file or directory" in response.text
-        assert httpx.get(address).status_code == 200
+        assert httpx.get(address, verify=NO_TLS).status_code == 200
 
 
 def test_a_trial_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -220,7 +220,9 @@ def test_events_tell_changes_and_the_end(tmp_path: Path) -> None:
     app = make_app(Subject(jobs=(job.directory,)))
     with serving(app) as address:
         path = f"{address}/experiments/{JOB}/events"
-        with httpx.stream("GET", path, params={"since": "old"}, timeout=30) as stream:
+        with httpx.stream(
+            "GET", path, params={"since": "old"}, timeout=30, verify=NO_TLS
+        ) as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")
             lines = (line for line in stream.iter_lines() if line.startswith("event:"))
             assert next(lines) == "event: change"
@@ -243,7 +245,10 @@ def _wait_for_silence(listeners: object) -> None:
 def test_only_so_many_may_listen_and_who_goes_is_noticed(tmp_path: Path) -> None:
     job = GrowingJob(tmp_path)
     app = make_app(Subject(jobs=(job.directory,)))
-    with serving(app) as address, httpx.Client(base_url=address, timeout=30) as client:
+    with (
+        serving(app) as address,
+        httpx.Client(base_url=address, timeout=30, verify=NO_TLS) as client,
+    ):
         path = f"/experiments/{JOB}/events"
         streams = [
             client.send(client.build_request("GET", path), stream=True)

@@ -19,7 +19,7 @@ from proctor.web.app import make_app
 from proctor.web.ledgers import verifying
 from proctor.web.subject import Subject
 from tests.ledger.ledgers import make_rich_ledger
-from tests.web.browsing import serving
+from tests.web.browsing import NO_TLS, serving
 from tests.web.looking import PHONE, find_barriers, is_too_wide, watch_dialogs
 from tests.web.sealed import HARM, LONG, open_for_writing, seal_files
 
@@ -78,7 +78,7 @@ def test_every_kind_of_entry_has_a_page(rich: Path) -> None:
     }
     with serving(make_app(Subject(ledger=rich))) as address:
         for kind, seq in kinds.items():
-            found = httpx.get(f"{address}/ledger/entries/{seq}", trust_env=False)
+            found = httpx.get(f"{address}/ledger/entries/{seq}", verify=NO_TLS, trust_env=False)
             assert found.status_code == 200
             assert f">{kind or 'withheld'}</span>" in found.text
             assert "Inclusion proof" in found.text
@@ -100,7 +100,9 @@ def answer(body: str, route: Route) -> None:
 
 def test_a_browser_sees_a_proof_that_does_not_hold(rich: Path, page: Page) -> None:
     with serving(make_app(Subject(ledger=rich))) as address:
-        proof = httpx.get(f"{address}/ledger/entries/77/proof", trust_env=False).json()
+        proof = httpx.get(
+            f"{address}/ledger/entries/77/proof", verify=NO_TLS, trust_env=False
+        ).json()
         page.goto(f"{address}/ledger/entries/77")
         for change in (
             {"line": proof["line"].replace("reward", "rewarb", 1)},
@@ -117,8 +119,8 @@ def test_a_browser_sees_a_proof_that_does_not_hold(rich: Path, page: Page) -> No
 
 def test_the_proof_that_is_given_out_is_one_that_proctor_checks(rich: Path) -> None:
     with serving(make_app(Subject(ledger=rich))) as address:
-        sent = httpx.get(f"{address}/ledger/entries/77/proof", trust_env=False)
-        line = httpx.get(f"{address}/ledger/entries/77/raw", trust_env=False).content
+        sent = httpx.get(f"{address}/ledger/entries/77/proof", verify=NO_TLS, trust_env=False)
+        line = httpx.get(f"{address}/ledger/entries/77/raw", verify=NO_TLS, trust_env=False).content
     assert sent.headers["content-disposition"].startswith("attachment")
     proof = parse_proof(sent.content, "sent")
     assert isinstance(proof, InclusionProof)
@@ -134,7 +136,7 @@ def test_a_verification_in_the_page_says_what_it_found(small: Path, page: Page) 
         page.get_by_role("button", name="Verify everything").click()
         expect(page.locator("#verifying .notice")).to_have_text("Sound")
         assert find_barriers(page) == ""
-        plain = httpx.get(f"{address}/ledger/verification", trust_env=False)
+        plain = httpx.get(f"{address}/ledger/verification", verify=NO_TLS, trust_env=False)
         assert ">Sound<" in plain.text
         edit_line(small, b"experiment-001", b"experiment-002")
         page.get_by_role("button", name="Verify everything").click()
@@ -147,14 +149,16 @@ def test_one_verification_at_a_time(small: Path, page: Page) -> None:
         page.goto(f"{address}/ledger")
         assert verifying.ONE.acquire(timeout=20)
         try:
-            found = httpx.get(f"{address}/ledger/verification", trust_env=False)
+            found = httpx.get(f"{address}/ledger/verification", verify=NO_TLS, trust_env=False)
             assert found.status_code == 503
             page.get_by_role("button", name="Verify everything").click()
             expect(page.locator("#verifying")).to_contain_text("under way already")
         finally:
             verifying.ONE.release()
         headers = {"Sec-Fetch-Site": "cross-site"}
-        found = httpx.get(f"{address}/ledger/verification", headers=headers, trust_env=False)
+        found = httpx.get(
+            f"{address}/ledger/verification", headers=headers, verify=NO_TLS, trust_env=False
+        )
         assert found.status_code == 403
 
 
@@ -166,11 +170,14 @@ def test_a_verification_ends_when_nobody_waits_for_it(rich: Path) -> None:
     assert running.result.empty()
     with serving(make_app(Subject(ledger=rich))) as address:
         url = f"{address}/ledger/verification/progress"
-        with httpx.stream("GET", url, trust_env=False) as told:
+        with httpx.stream("GET", url, verify=NO_TLS, trust_env=False) as told:
             assert told.status_code == 200
         assert verifying.ONE.acquire(timeout=20)
         verifying.ONE.release()
-        assert ">Sound<" in httpx.get(f"{address}/ledger/verification", trust_env=False).text
+        assert (
+            ">Sound<"
+            in httpx.get(f"{address}/ledger/verification", verify=NO_TLS, trust_env=False).text
+        )
 
 
 def damaged_ledgers(small: Path) -> Iterator[str]:
@@ -198,15 +205,17 @@ def test_a_damaged_ledger_is_shown_as_such_and_never_hidden(small: Path, page: P
     with serving(make_app(Subject(ledger=small))) as address:
         for name in damaged_ledgers(small):
             for path in ("/ledger", "/ledger/entries/1"):
-                found = httpx.get(address + path, trust_env=False)
+                found = httpx.get(address + path, verify=NO_TLS, trust_env=False)
                 assert found.status_code == 200, (name, path)
                 assert 'role="alert"' in found.text, (name, path)
                 assert "Traceback" not in found.text
-            trial = httpx.get(f"{address}/trials/experiment-001/two", trust_env=False)
+            trial = httpx.get(
+                f"{address}/trials/experiment-001/two", verify=NO_TLS, trust_env=False
+            )
             assert trial.status_code == (404 if name == "cut" else 200), name
             assert 'role="alert"' in trial.text, name
             assert "that are signed" not in trial.text, name
-            plain = httpx.get(f"{address}/ledger/verification", trust_env=False)
+            plain = httpx.get(f"{address}/ledger/verification", verify=NO_TLS, trust_env=False)
             assert "Damaged in" in plain.text, name
         page.goto(f"{address}/ledger")
         expect(page.locator(".notice.bad")).to_contain_text("This ledger is damaged.")
@@ -219,12 +228,17 @@ def test_a_line_that_was_edited_since_it_was_read_is_shown_as_damaged(small: Pat
         ledger.refresh()
     edit_line(small, b'"b.txt"', b'"c.txt"')
     with serving(make_app(Subject(ledger=small))) as address:
-        found = httpx.get(f"{address}/ledger/entries/2", trust_env=False)
+        found = httpx.get(f"{address}/ledger/entries/2", verify=NO_TLS, trust_env=False)
         assert found.status_code == 200
         assert "not the one that was sealed" in found.text
         assert "There is no proof of it" in found.text
-        assert httpx.get(f"{address}/ledger/entries/2/proof", trust_env=False).status_code == 500
-        other = httpx.get(f"{address}/ledger/entries/1", trust_env=False)
+        assert (
+            httpx.get(
+                f"{address}/ledger/entries/2/proof", verify=NO_TLS, trust_env=False
+            ).status_code
+            == 500
+        )
+        other = httpx.get(f"{address}/ledger/entries/1", verify=NO_TLS, trust_env=False)
         assert "not the one that was sealed" not in other.text
 
 
@@ -260,16 +274,16 @@ def test_harm_in_entries_neither_runs_nor_breaks_the_page(tmp_path: Path, page: 
 def test_what_is_no_entry_leads_nowhere(small: Path) -> None:
     with serving(make_app(Subject(ledger=small))) as address:
         for path in ("99", "-1", "x", "9" * 30, "%31%00", "%D9%A1", "1/raw/x", "1.5"):
-            found = httpx.get(f"{address}/ledger/entries/{path}", trust_env=False)
+            found = httpx.get(f"{address}/ledger/entries/{path}", verify=NO_TLS, trust_env=False)
             assert found.status_code == 404, path
         for query in ("before=x", "before=-1", "kind=nothing"):
-            found = httpx.get(f"{address}/ledger?{query}", trust_env=False)
+            found = httpx.get(f"{address}/ledger?{query}", verify=NO_TLS, trust_env=False)
             assert found.status_code == 400, query
 
 
 def test_a_job_has_no_ledger() -> None:
     with serving(make_app(Subject())) as address:
         for path in ("/ledger", "/ledger/entries/1", "/ledger/verification"):
-            found = httpx.get(address + path, trust_env=False)
+            found = httpx.get(address + path, verify=NO_TLS, trust_env=False)
             assert found.status_code == 404
             assert "no ledger is looked at" in found.text

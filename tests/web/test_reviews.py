@@ -23,7 +23,7 @@ from proctor.web import reviews
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.unprivileged import NOBODY, unprivileged
-from tests.web.browsing import serving
+from tests.web.browsing import NO_TLS, serving
 from tests.web.looking import find_barriers
 from tests.web.sealed import HARM, JOBS, open_for_writing, seal_files
 
@@ -45,7 +45,10 @@ def writing_to(subject: Subject) -> Iterator[httpx.Client]:
     with (
         serving(make_app(subject, token=TOKEN)) as address,
         httpx.Client(
-            base_url=address, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False
+            base_url=address,
+            headers={"Authorization": f"Bearer {TOKEN}"},
+            verify=NO_TLS,
+            trust_env=False,
         ) as client,
     ):
         yield client
@@ -116,7 +119,9 @@ def test_without_the_token_or_from_elsewhere_nothing_is_written(
 ) -> None:
     before = state_of(ledger)
     with serving(make_app(Subject(ledger=ledger), token=TOKEN)) as address:
-        found = httpx.post(address + PATH, data=FORM, headers=headers, trust_env=False)
+        found = httpx.post(
+            address + PATH, data=FORM, headers=headers, verify=NO_TLS, trust_env=False
+        )
         assert found.status_code == code
     assert state_of(ledger) == before
 

@@ -11,7 +11,7 @@ import pytest
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.unprivileged import unprivileged
-from tests.web.browsing import serving
+from tests.web.browsing import NO_TLS, serving
 from tests.web.jobs import JOB
 from tests.web.sealed import copy_job
 from tests.web.traces import said, write_trial
@@ -26,7 +26,7 @@ def visit(job: Path, *paths: str) -> list[httpx.Response]:
     """What a viewer of a job answers."""
     with (
         serving(make_app(Subject(jobs=(job,), root=job.parent))) as address,
-        httpx.Client(base_url=address, timeout=PATIENCE, trust_env=False) as client,
+        httpx.Client(base_url=address, timeout=PATIENCE, verify=NO_TLS, trust_env=False) as client,
     ):
         return [client.get(path) for path in paths]
 
@@ -144,7 +144,9 @@ def test_a_file_that_may_not_be_read_damages_no_ledger() -> None:
         trial = f"/trials/{JOB}/{TRIAL}"
         with (
             serving(make_app(Subject(jobs=(job,)))) as address,
-            httpx.Client(base_url=address, timeout=PATIENCE, trust_env=False) as client,
+            httpx.Client(
+                base_url=address, timeout=PATIENCE, verify=NO_TLS, trust_env=False
+            ) as client,
         ):
             # Whatever Python loads late lies where only root may look.
             client.get(f"{trial}/files/nothing")

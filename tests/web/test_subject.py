@@ -16,7 +16,7 @@ from proctor.ledger.api import Ledger
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from proctor.web.trials.known import opened_trial
-from tests.web.browsing import serving
+from tests.web.browsing import NO_TLS, serving
 from tests.web.jobs import JOB, GrowingJob
 from tests.web.subjects import JOBS, SEALED, seal_jobs
 
@@ -89,7 +89,7 @@ def test_what_is_sealed_meanwhile_is_told_and_shown(tmp_path: Path) -> None:
     ledger = seal_jobs(tmp_path / "ledger", SEALED[1:])
     with (
         serving(make_app(Subject(ledger=ledger))) as address,
-        httpx.Client(base_url=address, timeout=30) as client,
+        httpx.Client(base_url=address, timeout=30, verify=NO_TLS) as client,
     ):
         name = SEALED[1]
         with client.stream("GET", f"/experiments/{name}/events?since=old") as stream:

@@ -14,7 +14,7 @@ from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.importers.prime.samples import make_b, submit
-from tests.web.browsing import serving
+from tests.web.browsing import NO_TLS, serving
 from tests.web.looking import PHONE, find_barriers, is_too_wide, watch_dialogs
 from tests.web.sealed import JOBS, copy_job, open_for_writing, seal_harm, seal_jobs
 
@@ -27,12 +27,12 @@ ERRORS, STEPS, REWARDS = (
 
 def look(subject: Subject, path: str) -> httpx.Response:
     with serving(make_app(subject)) as address:
-        return httpx.get(address + path, trust_env=False)
+        return httpx.get(address + path, verify=NO_TLS, trust_env=False)
 
 
 def look_at_jobs(*paths: str) -> list[httpx.Response]:
     with serving(make_app(Subject(jobs=tuple(JOBS.iterdir())))) as address:
-        return [httpx.get(address + path, trust_env=False) for path in paths]
+        return [httpx.get(address + path, verify=NO_TLS, trust_env=False) for path in paths]
 
 
 def test_every_real_trial_has_a_page() -> None:

@@ -32,7 +32,7 @@ from proctor.report.board.text import (
 from proctor.web.interval_bars import Scale, draw_bar
 from proctor.web.listing import make_pages, read_page
 from proctor.web.pages import ENVIRONMENT, render_page
-from proctor.web.shown import path_part
+from proctor.web.shown import board_path
 from proctor.web.subject import Subject
 
 _ON_A_PAGE = 200
@@ -56,7 +56,7 @@ def _list_boards(request: Request) -> Response:
     subject: Subject = request.app.state.subject
     with subject.opened() as ledger:
         found = list_datasets(_need(ledger))
-    return render_page("boards.html", title="Boards", datasets=found, path=board_path)
+    return render_page("boards.html", title="Boards", datasets=found)
 
 
 def _show_board(request: Request) -> Response:
@@ -95,13 +95,6 @@ def _make(ledger: Ledger, dataset: str, at: int | None) -> Board:
     return make_board(ledger, dataset, at=at)
 
 
-def board_path(dataset: str, at: int | None = None, row: str | None = None) -> str:
-    """The address of a board, or of one of its rows, perhaps at a position."""
-    asked = [f"at={at}"] if at is not None else []
-    asked += [f"row={row}"] if row is not None else []
-    return f"/boards/{path_part(dataset)}" + (f"?{'&'.join(asked)}" if asked else "")
-
-
 def _render_board(board: Board) -> Markup:
     return _render(
         "board_shown.html",
@@ -110,7 +103,6 @@ def _render_board(board: Board) -> Markup:
         scale=_find_scale(list(board.rows)),
         bar=draw_bar,
         notes=list(render_notes(board)),
-        path=board_path,
         words=_WORDS,
     )
 
@@ -131,7 +123,7 @@ def _render_trials(board: Board, number: str, page: int) -> Markup:
     trials = describe_trials(row, board.trials)
     last = -(-len(trials) // _ON_A_PAGE)
     pages = make_pages(
-        f"/boards/{path_part(board.dataset)}",
+        board_path(board.dataset),
         {"at": str(board.size), "row": number},
         page,
         last,
@@ -144,7 +136,6 @@ def _render_trials(board: Board, number: str, page: int) -> Markup:
         trials=[_add_names(trial) for trial in trials[first : first + _ON_A_PAGE]],
         total=len(trials),
         pages=pages,
-        path=board_path,
         words=_WORDS,
     )
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proctor.web.pages import HEADERS, SUBJECT
+from proctor.web.pages import HEADERS, HERE, SUBJECT
 from proctor.web.problems import say_problem
 from proctor.web.writing import exchange_token
 
@@ -46,11 +46,12 @@ class Guard:
         if response is not None:
             await response(scope, receive, sending)
             return
-        told = SUBJECT.set(scope["app"].state.subject)
+        told, here = SUBJECT.set(scope["app"].state.subject), HERE.set(scope["path"])
         try:
             await self._app(scope, receive, sending)
         finally:
             SUBJECT.reset(told)
+            HERE.reset(here)
 
     def _check(self, request: Request) -> None:
         host = request.headers.get("host", "").lower()

@@ -137,5 +137,7 @@ class Experiment:
     """Trials that were to be run, where somebody says so."""
     problems: tuple[str, ...] = ()
     """Files that cannot be used, and why."""
+    boards: tuple[str, ...] = ()
+    """Datasets of a ledger whose boards have trials of it."""
     published: dict[str, str] = field(default_factory=dict)
     """What a job's result.json gives as its metrics, by group and metric."""

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
 from proctor.web.shown import (
+    board_path,
     experiment_path,
     show_count,
     show_mean,
@@ -38,12 +40,26 @@ ENVIRONMENT: Final = Environment(
     loader=FileSystemLoader(TEMPLATES),
     autoescape=True,
     undefined=StrictUndefined,
+    # A viewer that runs keeps its templates when proctor is installed anew.
+    auto_reload=False,
     trim_blocks=True,
     lstrip_blocks=True,
 )
 
 SUBJECT: ContextVar[Subject | None] = ContextVar("subject", default=None)
 """What the request is about: every page tells its damage, and leads only to what it has."""
+
+
+HERE: ContextVar[str] = ContextVar("here", default="")
+"""The path that was asked for, which the navigation marks."""
+
+
+def _mark_current(page: str) -> Markup:
+    """The attribute of a link of the navigation: whether the reader is below that page."""
+    groups = {"/": ("", "experiments", "trials"), "/compare": ("compare", "diff")}
+    group = HERE.get().split("/")[1:2]
+    is_current = any(group == [each] for each in groups.get(page, (page[1:],)))
+    return Markup(' aria-current="true"') if is_current else Markup("")
 
 
 def _find_damage() -> str | None:
@@ -60,8 +76,10 @@ ENVIRONMENT.filters.update(
     whole=show_count, mean=show_mean, seconds=show_seconds, usd=show_usd, moment=show_time
 )
 ENVIRONMENT.globals.update(
+    board_path=board_path,
     experiment_path=experiment_path,
     trial_path=trial_path,
+    current=_mark_current,
     damage=_find_damage,
     has_ledger=_has_ledger,
 )

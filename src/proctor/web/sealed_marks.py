@@ -39,6 +39,11 @@ _MATCHING = (
     "'')), ?))"
 )
 
+_BOARDS = (
+    "SELECT DISTINCT collection FROM trials WHERE experiment_id = ? AND collection IS NOT NULL "
+    "ORDER BY collection LIMIT 20"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
@@ -66,9 +71,17 @@ def load_sealed(ledger: Ledger, name: str) -> Experiment | None:
     with looking(ledger):
         marks = [_mark_of(row, texts) for row in _rows(ledger, query, (name,))]
         version = find_version(ledger, name)
+        boards = ledger.index.select(_BOARDS, (name,))
     if not marks or version is None:
         return None
-    return Experiment(name=name, marks=marks, is_finished=False, is_job=False, version=version)
+    return Experiment(
+        name=name,
+        marks=marks,
+        is_finished=False,
+        is_job=False,
+        version=version,
+        boards=tuple(board for (board,) in boards),
+    )
 
 
 def find_version(ledger: Ledger, name: str) -> str | None:

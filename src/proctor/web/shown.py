@@ -60,6 +60,13 @@ def trial_path(experiment: str, trial: str) -> str:
     return f"/trials/{path_part(experiment)}/{path_part(trial)}"
 
 
+def board_path(dataset: str, at: int | None = None, row: str | None = None) -> str:
+    """The address of a board, or of one of its rows, perhaps at a position."""
+    asked = [f"at={at}"] if at is not None else []
+    asked += [f"row={row}"] if row is not None else []
+    return f"/boards/{path_part(dataset)}" + (f"?{'&'.join(asked)}" if asked else "")
+
+
 def pair_path(one: tuple[str, str], other: tuple[str, str]) -> str:
     """The address of two trials side by side, each an experiment and a trial of it."""
     a, b = ("/".join(map(path_part, each)) for each in (one, other))
