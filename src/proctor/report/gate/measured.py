@@ -224,8 +224,3 @@ def _reason_of(
 def _revision_of(attempt: Attempt | None) -> str | None:
     conditions = attempt.task_conditions if attempt else None
     return conditions.revision if conditions else None
-
-
-def is_ledger(path: str) -> bool:
-    """Whether a path leads to a ledger's directory, which is no job."""
-    return (Path(path) / "checkpoint").exists() or (Path(path) / "entries").is_dir()
