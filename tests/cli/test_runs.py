@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.audit.directories import COPIED
-from tests.cli.programs import Proctor
+from tests.cli.programs import Proctor, run_child
+from tests.ordinary_user import ordinary_home, run_as_ordinary_user
 
 JOB = COPIED / "04-binary-scripted-k5"
 
@@ -94,3 +95,20 @@ def test_two_outputs_in_one_file_are_refused(proctor: Proctor, ledger: Path) -> 
     assert ran.code == 2
     assert "--junit and --markdown are both gate; expected two files" in ran.err
     assert not Path("gate").exists()
+
+
+@pytest.mark.parametrize(("closed", "code", "gate"), [(".", 2, 2), ("entries", 1, 5)])
+def test_a_ledger_that_may_not_be_read_is_told_as_such(closed: str, code: int, gate: int) -> None:
+    with ordinary_home() as home:
+        ledger = home / "ledger"
+        making = ("--ledger", ledger, "--key", home / "key")
+        assert run_child("ledger", "init", *making).code == 0
+        trial = next(iter(sorted(JOB.glob("pass-two__*"))))
+        assert run_child("ledger", "seal", trial, "--experiment", "nightly", *making).code == 0
+        (ledger / closed).chmod(0o000)
+        for words in (["board"], ["report", "nightly"], ["gate", "nightly", "--min-mean", "0"]):
+            ran = run_as_ordinary_user("proctor", *words, "--ledger", ledger, home=home)
+            assert ran.code == (gate if words[0] == "gate" else code), ran.err
+            assert "Permission denied" in ran.out + ran.err
+            assert "Traceback" not in ran.err
+        (ledger / closed).chmod(0o755)

@@ -12,7 +12,7 @@ from proctor.errors import DamageError, InputError, JobError, LedgerError, NoteE
 from proctor.harbor.job import load_job
 from proctor.importers.harbor_job import find_jobs
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.segments import find_segments
+from proctor.ledger.segments import find_segments, has_checkpoint
 from proctor.web.app import make_app
 from proctor.web.server import HOST, listen, serve
 from proctor.web.subject import Subject
@@ -75,7 +75,7 @@ def find_subject(thing: str | None, directory: str | None) -> Subject:
             f"{place}: there is nothing; expected a ledger, a job's directory or a directory of "
             "jobs, such as `proctor view jobs/nightly`"
         )
-    if (place / "checkpoint").exists() or (place / "entries").is_dir():
+    if has_checkpoint(place) or (place / "entries").is_dir():
         _check_ledger(place)
         return Subject(ledger=place.resolve())
     place = place.resolve()
@@ -100,5 +100,5 @@ def _check_ledger(place: Path) -> None:
     except (DamageError, NoteError):
         return
     except LedgerError:
-        if (place / "checkpoint").exists() or not find_segments(place / "entries"):
+        if has_checkpoint(place) or not find_segments(place / "entries"):
             raise

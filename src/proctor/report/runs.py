@@ -16,6 +16,7 @@ from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import TrialFilter, find_trials, render_missing
+from proctor.ledger.segments import has_checkpoint
 from proctor.report.attempt import Attempt
 from proctor.report.in_jobs import Unreadable, load_jobs
 from proctor.report.sealed import load_position
@@ -95,8 +96,9 @@ def check_job(path: str) -> None:
 
     Raises:
         InputError: it does.
+        LedgerError: it cannot be looked into.
     """
-    if (Path(path) / "checkpoint").exists() or (Path(path) / "entries").is_dir():
+    if has_checkpoint(Path(path)) or (Path(path) / "entries").is_dir():
         raise InputError(f"{path}: a ledger; expected a job, or an experiment with --ledger {path}")
 
 
