@@ -73,10 +73,11 @@ def open_plain(path: Path | str) -> BinaryIO:
     fd = os.open(path, flags)
     try:
         _check_regular(fd, str(path))
-        return cast(BinaryIO, os.fdopen(fd, "rb", buffering=0))
     except BaseException:
         os.close(fd)
         raise
+    # Whoever fails after this, an interrupt too, leaves the descriptor to the file.
+    return cast(BinaryIO, os.fdopen(fd, "rb", buffering=0))
 
 
 def walk_files(root: str, left_out: Collection[str] = ()) -> Iterator[tuple[str, str | None]]:

@@ -138,6 +138,8 @@ def test_a_dry_run_of_a_plan_seals_nothing(
         (["plan", "-p", TASKS, "--experiment", "a/b"], "--experiment is 'a/b'"),
         (["plan", "-p", "nowhere", "--experiment", "x"], "nowhere: not there"),
         (["plan", "--experiment", "x"], "no tasks; expected --path"),
+        (["plan", "-p", TASKS, "-a", "nobody", "--experiment", "x"], "there is no agent 'nobody'"),
+        (["plan", "-p", TASKS, "--experiment", "x", "--author", "a\nb"], "--author is 'a\\nb'"),
         (["plan", "show", "nope"], "no plan is called 'nope'"),
         (["audit", "nope", "--plan"], "no plan is called 'nope'"),
         (["audit", "nope", "--plan", "3"], "entry 3 is no plan of nope"),

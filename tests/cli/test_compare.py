@@ -81,7 +81,8 @@ def test_an_unknown_experiment_of_a_ledger_is_named(proctor: Proctor) -> None:
     assert proctor("import", "harbor", SCRIPTED).code == 0
     ran = proctor("compare", "04-binary-scripted-k5", "nowhere")
     assert ran.code == 2
-    assert "nowhere: no such experiment in " in ran.err
+    assert "nowhere: no such directory; " in ran.err
+    assert "there are 04-binary-scripted-k5" in ran.err
 
 
 def test_a_job_equals_the_experiment_it_was_brought_into(proctor: Proctor) -> None:

@@ -97,6 +97,52 @@ def test_help_loads_no_command() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("name", ["board", "case", "check", "compare", "gate", "report", "view"])
+def test_the_help_of_a_command_loads_no_server_no_templates_and_no_statistics(name: str) -> None:
+    program = (
+        "import sys; from proctor.cli.main import cli; "
+        f"cli(['{name}', '--help'], standalone_mode=False); "
+        "print({'scipy', 'numpy', 'starlette', 'uvicorn', 'jinja2'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+STOPPED = """
+import runpy, sys
+class Stop:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            try:
+                # Python marks an interrupt in here as one that nobody handled.
+                exec("raise KeyboardInterrupt")
+            finally:
+                {cleaning}
+sys.meta_path.insert(0, Stop())
+sys.argv = ["proctor", "score", "absent"]
+runpy.run_module("proctor", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "cleaning"),
+    [
+        ("click", "pass"),
+        ("proctor.cli.score", "pass"),
+        ("proctor.cli.score", "int('cleaning up fails too')"),
+        ("proctor.cli.score", "from proctor.errors import DamageError; raise DamageError('torn')"),
+    ],
+)
+def test_an_interrupt_is_told_as_one_whenever_it_comes(module: str, cleaning: str) -> None:
+    program = STOPPED.format(module=module, cleaning=cleaning)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr.strip()) == (130, "proctor: interrupted")
+
+
 @pytest.mark.parametrize("kind", [ProctorError, InputError, RewardError, MetricError])
 def test_what_is_raised_on_purpose_leaves_as_a_sentence(
     proctor: Proctor, monkeypatch: pytest.MonkeyPatch, kind: type[ProctorError]

@@ -8,7 +8,7 @@ import pytest
 
 from proctor.errors import InputError, LedgerError
 from proctor.ledger.api import Ledger
-from proctor.ledger.query import TrialFilter, find_one
+from proctor.ledger.query import TrialFilter, find_one, render_missing
 from tests.ledger.ledgers import EXPERIMENT, record_bytes
 from tests.ledger.trials import open_ledger
 
@@ -164,3 +164,18 @@ def test_a_filter_that_makes_no_sense_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=sentence):
         ledger.trials(TrialFilter(**wish))  # type: ignore[arg-type]
+
+
+def test_rows_that_nobody_takes_any_more_are_let_go_after_the_index_was_closed(
+    ledger: Ledger,
+) -> None:
+    rows = ledger.index.stream("SELECT seq FROM entries")
+    next(iter(rows))
+    ledger.close()
+    rows.close()  # type: ignore[attr-defined]
+
+
+def test_where_an_experiment_is_missing_those_that_are_there_are_named(ledger: Ledger) -> None:
+    said = render_missing(ledger, "absent")
+    assert "no trial of the experiment 'absent' is sealed; there are " in said
+    assert EXPERIMENT in said

@@ -1,5 +1,6 @@
 """The command line: one file per noun, argument parsing and printing, nothing else.
 
+    door                           where the program begins
     main                           the command table, and the door that every error leaves by
     run, resume                    commands that run trials; running/ holds what they are made of
     clean, image                   commands about what the sandbox leaves and needs
@@ -27,8 +28,8 @@
     traced                         the trials that a command about traces is asked for
     plan, audit_plan               what is to be run, and how a run departs from it
     board                          what every agent scored at a dataset
-    view                           pages in a browser
-    compare, report                two runs side by side; one document about runs
+    view, viewing                  pages in a browser: the command, what it does
+    compare, report, report_html   two runs side by side; one document about runs, or pages
     width                          how wide the screen is
     case                           one trial as one page that can be checked
     search, search_text            words in everything that is sealed

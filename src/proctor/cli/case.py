@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from proctor.cli.ledger.options import find_directory, json_option, ledger_option, open_ledger
-from proctor.cli.options import PATH
+from proctor.cli.options import PATH, STDOUT
 from proctor.cli.output import print_json, print_line, write_new_file
 from proctor.digest import sha256_hex
 from proctor.errors import InputError
@@ -47,6 +47,8 @@ def command(
 
     Example: proctor case nightly/fix-bug__a1B2c3D -o case.html
     """
+    if output == STDOUT:
+        raise click.UsageError("-o is -; expected a file: a page is opened from a disk")
     _check_sealed(trial, directory)
     with open_ledger(directory) as ledger:
         made = _make(ledger, trial, checkpoint, max_size * _MEGABYTE)
@@ -65,6 +67,8 @@ def _check_sealed(trial: str, directory: str | None) -> None:
     Raises:
         InputError: it is one.
     """
+    if not trial:
+        raise InputError("TRIAL is empty; expected the name of a sealed trial")
     if not Path(trial).is_dir():
         return
     name = Path(trial).resolve().name

@@ -8,18 +8,19 @@ import click
 
 from proctor.cli.gate_text import document_of, print_judged, render_verdict
 from proctor.cli.gate_types import ErrorsType, NumberType
-from proctor.cli.ledger.options import find_directory, ledger_option
+from proctor.cli.ledger.options import find_directory, ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH, STDOUT, check_companions
 from proctor.cli.output import json_option, print_json, reading_progress, write_file
 from proctor.cli.stdout import send, tell
-from proctor.errors import InputError
+from proctor.errors import DamageError, InputError
 from proctor.report.gate.judging import Judged, judge
 from proctor.report.gate.junit import render_junit
 from proctor.report.gate.limits import Limits, MaxErrors, Miss, gravest
 from proctor.report.gate.markdown import render_markdown
-from proctor.report.gate.measured import Measured, is_ledger, measure_experiment, measure_job
+from proctor.report.gate.measured import Measured, measure_experiment, measure_job
 from proctor.report.gate.numbers import FindInterval
+from proctor.report.runs import check_job, check_name, is_sealed
 
 _CONDITIONS = (
     "min_mean",
@@ -112,7 +113,7 @@ def command(
 
     Example: proctor gate jobs/nightly --min-mean 0.5 --max-errors 5% --junit gate.xml
     """  # noqa: D301 - click's mark for lines that are kept as they are
-    _check_options(as_json=as_json, markdown=markdown)
+    _check_options(as_json=as_json, junit=junit, markdown=markdown)
     limits = Limits(
         min_mean=min_mean,
         min_pass_rate=min_pass_rate,
@@ -156,12 +157,20 @@ def _load_interval(name: str) -> FindInterval:
     return found
 
 
-def _check_options(*, as_json: bool, markdown: str | None) -> None:
+def _check_options(*, as_json: bool, junit: str | None, markdown: str | None) -> None:
     asked = [click.get_current_context().params[name] for name in _CONDITIONS]
     # A floor of 0 is asked for, and equals False.
     if all(value is None or value is False for value in asked):
         raise click.UsageError("nothing is asked for; expected a limit, such as --min-mean 0.5")
     check_companions({"max_drop": "against"})
+    if junit == STDOUT:
+        raise click.UsageError("--junit is -; expected a file: stdout has the verdict")
+    if (
+        junit is not None
+        and markdown is not None
+        and os.path.realpath(junit) == os.path.realpath(markdown)
+    ):
+        raise click.UsageError(f"--junit and --markdown are both {junit}; expected two files")
     if as_json and markdown == STDOUT:
         raise click.UsageError("--json does not go with --markdown -: both are for stdout")
 
@@ -177,7 +186,7 @@ def _print(judged: list[Judged], miss: Miss | None, *, as_json: bool, page: str 
 
 
 class _Reader:
-    """Reads what is named: a directory that is there is a job, anything else an experiment."""
+    """Reads what is named: a job where there is a path, else, or with --ledger, an experiment."""
 
     def __init__(self, directory: str | None, *, check_evidence: bool) -> None:
         self.directory = directory
@@ -191,15 +200,24 @@ class _Reader:
         Raises:
             InputError: there is none.
         """
-        if self.directory is None and os.path.lexists(thing):
+        check_name(thing)
+        if os.path.lexists(thing) and not self._is_sealed(thing):
             return self._measure_job(thing, planned)
         return self._measure_experiment(thing, planned)
 
+    def _is_sealed(self, name: str) -> bool:
+        """Whether a ledger was named, and holds an experiment of this name."""
+        if self.directory is None:
+            return False
+        try:
+            with open_ledger(self.directory) as ledger:
+                return is_sealed(ledger, name)
+        except DamageError:
+            # What cannot be found in a damaged ledger may be what was damaged.
+            return True
+
     def _measure_job(self, path: str, planned: int | None) -> Measured:
-        if is_ledger(path):
-            raise InputError(
-                f"{path}: a ledger; expected a job, or an experiment with --ledger {path}"
-            )
+        check_job(path)
         if planned is not None:
             raise InputError(
                 f"{path}: a job says itself how many trials were planned; --planned is for "

@@ -77,33 +77,47 @@ def main() -> None:
     keep_descriptors_free()
     try:
         code = cli.main(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except DamageError as error:
-        _say(str(error))
-        code = 1
-    except ProctorError as error:
-        _say(str(error))
-        code = 2
-    except (KeyboardInterrupt, click.Abort):
-        _say("interrupted")
-        code = 130
     except SystemExit:
         # click leaves so when the reader of a help page has gone, which is its right.
         code = 0
-    except Exception as error:  # noqa: BLE001 - the outermost door
-        _report(error)
-        code = 2
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - the outermost door
+        code = _say_why(error)
     leave_streams()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say_why(error: BaseException) -> int:
+    """Say why a command ended; its exit code."""
+    if _was_interrupted(error):
+        # Python marks an interrupt inside exec() as unhandled, though it is handled here, and
+        # would die of it at the end; the next exec() takes the mark away.
+        exec("")  # noqa: S102
+        _say("interrupted")
+        return 130
+    if isinstance(error, click.ClickException):
+        error.show()
+        return error.exit_code
+    if isinstance(error, ProctorError):
+        _say(str(error))
+        return 1 if isinstance(error, DamageError) else 2
+    _report(error)
+    return 2
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether an interrupt is what led to an error, such as that of a file closed half-way."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt | click.Abort):
+            return True
+        error = error.__context__
+    return False
 
 
 def _say(sentence: str) -> None:
     tell(f"proctor: {printable(sentence)}")
 
 
-def _report(error: Exception) -> None:
+def _report(error: BaseException) -> None:
     """Whatever gets here is our own defect, but for a help page that click could not print."""
     # Every file that is read or written has a name; only a stream's error has none.
     if isinstance(error, OSError) and error.filename is None:

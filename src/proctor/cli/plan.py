@@ -22,7 +22,7 @@ from proctor.errors import InputError
 from proctor.job.classes import check_classes
 from proctor.ledger.entry import Cause
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.query import TrialFilter, check_text, find_trials
 from proctor.ledger.review import append_plan, check_words
 from proctor.record.ids import check_id
 from proctor.report.planned.making import make_plan
@@ -81,6 +81,7 @@ def command(
     rules = {name: given.pop(name) for name in ("exclusions", "note", "author", "dry_run")}
     author = rules["author"] if rules["author"] is not None else _login_name()
     check_words(author, "the author")
+    check_text(author, "--author")
     wished = _wish(given)
     plan = make_plan(
         wished.config,

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,7 @@ import msgspec
 from proctor.cli.compare import opened_for
 from proctor.cli.ledger.options import find_directory, ledger_option
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.options import PATH, check_apart
+from proctor.cli.options import PATH, STDOUT, check_apart
 from proctor.cli.output import json_option, print_json, print_line, write_file
 from proctor.cli.stdout import send, tell
 from proctor.cli.width import find_width
@@ -20,14 +21,10 @@ from proctor.ledger.ledger import Ledger
 from proctor.report.behaviour import Behaviour, summarise_attempts
 from proctor.report.document.facts import ReportFacts, gather_facts
 from proctor.report.document.told import tell_report
-from proctor.report.page.html import Frame, render_page
 from proctor.report.page.markdown import render_markdown
 from proctor.report.page.text import render_text
 from proctor.report.runs import Run, load_run
-from proctor.report.site.pages import make_pages
-from proctor.report.site.writing import write_site
 from proctor.sentence import count_of, printable
-from proctor.web.style import load_style
 
 _FORMATS: Final = ("text", "markdown", "html", "json")
 _SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "markdown", ".json": "json"}
@@ -40,7 +37,7 @@ _SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "markdown", ".json":
     "--format", "face", type=click.Choice(_FORMATS),
     help="How it is written.  [default: by the name of -o, else text]",
 )  # fmt: skip
-@click.option("-o", "--output", type=PATH, help="Write it to this file instead of to stdout.")
+@click.option("-o", "--output", type=PATH, help="Write it to this file.  [default: stdout]")
 @click.option("--site", type=PATH, help="Write a site into this new directory: a page per trial.")
 @click.option("--no-behaviour", is_flag=True, help="Read no traces: scores, time and cost only.")
 @json_option
@@ -71,14 +68,17 @@ def command(
         read = [thing for thing in things if os.path.lexists(thing)]
         read += [str(find_directory(directory))] if ledger is not None else []
         if site is not None and behaviour is not None:
-            pages = make_pages(facts, runs, behaviour, ledger, load_style(), make_progress())
-            return _tell_site(Path(site), write_site(Path(site), pages, read), as_json=as_json)
+            # Pages of HTML are slow to load, and most reports have none.
+            pages = import_module("proctor.cli.report_html").write_pages(
+                Path(site), facts, runs, behaviour, ledger, read
+            )
+            return _tell_site(Path(site), pages, as_json=as_json)
     _deliver(facts, "json" if as_json else face or _face_of(output), output, read)
     return 0
 
 
 def _deliver(facts: ReportFacts, face: str, output: str | None, read: Sequence[str]) -> None:
-    if output is None:
+    if output is None or output == STDOUT:
         _print(facts, face)
         return
     write_file(Path(output), _render(facts, face).encode("utf-8", "backslashreplace"), read)
@@ -122,7 +122,8 @@ def _render(facts: ReportFacts, face: str) -> str:
         case "markdown":
             return render_markdown(tell_report(facts))
         case "html":
-            return render_page(tell_report(facts), Frame(load_style()))
+            page: str = import_module("proctor.cli.report_html").render_html(facts)
+            return page
         case _:
             return "\n".join(render_text(tell_report(facts), None)) + "\n"
 

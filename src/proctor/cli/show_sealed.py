@@ -42,6 +42,7 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialRow, find_one
+from proctor.ledger.segments import has_checkpoint
 
 _LONGEST = 400
 _MOST_FILES = 50
@@ -60,7 +61,7 @@ def show(name: str, directory: str | None, wish: Wish) -> None:
     if wish.raw or wish.evidence is not None:
         wish.check_unused_for("--raw and --evidence, which give bytes as they are")
     place = Path(directory or os.environ.get("PROCTOR_LEDGER") or "ledger")
-    if directory is None and not (place / "checkpoint").exists():
+    if directory is None and not has_checkpoint(place):
         raise InputError(
             f"{name}: there is no such file, and no ledger at {place} that could hold it; "
             "--ledger or PROCTOR_LEDGER names one"

@@ -8,6 +8,7 @@ from proctor.cli.ledger.options import find_directory, open_ledger
 from proctor.errors import InputError
 from proctor.importers.traced_files import find_in_files
 from proctor.ledger.query import TrialFilter
+from proctor.ledger.segments import has_checkpoint
 from proctor.traced.sealed import find_named, find_sealed
 from proctor.traced.trial import TracedTrial
 
@@ -47,7 +48,7 @@ def traced_trials(
 def _check_ledger(things: tuple[str, ...], directory: str | None) -> None:
     """Say what is missing where a name is neither a path nor can be sealed."""
     place = find_directory(directory)
-    if things and directory is None and not (place / "checkpoint").exists():
+    if things and directory is None and not has_checkpoint(place):
         missing = next(thing for thing in things if not os.path.lexists(thing))
         raise InputError(
             f"{missing}: there is no such file, and no ledger at {place} that could hold it; "

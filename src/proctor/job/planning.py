@@ -82,6 +82,18 @@ class JobPlan:
         ]
 
 
+def check_kinds(config: JobConfig) -> None:
+    """See that there are such agents, and such an environment.
+
+    Raises:
+        InputError: there is none, or it cannot be used as it is asked for.
+    """
+    for agent in config.agents:
+        check_agent(agent)
+    if config.environment.import_path is None:
+        check_type(config.environment.type or "")
+
+
 async def prepare(
     config: JobConfig,
     settings: Settings,
@@ -95,10 +107,7 @@ async def prepare(
     Raises:
         InputError: something that was asked for cannot be had.
     """
-    for agent in config.agents:
-        check_agent(agent)
-    if config.environment.import_path is None:
-        check_type(config.environment.type or "")
+    check_kinds(config)
     resolved = await resolve_tasks(config, settings, host=host)
     if is_auto:
         fitting = find_concurrency((one.task for one in resolved.tasks), config.environment)

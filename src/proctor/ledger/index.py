@@ -316,7 +316,9 @@ class Index:
             LedgerError: the file is damaged.
         """
         try:
-            yield from self.connection.execute(query, values)
+            # Not `yield from`: what is left open at an interrupt would ask the cursor to close.
+            for row in self.connection.execute(query, values):  # noqa: UP028
+                yield row
         except sqlite3.DatabaseError as error:
             raise LedgerError(
                 f"index.sqlite cannot be used: {error}; delete it, and it is made again"

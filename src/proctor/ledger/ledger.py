@@ -49,6 +49,7 @@ from proctor.ledger.segments import (
     SEGMENT_SIZE,
     Place,
     append_lines,
+    has_checkpoint,
     read_line,
     read_lines,
     render_absence,
@@ -129,7 +130,7 @@ class Ledger:
             NoteError: its checkpoint cannot be read.
         """
         directory = Path(directory)
-        if not os.path.lexists(directory / "checkpoint"):
+        if not has_checkpoint(directory):
             found = "no checkpoint" if os.path.lexists(directory) else "nothing"
             raise LedgerError(render_absence(directory, found))
         check_format(directory)

@@ -222,7 +222,11 @@ def find_one(ledger: Ledger, name: str) -> TrialRow | int:
                 raise LedgerError(_render_several(ledger, name, rows))
         if trials := _select(ledger, "experiment_id = ?", name):
             raise LedgerError(_render_experiment(ledger, name, trials))
-    raise LedgerError(f"{ledger.directory}: no trial or entry is called {name[:200]!r}")
+    raise LedgerError(
+        f"{ledger.directory}: no trial or entry is called {name[:200]!r}; expected "
+        "EXPERIMENT/TRIAL, a trial's id, an entry's number, or the beginning of one: "
+        "`proctor ledger list` has them"
+    )
 
 
 def find_trial(ledger: Ledger, name: str) -> TrialRow:
@@ -236,6 +240,16 @@ def find_trial(ledger: Ledger, name: str) -> TrialRow:
     if isinstance(found, int):
         raise LedgerError(f"{ledger.directory}: entry {found} is not a trial")
     return found
+
+
+def render_missing(ledger: Ledger, experiment: str) -> str:
+    """That an experiment is not in a ledger, and which are: those that were sealed last."""
+    newest = "SELECT experiment_id, max(seq) FROM trials GROUP BY 1 ORDER BY 2 DESC LIMIT ?"
+    names = [name for name, _ in ledger.index.select(newest, (_MOST_NAMED + 1,))]
+    named = ", ".join(names[:_MOST_NAMED])
+    more = ", … (`proctor ledger list` has all)" if len(names) > _MOST_NAMED else ""
+    there = f"{ledger.directory}: no trial of the experiment {experiment[:200]!r} is sealed"
+    return f"{there}; there are {named}{more}" if names else f"{there}, nor any other"
 
 
 def _look_up(ledger: Ledger, name: str) -> Iterator[list[TrialRow]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.errors import DamageError
+from proctor.errors import DamageError, LedgerError
 from proctor.files import append_durably, open_plain, sync_directory, sync_file
 
 SEGMENT_SIZE = 64 << 20
@@ -52,17 +52,38 @@ def render_absence(directory: Path, found: str) -> str:
     )
 
 
+def has_checkpoint(directory: Path) -> bool:
+    """Whether there is the checkpoint of a ledger.
+
+    Raises:
+        LedgerError: the directory may not be looked into.
+    """
+    try:
+        os.lstat(directory / "checkpoint")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise LedgerError(f"{directory}: cannot be read: {error.strerror}") from error
+    return True
+
+
 def segment_path(entries: Path, number: int) -> Path:
     """The file of a segment."""
     return entries / f"{number:06}.jsonl"
 
 
 def find_segments(entries: Path) -> list[int]:
-    """The numbers of the segments that are there, in order."""
+    """The numbers of the segments that are there, in order.
+
+    Raises:
+        DamageError: their directory cannot be read.
+    """
     try:
         names = [path.name for path in entries.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as error:
+        raise DamageError(f"{entries}: cannot be read: {error.strerror}") from error
     return sorted(int(name[:6]) for name in names if _NAME.fullmatch(name))
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
-from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.query import TrialFilter, find_trials, render_missing
+from proctor.ledger.segments import has_checkpoint
 from proctor.report.attempt import Attempt
 from proctor.report.counting import leave_out
 from proctor.report.in_jobs import Unreadable, load_jobs
@@ -59,12 +60,39 @@ def load_run(thing: str, ledger: Ledger | None, *, prefers_ledger: bool = False)
     Raises:
         InputError: it is neither, or nothing is in it.
     """
+    check_name(thing)
     if ledger is None or (os.path.lexists(thing) and not prefers_ledger):
         return load_job_run(thing)
-    is_sealed = thing.isprintable() and find_trials(ledger, TrialFilter(experiment=thing, limit=1))
-    if not is_sealed and os.path.lexists(thing):
+    if os.path.lexists(thing) and not is_sealed(ledger, thing):
         return load_job_run(thing)
     return load_sealed_run(ledger, thing)
+
+
+def check_name(thing: str) -> None:
+    """See that a run was named at all: an empty variable of a shell names none.
+
+    Raises:
+        InputError: it is empty.
+    """
+    if not thing:
+        raise InputError("the name of a run is empty; expected an experiment, or a job's directory")
+
+
+def is_sealed(ledger: Ledger, experiment: str) -> bool:
+    """Whether a ledger holds an experiment of this name."""
+    wanted = TrialFilter(experiment=experiment, limit=1)
+    return experiment.isprintable() and bool(find_trials(ledger, wanted))
+
+
+def check_job(path: str) -> None:
+    """See that a path does not lead to a ledger, whose experiments are runs and it is not.
+
+    Raises:
+        InputError: it does.
+        LedgerError: it cannot be looked into.
+    """
+    if has_checkpoint(Path(path)) or (Path(path) / "entries").is_dir():
+        raise InputError(f"{path}: a ledger; expected a job, or an experiment with --ledger {path}")
 
 
 def load_sealed_run(ledger: Ledger, experiment: str) -> Run:
@@ -77,10 +105,7 @@ def load_sealed_run(ledger: Ledger, experiment: str) -> Run:
     checkpoint = ledger.refresh()
     found = load_position(ledger, at=checkpoint.tree.size or None, experiment=experiment)
     if not found.attempts:
-        raise InputError(
-            f"{experiment}: no such experiment in {ledger.directory}, and no such directory; "
-            "`proctor ledger list` has what is sealed"
-        )
+        raise InputError(f"{experiment}: no such directory; {render_missing(ledger, experiment)}")
     counted, left_out = leave_out(found.attempts)
     return Run(
         name=experiment,
@@ -118,6 +143,7 @@ def load_job_run(path: str) -> Run:
     Raises:
         InputError: there is no job, or no trial that can be read.
     """
+    check_job(path)
     found = load_jobs(path)
     if not found.attempts:
         raise InputError(f"{path}: no trial in it that can be read; expected a harbor job")

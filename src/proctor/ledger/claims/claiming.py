@@ -19,6 +19,7 @@ from proctor.ledger.claims.standing import Scope, sort_out
 from proctor.ledger.entry import AnyEntry, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
+from proctor.ledger.query import render_missing
 from proctor.reward.metric import DEFAULT_METRIC
 
 _TRIALS = "SELECT seq, record, dataset_id, status FROM trials WHERE experiment_id = ? AND seq < ?"
@@ -85,14 +86,19 @@ def _find_entries(ledger: Ledger, scope: Scope, size: int) -> tuple[list[int], i
         if scope.dataset in (None, dataset) or status == "withheld"
     ]
     if not ours:
-        other = f" of the dataset {scope.dataset!r}" if rows else ""
-        raise LedgerError(
-            f"{ledger.directory}: no trial of the experiment {scope.experiment!r}{other} among "
-            f"the {size:,} entries; `proctor ledger list` shows what there is"
-        )
+        raise LedgerError(_render_missing(ledger, scope, is_there=bool(rows)))
     remarks = _first(ledger.index.select(_REMARKS, (scope.experiment, size)))
     keys = _first(ledger.index.select(_KEYS, (size,)))
     return sorted({*ours, *remarks, *keys}), len(rows) - len(ours)
+
+
+def _render_missing(ledger: Ledger, scope: Scope, *, is_there: bool) -> str:
+    if not is_there:
+        return render_missing(ledger, scope.experiment)
+    return (
+        f"{ledger.directory}: no trial of the experiment {scope.experiment!r} is of the dataset "
+        f"{scope.dataset!r}; `proctor ledger list` shows what there is"
+    )
 
 
 def _first(rows: Iterable[Sequence[int]]) -> list[int]:

@@ -23,7 +23,7 @@ from proctor.ledger.head import read_head_of
 from proctor.ledger.keeping import AROUND, check_evidence_path
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.withhold import find_withheld
-from proctor.sentence import count_of
+from proctor.sentence import count_of, reason_of
 
 _RESULT = f"{AROUND}result.json"
 _OF_A_TRIAL = ("result.json", "config.json")
@@ -68,7 +68,7 @@ def write_jobs(ledger: Ledger, places: Iterable[int], target: Path) -> Jobs:
             writer.write(seq)
         writer.write_around()
     except OSError as error:
-        raise LedgerError(f"{target}: cannot be written: {error}") from error
+        raise LedgerError(f"{target}: cannot be written: {reason_of(error)}") from error
     return writer.jobs
 
 

@@ -25,7 +25,7 @@ from proctor.ledger.note import (
     VerifierKey,
     parse_checkpoint,
 )
-from proctor.ledger.segments import find_segments, render_absence
+from proctor.ledger.segments import find_segments, has_checkpoint, render_absence
 from proctor.ledger.verification.artifact_check import check_artifacts
 from proctor.ledger.verification.damage import Damage, Findings
 from proctor.ledger.verification.evidence import NamedEvidence
@@ -111,7 +111,7 @@ def verify_ledger(
     directory = Path(directory)
     if key is not None and key.algorithm is not Algorithm.ED25519:
         raise KeyFileError(f"{key}: a cosigner's key; expected the key of the ledger itself")
-    if not (directory / "checkpoint").exists() and not find_segments(directory / "entries"):
+    if not has_checkpoint(directory) and not find_segments(directory / "entries"):
         found = "no checkpoint and no entries" if directory.exists() else "nothing"
         raise LedgerError(render_absence(directory, found))
     older = [(str(path), _load_older(Path(path))) for path in since]

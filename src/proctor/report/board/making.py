@@ -19,6 +19,7 @@ from proctor.report.board.trials import BoardTrials, settle
 from proctor.report.counting import counted_attempts
 from proctor.report.planned.sealed import SealedPlan, find_plans
 from proctor.report.sealed import load_position
+from proctor.sentence import count_of
 
 _MOST_NAMED = 20
 _UNKNOWN = "unknown"
@@ -89,7 +90,8 @@ def make_board(
 
 def _render_absence(ledger: Ledger, dataset: str, size: int) -> str:
     names = [each.dataset for each in list_datasets(ledger, size)]
-    there = f"{ledger.directory}: no trial of a dataset {dataset!r} at {size:,} entries"
+    said = count_of(size, "entry", "entries")
+    there = f"{ledger.directory}: no trial of a dataset {dataset!r} at {said}"
     if not names:
         return f"{there}, nor of any other; `proctor ledger list` shows what is sealed"
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""

@@ -168,7 +168,11 @@ def measure_experiment(
         LedgerError: there is no ledger, no such experiment in it, or more of it than planned.
     """
     measured = Measured(name=experiment, kind="experiment", place=str(directory), planned=planned)
-    verified = verify_ledger(directory, fast=not check_evidence, progress=progress)
+    try:
+        verified = verify_ledger(directory, fast=not check_evidence, progress=progress)
+    except DamageError as error:
+        measured.damage.append(str(error))
+        return measured
     measured.damage = [f"{each.kind}: {each.where}: {each.message}" for each in verified.damage]
     try:
         with Ledger.open(directory) as ledger:
@@ -224,8 +228,3 @@ def _reason_of(
 def _revision_of(attempt: Attempt | None) -> str | None:
     conditions = attempt.task_conditions if attempt else None
     return conditions.revision if conditions else None
-
-
-def is_ledger(path: str) -> bool:
-    """Whether a path leads to a ledger's directory, which is no job."""
-    return (Path(path) / "checkpoint").exists() or (Path(path) / "entries").is_dir()

@@ -7,7 +7,7 @@ from proctor.environments.kinds import environment_name_for
 from proctor.errors import InputError
 from proctor.harbor.configs import AgentConfig, JobConfig
 from proctor.job.planned import Resolved
-from proctor.job.planning import make_records
+from proctor.job.planning import check_kinds, make_records
 from proctor.job.settings import Settings
 from proctor.job.tasks import resolve_tasks
 from proctor.record.comparable import find_run_conditions
@@ -45,6 +45,7 @@ def make_plan(
         TaskError: there is no task to run, or one cannot be run.
         InputError: something else that was asked for cannot be had.
     """
+    check_kinds(config)
     resolved = asyncio.run(resolve_tasks(config, settings, host=host))
     _check_none_refused(resolved)
     told = [_tell(config, agent) for agent in config.agents]

@@ -74,6 +74,15 @@ def _describe(entry: PlanEntry, where: str) -> SealedPlan:
     )
 
 
+def _tell_plans(plans: list[SealedPlan]) -> str:
+    if not plans:
+        return "none is sealed there: `proctor plan` does that, before a run"
+    return (
+        "expected an entry's number or an experiment that was planned, such as "
+        f"{plans[-1].experiment}: `proctor plan show` lists them"
+    )
+
+
 def find_plan(ledger: Ledger, name: str) -> SealedPlan:
     """The plan that somebody means: an entry's number, or the first one of an experiment.
 
@@ -88,8 +97,6 @@ def find_plan(ledger: Ledger, name: str) -> SealedPlan:
     else:
         plans = [each for each in plans if each.experiment == name]
     if not plans:
-        raise InputError(
-            f"{ledger.directory}: no plan is called {name[:200]!r}; expected an entry's number or "
-            "an experiment: `proctor plan show` lists them"
-        )
+        told = _tell_plans(find_plans(ledger))
+        raise InputError(f"{ledger.directory}: no plan is called {name[:200]!r}; {told}")
     return plans[0]

@@ -21,6 +21,7 @@ from proctor.ledger.entry import SupersedeEntry, TrialEntry
 from proctor.ledger.exchange.harbor_jobs import find_place, write_jobs
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import VerifierKey
+from proctor.ledger.query import render_missing
 from proctor.ledger.review import find_remarks
 from proctor.ledger.verification.verify import Verification, verify_ledger
 from proctor.report.attempt import Attempt
@@ -76,10 +77,7 @@ def opened_experiment(
     """
     attempts = load_position(ledger, at=at, experiment=experiment).attempts
     if not attempts:
-        raise LedgerError(
-            f"{ledger.directory}: no trial of the experiment {experiment!r}; "
-            "`proctor ledger list` names those that are there"
-        )
+        raise LedgerError(render_missing(ledger, experiment))
     with tempfile.TemporaryDirectory(prefix="proctor-policy-") as scratch:
         yield _Unpacked(ledger, Path(scratch)).submit(experiment, attempts, sealed)
 

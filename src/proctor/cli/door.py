@@ -1,0 +1,14 @@
+"""Where the program begins: an interrupt while it is still loading leaves as any other does."""
+
+import os
+from importlib import import_module
+
+
+def main() -> None:
+    """Load the command table and run a command."""
+    try:
+        run = import_module("proctor.cli.main").main
+    except KeyboardInterrupt:
+        os.write(2, b"proctor: interrupted\n")
+        os._exit(130)
+    run()

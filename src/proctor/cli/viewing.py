@@ -1,0 +1,104 @@
+"""What `proctor view` does: finds the runs, answers on this machine. Loaded on use."""
+
+import socket
+import webbrowser
+from pathlib import Path
+
+from proctor.cli.ledger.options import find_directory
+from proctor.cli.output import print_json
+from proctor.cli.printable import printable
+from proctor.cli.stdout import tell
+from proctor.errors import DamageError, InputError, JobError, LedgerError, NoteError
+from proctor.harbor.job import load_job
+from proctor.importers.harbor_job import find_jobs
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.segments import find_segments, has_checkpoint
+from proctor.web.app import make_app
+from proctor.web.server import HOST, listen, serve
+from proctor.web.subject import Subject
+from proctor.web.writing import new_token
+
+PORT = 8380
+"""Where it answers, if nothing else does."""
+
+
+def view(
+    thing: str | None, directory: str | None, *, port: int | None, opens: bool, as_json: bool
+) -> None:
+    """Serve pages until interrupted.
+
+    Raises:
+        InputError: there is nothing to show, or the port is taken.
+    """
+    subject = find_subject(thing, directory)
+    token = new_token()
+    app = make_app(subject, token=token)
+    listening = _listen(port)
+    address = f"http://{HOST}:{listening.getsockname()[1]}/"
+    opened = f"{address}?token={token}"
+    if as_json:
+        print_json({"address": address, "token": token, "open": opened})
+    else:
+        tell(f"{_describe(subject)}: {opened} (Ctrl-C ends it)")
+    if opens and not webbrowser.open(opened):
+        tell("no browser could be started; open the address yourself")
+    serve(app, listening)
+
+
+def _listen(port: int | None) -> socket.socket:
+    if port is not None:
+        return listen(port)
+    try:
+        return listen(PORT)
+    except InputError:
+        return listen(0)
+
+
+def _describe(subject: Subject) -> str:
+    if subject.ledger is not None:
+        return printable(f"the ledger {subject.ledger}")
+    jobs = subject.jobs
+    return printable(f"the job {jobs[0]}") if len(jobs) == 1 else f"{len(jobs):,} jobs"
+
+
+def find_subject(thing: str | None, directory: str | None) -> Subject:
+    """What is meant: a ledger, or jobs.
+
+    Raises:
+        InputError: there is neither.
+    """
+    if thing is not None and directory is not None:
+        raise InputError(f"{thing} and --ledger {directory}: expected one of the two")
+    place = Path(thing) if thing is not None else find_directory(directory)
+    if not place.exists():
+        raise InputError(
+            f"{place}: there is nothing; expected a ledger, a job's directory or a directory of "
+            "jobs, such as `proctor view jobs/nightly`"
+        )
+    if has_checkpoint(place) or (place / "entries").is_dir():
+        _check_ledger(place)
+        return Subject(ledger=place.resolve())
+    place = place.resolve()
+    jobs = find_jobs(place)
+    if jobs != [place]:
+        return Subject(jobs=tuple(jobs), root=place)
+    try:
+        load_job(str(place))
+    except JobError as error:
+        raise InputError(f"{error}; nor is it a ledger") from error
+    return Subject(jobs=(place,))
+
+
+def _check_ledger(place: Path) -> None:
+    """Refuse what no page can be made of; a damaged ledger is shown as such.
+
+    Raises:
+        LedgerError: it is of another format, or nothing is in it.
+    """
+    try:
+        Ledger.open(place).close()
+    except (DamageError, NoteError):
+        return
+    except LedgerError:
+        if has_checkpoint(place) or not find_segments(place / "entries"):
+            raise
