@@ -156,7 +156,7 @@ def _print_rows(section: BoardSection, rows: Sequence[BoardRow]) -> None:
     for row, line in zip(rows, lines, strict=True):
         print_line(line)
         for sentence in render_basis(row, section):
-            for part in textwrap.wrap(sentence, width - len(_INDENT)):
+            for part in textwrap.wrap(sentence, width - len(_INDENT), break_on_hyphens=False):
                 print_line(f"{_INDENT}{part}")
 
 
