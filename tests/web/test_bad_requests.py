@@ -381,27 +381,3 @@ def test_what_is_no_request_is_refused(jobs_client: httpx.Client, said: bytes) -
         connection.sendall(said)
         answer = connection.recv(20)
     assert answer.startswith(b"HTTP/1.1 400")
-
-
-def test_small_answers_do_not_wait_for_each_other() -> None:
-    app = make_app(Subject(jobs=(JOBS / JOB,)))
-    seen: list[int] = []
-
-    async def look(_request: Request) -> Response:
-        for each in running.server_state.connections:
-            opened = each.transport.get_extra_info("socket")
-            seen.append(opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-        return PlainTextResponse("seen")
-
-    app.router.routes.insert(0, Route("/look", look))
-    listening, running = server.listen(0), server.make_server(app)
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    try:
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        assert httpx.get(f"{address}/look", verify=NO_TLS, trust_env=False).text == "seen"
-    finally:
-        running.end()
-        thread.join(20)
-        listening.close()
-    assert seen == [1]
