@@ -50,7 +50,7 @@ def load_jobs(path: str, *, dataset: str | None = None) -> JobAttempts:
         found.unreadable += [Unreadable(each.where, each.message) for each in trials.later]
         for offer in trials.offers:
             try:
-                entry = _entry_of(offer.submit())
+                entry = entry_of(offer.submit())
             except InputError as error:
                 found.unreadable.append(Unreadable(offer.where, str(error)))
                 continue
@@ -65,7 +65,7 @@ def _is_in(place: str, directories: list[str]) -> bool:
     return any(place == each or place.startswith(f"{each}/") for each in directories)
 
 
-def _entry_of(submission: Submission) -> TrialEntry:
+def entry_of(submission: Submission) -> TrialEntry:
     """What would be sealed of a trial, but for its evidence."""
     is_own = submission.own_trial is not None
     return TrialEntry(

@@ -82,12 +82,7 @@ def _mark(case: Element, trial: MeasuredTrial, reward_key: str | None, limits: L
 def _properties(judged: Judged) -> list[tuple[str, str]]:
     measured = judged.measured
     counts = {
-        "planned": measured.planned,
-        "run": measured.run,
-        "broken": measured.broken,
-        "not_run": measured.not_run,
-        "withheld": measured.withheld,
-        "superseded": measured.superseded,
+        **measured.denominators,
         "errors": judged.errors.count,
         "cost_usd": judged.cost.total,
     }

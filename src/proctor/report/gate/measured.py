@@ -88,6 +88,12 @@ class Measured:
         return self.planned - self.run - self.broken - self.withheld
 
     @property
+    def denominators(self) -> dict[str, int | None]:
+        """What its numbers rest on; None: not known."""
+        names = ("planned", "run", "broken", "not_run", "withheld", "superseded")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def groups(self) -> dict[str, list[MeasuredTrial]]:
         """The trials by group."""
         found: dict[str, list[MeasuredTrial]] = {}

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from proctor.errors import DamageError, InputError
 from proctor.importers.harbor_trial import Wish, make_bare_record
 from proctor.ledger.entry import TrialEntry, Withheld, decode_line
@@ -25,6 +23,7 @@ from proctor.ledger.tree import leaf_hash
 from proctor.record.ids import make_id
 from proctor.record.read import parse_record
 from proctor.record.write import render_record
+from proctor.report.in_jobs import entry_of
 from proctor.traced.sealed import trace_entry
 from proctor.traced.trial import TracedTrial
 from proctor.web.subject import ATTEMPT, Subject, find_row
@@ -182,7 +181,7 @@ def _with_record(known: Known, place: Path) -> Known:
         reason_code=submission.reason_code,
         findings=submission.findings,
     )
-    return replace(known, traced=traced, entry=_entry_of(submission))
+    return replace(known, traced=traced, entry=entry_of(submission))
 
 
 def _find_related_places(place: Path, trial: str) -> tuple[str, ...]:
@@ -202,16 +201,3 @@ def _submit(place: Path, experiment: str) -> Submission:
         return submit_trial(place)
     record, basis = make_bare_record(Wish(trial=str(place), experiment=make_id(experiment)))
     return submit_record(render_record(record), place, Beside(cost_basis=basis.kind))
-
-
-def _entry_of(submission: Submission) -> TrialEntry:
-    return TrialEntry(
-        at="",
-        seq=0,
-        record=msgspec.Raw(submission.record),
-        findings=submission.findings,
-        score=submission.score,
-        cost_basis=submission.cost_basis,
-        reason_code=submission.reason_code,
-        slot=submission.slot,
-    )
