@@ -118,7 +118,7 @@ def test_what_is_nothing_known_has_a_reason(file: Path, data: bytes, reason: str
     with pytest.raises(InputError) as raised:
         thing_of(file, data)
     known = "trajectory, conversation, ATIF trajectory, trial record, certificate, score record"
-    rest = "ledger, checkpoint, proof, claim, bundle, task, dataset, trial, job"
+    rest = "ledger, checkpoint, proof, claim, bundle, case file, task, dataset, trial, job"
     expected = f"{file}: {reason}; expected one of: {known}, {rest}"
     assert str(raised.value) == expected
 

@@ -1,7 +1,7 @@
 """What is asked of every page: nothing of a stranger runs, nothing is too wide, all can be read."""
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Dialog, Page, ViewportSize
+from playwright.sync_api import Dialog, Locator, Page, ViewportSize
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
 
@@ -16,6 +16,12 @@ def watch_dialogs(page: Page) -> list[str]:
 
     page.on("dialog", dismiss)
     return seen
+
+
+def follow(page: Page, link: Locator) -> None:
+    """Click what leads to another page, and be there: a click alone does not wait for it."""
+    with page.expect_navigation():
+        link.click()
 
 
 def is_too_wide(page: Page) -> bool:

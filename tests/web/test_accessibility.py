@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.web.browsing import serving
+from tests.web.looking import follow
 from tests.web.subjects import all_jobs, seal_jobs
 
 PAGES = {
@@ -84,7 +85,7 @@ def test_a_page_is_whole_without_script(
     page.goto(f"{addresses['jobs']}/experiments/04-binary-scripted-k5")
     whole = page.locator("td.marks a").count()
     page.get_by_label("Outcome").select_option("full")
-    page.get_by_role("button", name="Show").click()
+    follow(page, page.get_by_role("button", name="Show"))
     assert 0 < page.locator("td.marks a").count() < whole
     printed = tmp_path / "page.pdf"
     page.pdf(path=printed)

@@ -13,6 +13,7 @@ from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.report.board_ledgers import DATASET, open_board_ledger, sit
 from tests.web.browsing import serving
+from tests.web.looking import follow
 
 HOSTILE = '<img src=x onerror="document.title=1">'
 BOARD = f"/boards/{DATASET.replace('@', '%40')}"
@@ -48,14 +49,14 @@ def address(directory: Path) -> Iterator[str]:
 
 def test_a_board_is_reached_and_leads_to_its_trials(page: Page, address: str) -> None:
     page.goto(address)
-    page.get_by_role("link", name="Boards").click()
-    page.get_by_role("link", name=DATASET).click()
+    follow(page, page.get_by_role("link", name="Boards"))
+    follow(page, page.get_by_role("link", name=DATASET))
     assert page.get_by_role("heading", level=2).count() == 2
     row = page.locator("tbody.row").first
     assert "provider/one" in row.inner_text()
     assert "0.6667" in row.inner_text()
     assert row.locator("svg[role=img] circle").count() == 1
-    row.get_by_role("link", name="6", exact=True).click()
+    follow(page, row.get_by_role("link", name="6", exact=True))
     links = page.locator("tbody a")
     assert links.count() == 6
     assert links.first.get_attribute("href") == "/trials/experiment-001/one-0"
@@ -67,7 +68,7 @@ def test_an_experiment_leads_to_its_boards_and_the_navigation_says_where_one_is(
     page.goto(f"{address}/experiments/experiment-001")
     current = page.locator("nav [aria-current]")
     assert current.all_inner_texts() == ["Experiments"]
-    page.locator("#live").get_by_role("link", name=DATASET).click()
+    follow(page, page.locator("#live").get_by_role("link", name=DATASET))
     assert page.title() == f"Board of {DATASET} · proctor"
     assert current.all_inner_texts() == ["Boards"]
 
@@ -93,7 +94,7 @@ def test_an_earlier_position_is_shown(page: Page, address: str) -> None:
     assert "at 3 entries" in page.locator("main").inner_text()
     assert page.locator("tbody.row").count() == 1
     page.get_by_label("As it was at").fill("4")
-    page.get_by_role("button", name="Show").click()
+    follow(page, page.get_by_role("button", name="Show"))
     assert "at 4 entries" in page.locator("main").inner_text()
 
 

@@ -10,6 +10,7 @@ from playwright.sync_api import Page
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.web.browsing import serving
+from tests.web.looking import follow
 
 JOBS = Path(__file__).parent.parent / "data" / "harbor" / "jobs"
 NAMES = ("03-binary-oracle-k5", "04-binary-scripted-k5", "42-config-multi")
@@ -25,7 +26,7 @@ def test_two_experiments_are_chosen_and_compared(page: Page, address: str) -> No
     page.goto(f"{address}/compare")
     page.get_by_label("A", exact=True).fill(NAMES[0])
     page.get_by_label("B", exact=True).fill(NAMES[1])
-    page.get_by_role("button", name="Compare").click()
+    follow(page, page.get_by_role("button", name="Compare"))
     assert page.get_by_text("+0.067, 95% interval [-0.6, 0.4], over 3 tasks").is_visible()
     assert page.locator("svg[role=img]").count() == 2
     pair = page.get_by_role("link", name="-0.6")
@@ -52,7 +53,7 @@ def test_what_is_not_alike_is_said_and_the_form_has_the_way_out(page: Page, addr
     assert "3 tasks only in B" in page.get_by_role("alert").inner_text()
     page.get_by_label("common tasks only").check()
     page.get_by_label("agent and model").select_option(index=2)
-    page.get_by_role("button", name="Compare").click()
+    follow(page, page.get_by_role("button", name="Compare"))
     assert page.get_by_text("Left out, only in B: 3 tasks").is_visible()
 
 

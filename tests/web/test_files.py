@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.web.browsing import NO_TLS, serving
-from tests.web.looking import PHONE, find_barriers, is_too_wide
+from tests.web.looking import PHONE, find_barriers, follow, is_too_wide
 from tests.web.sealed import JOBS, PNG, copy_job, seal_files, seal_harm
 
 JOB = "06-errors-oracle-k1"
@@ -109,7 +109,7 @@ def test_a_long_text_is_shown_part_by_part_and_says_where_it_is_cut(
             if page.get_by_role("link", name="The next part", exact=True).count() == 0:
                 break
             expect(page.get_by_text("Cut here")).to_be_visible()
-            page.get_by_role("link", name="The next part", exact=True).click()
+            follow(page, page.get_by_role("link", name="The next part", exact=True))
         assert seen == lines
         assert find_barriers(page) == ""
 

@@ -20,7 +20,7 @@ from proctor.web.ledgers import verifying
 from proctor.web.subject import Subject
 from tests.ledger.ledgers import make_rich_ledger
 from tests.web.browsing import NO_TLS, serving
-from tests.web.looking import PHONE, find_barriers, is_too_wide, watch_dialogs
+from tests.web.looking import PHONE, find_barriers, follow, is_too_wide, watch_dialogs
 from tests.web.sealed import HARM, LONG, open_for_writing, seal_files
 
 
@@ -61,7 +61,7 @@ def test_the_entries_are_paged_from_the_newest_on(rich: Path, page: Page) -> Non
             older = page.get_by_role("link", name="older ones")
             if older.count() == 0:
                 break
-            older.click()
+            follow(page, older)
             page.wait_for_load_state()
         assert seen == list(range(size - 1, -1, -1))
         page.get_by_role("link", name="review", exact=False).first.click()

@@ -14,6 +14,7 @@ from proctor.report.runs import load_job_run
 from proctor.report.site.pages import make_pages
 from proctor.report.site.writing import write_site
 from proctor.web.style import load_style
+from tests.web.looking import follow
 
 JOBS = Path(__file__).parent.parent / "data" / "harbor" / "jobs"
 HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
@@ -50,7 +51,7 @@ def test_a_site_opens_from_a_disk_and_obeys_nothing_that_a_run_says(page: Page, 
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto((site / "index.html").as_uri())
     assert page.title() == "Report: job · proctor"
-    page.get_by_role("link", name="oracle-wrong__eEWHTg5").first.click()
+    follow(page, page.get_by_role("link", name="oracle-wrong__eEWHTg5").first)
     page.get_by_text("step 1 · error").click()
     assert "onerror=" in page.locator("#step-1 pre").inner_text()
     assert page.title() == "oracle-wrong__eEWHTg5 · proctor"
@@ -58,5 +59,5 @@ def test_a_site_opens_from_a_disk_and_obeys_nothing_that_a_run_says(page: Page, 
     assert page.evaluate(wide) == 0
     assert page.locator("main img, main script").count() == 0
     assert complaints == []
-    page.get_by_role("link", name="Report: job").click()
+    follow(page, page.get_by_role("link", name="Report: job"))
     assert Axe().run(page).violations_count == 0
