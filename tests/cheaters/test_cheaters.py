@@ -28,18 +28,19 @@ def home() -> Iterator[Path]:
         yield directory
 
 
-@pytest.mark.parametrize("site", [SANDBOX, SANDBOX_USER], ids=lambda site: site.name)
-def test_no_cheat_scores_or_reaches_the_host(site: Site, home: Path) -> None:
-    check_cheats(site, home, list(CHEATERS))
+def test_no_cheat_scores_or_reaches_the_host(home: Path) -> None:
+    check_cheats(SANDBOX, home, list(CHEATERS))
 
 
-def test_no_cheat_of_every_third_scores_in_a_container(home: Path) -> None:
-    check_cheats(DOCKER, home, list(CHEATERS)[::3])
+@pytest.mark.parametrize("site", [SANDBOX_USER, DOCKER], ids=lambda site: site.name)
+def test_nor_does_every_third_one_elsewhere(site: Site, home: Path) -> None:
+    check_cheats(site, home, list(CHEATERS)[::3])
 
 
 @pytest.mark.soak
-def test_no_cheat_scores_in_a_container(home: Path) -> None:
-    check_cheats(DOCKER, home, list(CHEATERS))
+@pytest.mark.parametrize("site", [SANDBOX_USER, DOCKER], ids=lambda site: site.name)
+def test_nor_does_any_elsewhere(site: Site, home: Path) -> None:
+    check_cheats(site, home, list(CHEATERS))
 
 
 def check_cheats(site: Site, home: Path, names: list[str]) -> None:

@@ -344,7 +344,14 @@ def test_without_user_namespaces_it_is_said_once_and_nothing_is_made(run: Run, h
 # Places
 
 
-@pytest.mark.parametrize("value", [None, "/nonexistent", "/proc"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/nonexistent",
+        pytest.param(None, marks=pytest.mark.soak),
+        pytest.param("/proc", marks=pytest.mark.soak),
+    ],
+)
 def test_without_a_home_what_sandboxes_write_is_kept_in_memory_or_where_the_system_says(
     run: Run, home: Path, value: str | None
 ) -> None:
