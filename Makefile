@@ -20,9 +20,8 @@ OTHER := .venv-3.13/bin
 DEMO := .venv-demo/bin
 MUTATION := .venv-mutation/bin
 INSTALL_FROM := requirements.lock pyproject.toml .python-version scripts/make-env scripts/get-uv
-# One worker more than there are processors, because many tests wait for a process, an engine or a browser; override with
-# `make test WORKERS=4`.
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN 2> /dev/null || echo 1) + 1)
+# One worker per processor; override with `make test WORKERS=4`.
+WORKERS := auto
 # Extra arguments for pytest: `make test ARGS='-k reward'`.
 ARGS :=
 

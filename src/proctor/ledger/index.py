@@ -6,6 +6,7 @@ the tree there, so that it can be held against the checkpoint without reading th
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,7 @@ CREATE INDEX remarks_record ON remarks (record, seq);
 CREATE INDEX remarks_verdict ON remarks (seq) WHERE verdict IS NOT NULL;
 """
 
+_PATIENCE_SEC = 5
 _INSERT_ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)"
 _TRIAL_COLUMNS = 30
 _INSERT_TRIAL = f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * _TRIAL_COLUMNS)})"  # noqa: S608
@@ -110,11 +112,15 @@ class Index:
         Raises:
             LedgerError: the file cannot be opened or written.
         """
-        try:
-            connection = _connect(path)
-        except sqlite3.Error as error:
-            raise LedgerError(f"{path}: the index cannot be used: {error}") from error
-        return cls(connection)
+        until = time.monotonic() + _PATIENCE_SEC
+        while True:
+            try:
+                return cls(_connect(path))
+            except sqlite3.Error as error:
+                # Where several make it at once, SQLite refuses the change to WAL without waiting.
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise LedgerError(f"{path}: the index cannot be used: {error}") from error
+            time.sleep(0.05)
 
     @classmethod
     def in_memory(cls) -> Self:
@@ -127,7 +133,7 @@ class Index:
     def read_only(cls, path: Path) -> Self | None:
         """The index in a file on a medium that cannot be written; None if it cannot be read."""
         try:
-            connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro&immutable=1", uri=True)
+            connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
             if _version(connection) == VERSION:
                 return cls(connection)
             connection.close()
@@ -163,15 +169,10 @@ class Index:
             for line in lines:
                 self._add_line(line)
             frontier, place = position.frontier, position.place
+            values = (frontier.size, place.segment, place.offset, b"".join(frontier.peaks))
             self.connection.execute(
                 "UPDATE position SET size = ?, segment = ?, offset = ?, peaks = ?, key = ?",
-                (
-                    frontier.size,
-                    place.segment,
-                    place.offset,
-                    b"".join(frontier.peaks),
-                    position.key,
-                ),
+                (*values, position.key),
             )
         except BaseException:
             self.connection.execute("ROLLBACK")
@@ -393,7 +394,3 @@ def _create(connection: sqlite3.Connection) -> None:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
-
-
-def _quoted(path: Path) -> str:
-    return path.resolve().as_uri().removeprefix("file://")

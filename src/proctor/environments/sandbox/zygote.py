@@ -15,6 +15,7 @@ import signal
 import socket
 import struct
 import sys
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from proctor.environments.sandbox.blueprint import Blueprint, Network, blueprint_of
@@ -77,7 +78,9 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-    _serve(runner, wakeup)
+    # A runner that is gone asks for nothing more, and nobody is left to be told.
+    with suppress(BrokenPipeError, ConnectionResetError):
+        _serve(runner, wakeup)
 
 
 def _serve(runner: socket.socket, wakeup: int) -> None:
