@@ -70,6 +70,9 @@ def _audit_unweighed_step(
         held = show_verdict(Verdict(weighed.evidence.rewards))
         message = f"step {name}: the reward file holds {held}, which does not count: {why}"
         yield Finding(Kind.UNUSED_REWARD_FILE, path, message)
+    elif verifier.import_path and step.verifier_result is not None and not weighed.overwritten:
+        message = f"step {name}: rewards of the custom verifier {verifier.import_path}; "
+        yield Finding(Kind.NO_REWARD_FILES, path, f"{message}it left no reward file")
 
 
 def _audit_course(found: FoundTrial, steps: Sequence[StepDocument]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ is no job at all is an error.
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -102,6 +103,8 @@ def load_job(directory: str, profile: Profile = DEFAULT_PROFILE, watch: Watch | 
     Raises:
         JobError: the path is no job directory; says what it is instead.
     """
+    # `job/` and `./job` are the same job, and so are the places of their trials.
+    directory = str(Path(directory))
     entries = _trial_entries(directory)
     problems: list[Problem] = []
     published = _load_part(load_published, f"{directory}/result.json", problems)
@@ -159,7 +162,8 @@ def _trial_entries(directory: str) -> list[str]:
     """Paths of the subdirectories, sorted by name; nothing outside the directory is looked at."""
     try:
         with os.scandir(directory) as entries:
-            return sorted(entry.path for entry in entries if _leads_down(entry, directory))
+            paths = [entry.path for entry in entries if _leads_down(entry, directory)]
+            return sorted(path.removeprefix("./") for path in paths)
     except FileNotFoundError as error:
         raise JobError(
             f"{directory}: no such directory; expected a Harbor job directory"
