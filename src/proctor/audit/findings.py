@@ -43,6 +43,8 @@ class Kind(StrEnum):
     """Trials of one task ran on different contents of it."""
     IMPOSSIBLE_TIME = "impossible-time"
     """A trial or a phase ended before it began, or a phase lies outside its trial."""
+    LINKED_FILE = "linked-file"
+    """A reward file, a result or a whole trial is a link that leads elsewhere: not followed."""
     TORN_FILE = "torn-file"
     """A file that cannot be read as what it should be."""
     MISSING_RESULT = "missing-result"

@@ -54,7 +54,8 @@ def audit_result(scoring: Scoring) -> Iterator[Finding]:
 
 def _audit_parts(job: Job) -> Iterator[Finding]:
     for problem in job.problems:
-        yield Finding(Kind.TORN_FILE, problem.path, problem.message)
+        kind = Kind.LINKED_FILE if problem.is_linked else Kind.TORN_FILE
+        yield Finding(kind, problem.path, problem.message)
     torn = {problem.path for problem in job.problems}
     path = f"{job.directory}/result.json"
     if job.published is None and path not in torn:
