@@ -61,6 +61,7 @@ ProctorError
 ├── RewardError                     a verifier left no usable reward
 │   ├── RewardFileNotFoundError     (also a FileNotFoundError, as in harbor)
 │   ├── RewardFileEmptyError
+│   ├── LinkedRewardError           a link that leads out of the trial; harbor follows it
 │   └── VerifierOutputParseError
 ├── NotThereError                   nothing of that name is looked at by the viewer
 └── MetricError                     a metric could not be computed
@@ -153,6 +154,12 @@ class RewardFileEmptyError(RewardError):
     """The reward file has no bytes."""
 
     reason_code: ClassVar[str] = "harbor_reward_empty"
+
+
+class LinkedRewardError(RewardError):
+    """The reward file is reached through a link that leads out of the trial."""
+
+    reason_code: ClassVar[str] = "harbor_reward_missing"
 
 
 class VerifierOutputParseError(RewardError):

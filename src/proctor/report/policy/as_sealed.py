@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from proctor.digest import sha256_file
+from proctor.digest import sha256_file, sha256_hex
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.keeping import AROUND
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.submission import list_files
+from proctor.ledger.submission import list_files, read_linked
 from proctor.report.attempt import Attempt
 from proctor.report.policy.from_jobs import UNSIGNED
 from proctor.report.policy.submission import SealedIn, Submission
@@ -67,7 +67,10 @@ def _compare(attempt: Attempt, sealed: Attempt, ledger: Ledger) -> str | None:
     kept = {file.path: file.sha256 for file in entry.evidence if not file.path.startswith(AROUND)}
     place = Path(attempt.place or "")
     try:
-        there = {name: sha256_file(place / name) for name in list_files(str(place))[0]}
+        files, refused = list_files(str(place))
+        there = {name: sha256_file(place / name) for name in files}
+        linked = read_linked(place) if refused else {}
+        there |= {name: sha256_hex(data) for name, data in linked.items()}
     except OSError as error:
         return f"cannot be compared: {error.filename}: {error.strerror}"
     changed = sorted(
