@@ -133,7 +133,7 @@ def cosign_copy(path: Path, checkpoint: Checkpoint, key: SigningKey, time: int) 
     if len(data := cosigned.render()) > LARGEST_NOTE:
         raise NoteError(f"{path}: no room for one more signature")
     try:
-        write_atomic(path, data)
+        write_atomic(path.resolve(), data)
     except OSError as error:
         raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
     return Cosigned(cosigned, time, is_new=True)
