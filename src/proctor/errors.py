@@ -33,6 +33,7 @@ ProctorError
 ├── DamageError                     a check failed: what is there is not what was sealed
 │   ├── MissingArtifactError        evidence that is not there
 │   ├── AlteredArtifactError        evidence that is not what was sealed
+│   ├── ForkError                   a log signed two histories that contradict each other
 │   ├── ProofError                  a Merkle proof that does not lead where it says
 │   └── SignatureError              a signature that is missing, or not the key's
 ├── SandboxError                    the sandbox could not be built, or its PID 1 is gone
@@ -250,6 +251,10 @@ class MissingArtifactError(DamageError):
 
 class AlteredArtifactError(DamageError):
     """Evidence that is there and is not what was sealed."""
+
+
+class ForkError(DamageError):
+    """A log signed two checkpoints that no single history has."""
 
 
 class ProofError(DamageError):

@@ -168,10 +168,10 @@ def write_atomic(path: Path, data: bytes) -> None:
     """Put data at path, durable when this returns; a crash leaves the old file or the new one.
 
     Raises:
-        OSError: it cannot be written, or what is there is no plain file: a device stays a device.
+        OSError: it cannot be written, or what is there is no plain file: a device stays a device,
+            and a link may be a stranger's.
     """
-    path = path.resolve()
-    if path.exists() and not path.is_file():
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
         raise OSError(errno.EINVAL, "not a plain file", str(path))
     _write_beside(path, data, os.replace)
 
@@ -187,7 +187,9 @@ def replace_file(path: Path | str, data: bytes) -> None:
     directory, name = os.path.split(path)
     temporary = f"{directory or '.'}/.{name}.tmp"
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        # A stranger who knows the name may have put a link there.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(temporary, flags, 0o666)
         try:
             write_all(fd, data)
         finally:

@@ -9,6 +9,7 @@
     claiming     a claim made from a ledger
     trust        public keys against a checkpoint's signatures
     cosigning    somebody else's signature under a copy of a checkpoint
+    witness      … only where it extends what was seen before
     checks       checkpoints, proofs and claims by themselves
 
 Nothing here appends to a ledger.

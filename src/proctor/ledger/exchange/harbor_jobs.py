@@ -8,18 +8,17 @@ A trial that was imported goes back into the directory it came from; any other g
 a ledger does not hold does not come back: links, empty directories, times and modes of files.
 """
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from proctor.digest import sha256_file
 from proctor.errors import LedgerError, NotSealedError
 from proctor.ledger.entry import EvidenceFile, TrialEntry, evidence_digest
-from proctor.ledger.head import read_head_of
+from proctor.ledger.exchange.copying import read_checked_head, write_below
 from proctor.ledger.keeping import AROUND, check_evidence_path
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.withhold import find_withheld
@@ -59,6 +58,7 @@ def write_jobs(ledger: Ledger, places: Iterable[int], target: Path) -> Jobs:
 
     Raises:
         LedgerError: a file is there with other bytes, or cannot be written.
+        RecordError: the ids of a trial may not become names of directories.
         DamageError: the ledger does not hold what it should.
     """
     writer = _Writer(ledger, target)
@@ -91,7 +91,7 @@ class _Writer:
         if not isinstance(entry, TrialEntry):
             self.jobs.refused.append(f"entry {seq}: its bytes were withheld")
             return
-        head = read_head_of(entry)
+        head = read_checked_head(entry)
         name = f"{head.experiment_id}/{head.trial_id}"
         own = [file for file in entry.evidence if not file.path.startswith(AROUND)]
         # An agent may call its answer result.json: where it came from tells what it is.
@@ -153,28 +153,18 @@ class _Writer:
             if file.path not in gone:
                 path = file.path.removeprefix(prefix)
                 check_evidence_path(path, f"{self._ledger.directory}: {place}")
-                self._copy(file.sha256, self._target / place / path)
-
-    def _copy(self, sha256: str, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
-        try:
-            with temporary.open("xb") as file:
-                self._ledger.artifacts.copy(sha256, file)
-            # A name in one step: what a kill leaves is never half a file under its own name.
-            path.hardlink_to(temporary)
-        except FileExistsError:
-            if path.is_symlink() or not path.is_file() or sha256_file(path) != sha256:
-                raise LedgerError(
-                    f"{path}: there is something else already; an export replaces nothing"
-                ) from None
-        finally:
-            temporary.unlink(missing_ok=True)
+                copy = partial(self._ledger.artifacts.copy_sealed, file.sha256, file.size)
+                write_below(self._target, f"{place}/{path}", file.sha256, copy)
 
 
 def find_place(entry: TrialEntry) -> str:
-    """Where a trial lies among jobs: where it came from, else by its experiment and its id."""
-    source, head = entry.source, read_head_of(entry)
+    """Where a trial lies among jobs: where it came from, else by its experiment and its id.
+
+    Raises:
+        RecordError: its ids may not become names of directories.
+        DamageError: there is no record in the entry.
+    """
+    source, head = entry.source, read_checked_head(entry)
     if source is not None and source.kind == "harbor" and _is_place(source.name):
         return source.name
     kept = _KEPT.fullmatch(head.trial_id)

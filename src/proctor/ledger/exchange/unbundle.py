@@ -19,7 +19,7 @@ from typing import IO, BinaryIO, Self, cast
 import msgspec
 from backports import zstd
 
-from proctor.digest import sha256_copy
+from proctor.digest import is_digest, sha256_copy
 from proctor.errors import AlteredArtifactError, DamageError, InputError, NotSealedError
 from proctor.files import open_plain
 from proctor.ledger.claims.trust import follow_keys
@@ -43,7 +43,6 @@ from proctor.ledger.note import (
 )
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tree import HASH_SIZE, Frontier, leaf_hash
-from proctor.ledger.verification.scan import is_digest
 
 _LARGEST_HEAD = 4096
 _ARTIFACT = "artifacts/"

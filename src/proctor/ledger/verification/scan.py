@@ -5,7 +5,6 @@ if it is asked for, decoded; what that means for the ledger is for `verify` to s
 """
 
 import os
-import re
 from array import array
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, repeat
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.digest import sha256_digest, sha256_slices
+from proctor.digest import is_digest, sha256_digest, sha256_slices
 from proctor.errors import DamageError
 from proctor.files import open_plain
 from proctor.ledger.entry import (
@@ -46,7 +45,6 @@ NO_SEQ = -1
 _TRIAL = b'"kind":"trial"'
 _KIND_AT = len('\n{"at":"2000-01-01T00:00:00.000Z",')
 _WITHHELD = b'{"withheld":'
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _CHUNK = 1 << 19
 """Bytes that are read at a time: what is hashed next is still in the processor's cache."""
 _DECODER = msgspec.json.Decoder(TrialEntry)
@@ -235,11 +233,6 @@ def _take_last(buffer: bytearray, length: int, scanned: Scanned) -> None:
     scanned.leaves += _NO_LEAF
     scanned.lengths.append(_LONGEST)
     scanned.seqs.append(NO_SEQ)
-
-
-def is_digest(text: str) -> bool:
-    """Whether a text is a SHA-256 as entries have it; anything else must not become a path."""
-    return _DIGEST.fullmatch(text) is not None
 
 
 def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:

@@ -5,7 +5,7 @@ every trial that is sealed of the experiment must be there. Files that the job i
 compared: they go on changing after its trials are sealed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.submission import list_files, read_linked
 from proctor.report.attempt import Attempt
 from proctor.report.policy.from_jobs import UNSIGNED
+from proctor.report.policy.from_ledger import with_coverage
 from proctor.report.policy.submission import SealedIn, Submission
 from proctor.report.sealed import load_position
 from proctor.sentence import count_of
@@ -29,21 +30,30 @@ def hold_against(submission: Submission, ledger: Ledger, sealed: SealedIn) -> Su
     Raises:
         DamageError: the log does not give what its checkpoint says.
     """
+    known = _find_sealed(submission, ledger)
+    differences = tuple(_find_differences(submission, known, ledger))
     return replace(
         submission,
-        sealed=replace(sealed, differences=tuple(_find_differences(submission, ledger))),
+        sealed=replace(
+            with_coverage(sealed, ledger, list(known.values())), differences=differences
+        ),
         unchecked=[each for each in submission.unchecked if each != UNSIGNED],
     )
 
 
-def _find_differences(submission: Submission, ledger: Ledger) -> Iterator[tuple[str, str]]:
-    handed_in = {trial.name: trial.attempt for trial in submission.trials}
-    experiments = dict.fromkeys(attempt.experiment for attempt in handed_in.values())
-    known = {
+def _find_sealed(submission: Submission, ledger: Ledger) -> dict[str, Attempt]:
+    """What is sealed of the experiments that trials were handed in of, by name."""
+    return {
         attempt.name: attempt
-        for experiment in experiments
+        for experiment in dict.fromkeys(each.attempt.experiment for each in submission.trials)
         for attempt in load_position(ledger, experiment=experiment).attempts
     }
+
+
+def _find_differences(
+    submission: Submission, known: Mapping[str, Attempt], ledger: Ledger
+) -> Iterator[tuple[str, str]]:
+    handed_in = {trial.name: trial.attempt for trial in submission.trials}
     for name, attempt in handed_in.items():
         if name not in known:
             yield name, "is not in the ledger"

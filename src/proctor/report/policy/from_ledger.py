@@ -17,10 +17,11 @@ from proctor.audit.job import Audit, audit_job
 from proctor.errors import LedgerError
 from proctor.harbor.account import LockAccount, load_lock
 from proctor.harbor.trial import FoundTrial
-from proctor.ledger.entry import SupersedeEntry, TrialEntry
+from proctor.ledger.claims.proof import load_checkpoint
+from proctor.ledger.entry import KeyEntry, SupersedeEntry, TrialEntry
 from proctor.ledger.exchange.harbor_jobs import find_place, write_jobs
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.note import VerifierKey
+from proctor.ledger.note import VerifierKey, parse_verifier_key
 from proctor.ledger.query import render_missing
 from proctor.ledger.review import find_remarks
 from proctor.ledger.verification.verify import Verification, verify_ledger
@@ -52,6 +53,20 @@ def verify_as_asked(
         str(directory),
         damage=tuple(f"{each.kind}: {each.where}: {each.message}" for each in found.damage),
         unchecked=tuple(_find_unchecked(found)),
+        kept=tuple(map(load_checkpoint, since)),
+    )
+
+
+def with_coverage(sealed: SealedIn, ledger: Ledger, attempts: Sequence[Attempt]) -> SealedIn:
+    """How much of the ledger a submission needs, and whose it is; call `refresh` before."""
+    rows = ledger.index.select("SELECT seq FROM entries WHERE kind = 'key'")
+    entries = [ledger.entry(seq) for (seq,) in rows]
+    keys = [parse_verifier_key(entry.key) for entry in entries if isinstance(entry, KeyEntry)]
+    places = [attempt.seq for attempt in attempts if attempt.seq is not None]
+    return replace(
+        sealed,
+        log_keys=frozenset(key.public for key in keys),
+        covered=max(places, default=-1) + 1,
     )
 
 
@@ -109,7 +124,7 @@ class _Unpacked:
             replacements=[*kept, *_find_superseded(self._ledger, attempts)],
             lost_attempts=sum(map(count_lost, audits)),
             has_jobs=bool(jobs) and all((job / "result.json").exists() for job in jobs),
-            sealed=sealed,
+            sealed=with_coverage(sealed, self._ledger, attempts),
             unchecked=(*given_back.refused, _ONLY_OWNER),
         )
 

@@ -21,6 +21,7 @@ class Check(StrEnum):
     FINDINGS = "findings"
     REVIEWS = "reviews"
     LEDGER = "ledger"
+    WITNESSES = "witnesses"
 
 
 class PolicyCode(StrEnum):
@@ -104,5 +105,7 @@ class PolicyCode(StrEnum):
     """The policy asks for a ledger, and none was given."""
     DAMAGED_LEDGER = "damaged-ledger"
     """The ledger is not what was signed."""
+    TOO_FEW_WITNESSES = "too-few-witnesses"
+    """Fewer of the named witnesses cosigned a checkpoint that covers all trials."""
     NOT_AS_SEALED = "not-as-sealed"
     """The directory is not what the ledger holds of it."""

@@ -1,0 +1,112 @@
+"""Read and write files below a directory without ever leaving it.
+
+    open_below(root, "a/b")      a regular file for reading
+    create_below(root, "a/b")    a new file, with the directories it needs
+    check_relative("a/b")        refuses what is not a plain relative path
+
+The root may be anything that its owner names. Below it no link is followed, whatever a stranger put
+there and whenever: each directory is opened from the one above it. Nothing here is durable.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, cast
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_NAMES = frozenset({"", ".", ".."})
+
+
+def check_relative(path: str) -> list[str]:
+    """The parts of a plain relative path: with slashes, and nothing between them but names.
+
+    Raises:
+        OSError: it is absolute, leads upwards, or has an empty part or a null character.
+    """
+    parts = path.split("/")
+    if "\0" in path or not _NO_NAMES.isdisjoint(parts):
+        raise OSError(errno.EINVAL, "not a plain relative path", path)
+    return parts
+
+
+def open_below(root: Path | str, path: str) -> BinaryIO:
+    """A regular file below a directory, for reading.
+
+    Raises:
+        OSError: it cannot be opened, is not a regular file, or a link is on the way.
+    """
+    *folders, name = check_relative(path)
+    with _opened(root, folders, path) as folder:
+        fd = _open(name, _READ, folder, path)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return cast(BinaryIO, os.fdopen(fd, "rb", buffering=0))
+
+
+@contextlib.contextmanager
+def create_below(root: Path | str, path: str) -> Iterator[BinaryIO]:
+    """A new file below a directory, to be written in the block; it gets its name at the end.
+
+    Missing directories are made. Where the block fails, no file is left.
+
+    Raises:
+        FileExistsError: something is there already; it stays.
+        OSError: it cannot be written, or a link is on the way.
+    """
+    *folders, name = check_relative(path)
+    with _opened(root, folders, path, make=True) as folder:
+        temporary = f".{os.urandom(8).hex()}.tmp"
+        fd = os.open(temporary, _NEW, 0o666, dir_fd=folder)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                yield cast(BinaryIO, file)
+            try:
+                os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except FileExistsError:
+                raise FileExistsError(errno.EEXIST, "already exists", path) from None
+        finally:
+            os.unlink(temporary, dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _opened(
+    root: Path | str, folders: Sequence[str], path: str, *, make: bool = False
+) -> Iterator[int]:
+    """The directory that these names lead to, as a descriptor."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in folders:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=fd)
+            below = _open(name, _DIRECTORY, fd, path)
+            os.close(fd)
+            fd = below
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _open(name: str, flags: int, folder: int, path: str) -> int:
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    except OSError as error:
+        error.filename = path
+        # The kernel says "not a directory" or "too many levels" of a link that it does not follow.
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(name, folder):
+            message = f"{name!r} is a link, which is not followed"
+            raise OSError(errno.ELOOP, message, path) from error
+        raise
+
+
+def _is_link(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode)
+    except OSError:
+        return False
