@@ -24,6 +24,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import VerifierKey, parse_verifier_key
 from proctor.ledger.query import render_missing
 from proctor.ledger.review import find_remarks
+from proctor.ledger.trial_sealing import find_reruns
 from proctor.ledger.verification.verify import Verification, verify_ledger
 from proctor.report.attempt import Attempt
 from proctor.report.counting import SUPERSEDED, find_begun_again
@@ -105,11 +106,21 @@ class _Unpacked:
         self._scratch = scratch
         self._found: dict[str, tuple[FoundTrial, LockAccount | None]] = {}
         """Trials by their place among the jobs, each with the lock of its job."""
+        self._lay_as: dict[int, str] = {}
+        """What trials that a resume ran again were called in their job, by their place."""
+        self._replaced: set[str] = set()
+        """Names of the runs before those."""
 
     def submit(self, name: str, attempts: list[Attempt], sealed: SealedIn) -> Submission:
         """All of it."""
-        places = [each.seq for each in attempts if each.seq is not None]
-        given_back = write_jobs(self._ledger, places, self._scratch)
+        by_name = {each.name: each for each in attempts}
+        for base, names in find_reruns({each.name: each.status for each in attempts}).items():
+            # It lay in the job under its own name; what it replaced is in no number.
+            self._lay_as[by_name[names[-1]].seq or 0] = by_name[base].trial
+            self._replaced |= set(names[:-1])
+        present = [each for each in attempts if each.name not in self._replaced]
+        places = [each.seq for each in present if each.seq is not None]
+        given_back = write_jobs(self._ledger, places, self._scratch, self._lay_as)
         jobs = sorted(each for each in self._scratch.iterdir() if each.is_dir())
         audits = list(map(self._audit, jobs))
         begun_again = find_begun_again(attempts)
@@ -139,7 +150,9 @@ class _Unpacked:
         entry = self._ledger.entry(attempt.seq or 0)
         if not isinstance(entry, TrialEntry):
             return SubmittedTrial(attempt=attempt, open_traces=_open_nothing, is_withheld=True)
-        place = find_place(entry)
+        if attempt.name in self._replaced:
+            return SubmittedTrial(attempt=attempt, open_traces=_open_nothing)
+        place = find_place(entry, self._lay_as.get(attempt.seq or 0))
         scored, lock = self._found.get(place, (None, None))
         directory = str(self._scratch / place)
         facts = find_facts(directory, scored, lock, bytes(entry.record))
