@@ -1,6 +1,6 @@
 """A claim: a score, every entry it rests on, and the proof that they are in a ledger; one file.
 
-    {"format": "proctor-claim-1", "experiment": …, "dataset": …, "sealed_only": …,
+    {"format": "proctor-claim-2", "experiment": …, "dataset": …, "sealed_only": …,
      "checkpoint": note, "counts": {…}, "certificate": {…},
      "entries": [{"seq": n, "line": …} or {"seq": n, "leaf": …}, …], "nodes": [hash, …]}
 
@@ -30,7 +30,9 @@ from proctor.ledger.entry import AnyEntry, KeyEntry, Seq
 from proctor.ledger.note import Checkpoint, parse_checkpoint
 from proctor.ledger.tree import leaf_hash
 
-FORMAT = "proctor-claim-1"
+FORMAT = "proctor-claim-2"
+_READABLE = (FORMAT, "proctor-claim-1")
+"""The first one says nothing of lines that were withheld without naming a trial."""
 _LONGEST_SHOWN = 300
 
 
@@ -81,13 +83,15 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Planned, and not in the log."""
     other_datasets: int
     """Trials of the experiment that belong to another dataset than the one claimed: not here."""
+    withheld_unnamed: int = 0
+    """Lines and evidence of the ledger that were withheld without naming a trial: of any one."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A score that anyone can check."""
 
     format: str
-    """proctor-claim-1"""
+    """proctor-claim-2, or proctor-claim-1"""
     experiment: str
     dataset: str | None
     """The claim is about this dataset alone; null for the whole experiment."""
@@ -128,7 +132,7 @@ def parse_claim(data: bytes, where: str) -> Claim:
     if len(data) > LARGEST:
         raise ProofFileError(f"{where}: more than {LARGEST >> 20} MiB")
     claim = parse_document(data, Claim, where)
-    if claim.format != FORMAT:
+    if claim.format not in _READABLE:
         raise ProofFileError(f"{where}: format is {claim.format[:60]!r}; expected {FORMAT!r}")
     places = [packed.seq for packed in claim.entries]
     if places != sorted(set(places)):
@@ -260,4 +264,5 @@ def count_trials(
         rescored=standing.n_rescored,
         not_run=planned - counted - withheld - diagnostic,
         other_datasets=other_datasets,
+        withheld_unnamed=len(standing.unnamed) + len(standing.unnamed_evidence),
     )

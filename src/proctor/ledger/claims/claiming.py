@@ -1,6 +1,6 @@
 """Making a claim from a ledger: which entries it takes, their proof, and the score they make."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor.errors import DamageError, LedgerError
@@ -20,6 +20,7 @@ from proctor.ledger.entry import AnyEntry, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import render_missing
+from proctor.ledger.withheld import find_unnamed
 from proctor.reward.metric import DEFAULT_METRIC
 
 _TRIALS = "SELECT seq, record, dataset_id, status FROM trials WHERE experiment_id = ? AND seq < ?"
@@ -89,7 +90,20 @@ def _find_entries(ledger: Ledger, scope: Scope, size: int) -> tuple[list[int], i
         raise LedgerError(_render_missing(ledger, scope, is_there=bool(rows)))
     remarks = _first(ledger.index.select(_REMARKS, (scope.experiment, size)))
     keys = _first(ledger.index.select(_KEYS, (size,)))
-    return sorted({*ours, *remarks, *keys}), len(rows) - len(ours)
+    unnamed = _find_unnamed(ledger, size)
+    return sorted({*ours, *remarks, *keys, *unnamed}), len(rows) - len(ours)
+
+
+def _find_unnamed(ledger: Ledger, size: int) -> Iterator[int]:
+    """What was withheld without naming a trial, and the entries that say so under the checkpoint.
+
+    Any experiment may be meant.
+    """
+    for found in find_unnamed(ledger, size):
+        if found.said_at is not None and found.said_at < size:
+            yield found.said_at
+            if found.entry is not None:
+                yield found.entry
 
 
 def _render_missing(ledger: Ledger, scope: Scope, *, is_there: bool) -> str:

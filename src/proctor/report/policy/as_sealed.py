@@ -14,6 +14,7 @@ from proctor.ledger.entry import TrialEntry
 from proctor.ledger.keeping import AROUND
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.submission import list_files
+from proctor.ledger.withheld import find_unnamed
 from proctor.report.attempt import Attempt
 from proctor.report.policy.from_jobs import UNSIGNED
 from proctor.report.policy.submission import SealedIn, Submission
@@ -29,9 +30,10 @@ def hold_against(submission: Submission, ledger: Ledger, sealed: SealedIn) -> Su
     Raises:
         DamageError: the log does not give what its checkpoint says.
     """
+    differences = tuple(_find_differences(submission, ledger))
     return replace(
         submission,
-        sealed=replace(sealed, differences=tuple(_find_differences(submission, ledger))),
+        sealed=replace(sealed, differences=differences, unnamed=tuple(find_unnamed(ledger))),
         unchecked=[each for each in submission.unchecked if each != UNSIGNED],
     )
 

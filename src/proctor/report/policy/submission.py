@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from proctor.audit.job import Audit
+from proctor.ledger.withheld import UnnamedWithholding
 from proctor.report.attempt import Attempt
 from proctor.report.counting import SET_ASIDE, SUPERSEDED
 from proctor.report.in_jobs import Unreadable
@@ -63,6 +64,8 @@ class SealedIn:
     """Of a directory: trials, and how they are not what was sealed."""
     unchecked: tuple[str, ...] = ()
     """What could not be told of it, one sentence each."""
+    unnamed: tuple[UnnamedWithholding, ...] = ()
+    """What was withheld without naming a trial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
