@@ -28,9 +28,10 @@ from proctor.ledger.entry import (
 from proctor.ledger.head import read_head_of
 from proctor.ledger.segments import Place
 from proctor.ledger.standing import read_standing
+from proctor.ledger.supersession import update_statuses
 from proctor.ledger.tree import HASH_SIZE, Frontier
 
-VERSION = 5
+VERSION = 6
 """Of the tables below; an index of another version is made anew."""
 
 _TABLES = """
@@ -67,6 +68,11 @@ CREATE TABLE remarks (
 );
 CREATE INDEX remarks_record ON remarks (record, seq);
 CREATE INDEX remarks_verdict ON remarks (seq) WHERE verdict IS NOT NULL;
+CREATE INDEX remarks_supersede ON remarks (seq) WHERE kind = 'supersede';
+CREATE TABLE withholdings (
+    seq INTEGER PRIMARY KEY, entry INTEGER, is_named INTEGER NOT NULL, artifacts INTEGER NOT NULL
+);
+CREATE INDEX withholdings_entry ON withholdings (entry);
 """
 
 _PATIENCE_SEC = 5
@@ -168,6 +174,7 @@ class Index:
                 return False
             for line in lines:
                 self._add_line(line)
+            update_statuses(self.connection)
             frontier, place = position.frontier, position.place
             values = (frontier.size, place.segment, place.offset, b"".join(frontier.peaks))
             self.connection.execute(
@@ -208,7 +215,6 @@ class Index:
             case SupersedeEntry():
                 self._remark(entry.subject.record, entry)
                 self._remark(entry.by.record, entry, is_subject=False)
-                self._set_status("superseded", entry.subject.record)
             case WithholdEntry():
                 self._withhold(entry)
             case _:
@@ -246,20 +252,17 @@ class Index:
             (record, entry.seq, entry.kind, verdict, is_subject),
         )
 
-    def _set_status(self, status: str, record: str) -> None:
-        self.connection.execute(
-            "UPDATE trials SET status = ? WHERE record = ? AND status <> 'withheld'",
-            (status, record),
-        )
-
     def _withhold(self, entry: WithholdEntry) -> None:
         subject = entry.subject
-        if subject is None:
-            return
-        self._remark(subject.record, entry)
-        if entry.entry is None:
-            return
+        if subject is not None:
+            self._remark(subject.record, entry)
+        said = (entry.seq, entry.entry, subject is not None, len(entry.artifacts))
+        self.connection.execute("INSERT INTO withholdings VALUES (?, ?, ?, ?)", said)
         # Where the line is there, it has been brought back, or is about to be taken out.
+        gone = "SELECT 1 FROM entries WHERE seq = ? AND kind = '' AND lower(hex(leaf)) = ?"
+        if subject is None or not self.select(gone, (entry.entry, entry.leaf)):
+            return
+        # A name that another trial has does not name this one: see proctor.ledger.withheld.
         ids = (entry.entry, subject.experiment_id, subject.trial_id, subject.record, "withheld")
         self.connection.execute(_INSERT_WITHHELD, (*ids, *[None] * 9, 0, 0, *[None] * 14))
 
@@ -267,7 +270,7 @@ class Index:
         """Begin anew: for an index that does not fit its log."""
         self.connection.execute("BEGIN IMMEDIATE")
         self._conditions.clear()
-        for table in ("entries", "trials", "conditions", "remarks"):
+        for table in ("entries", "trials", "conditions", "remarks", "withholdings"):
             self.connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
         self.connection.execute(
             "UPDATE position SET size = 0, segment = 0, offset = 0, peaks = x'', key = ''"

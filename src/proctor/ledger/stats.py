@@ -15,6 +15,7 @@ import msgspec
 from proctor.errors import DamageError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.segments import read_lines
+from proctor.ledger.withheld import find_unnamed
 
 _EVERY = 10_000
 
@@ -50,6 +51,8 @@ class LedgerStats(msgspec.Struct, frozen=True, kw_only=True):
     """Entries by kind; withheld ones, whose kind is gone, are `withheld`."""
     experiments: list[ExperimentStats]
     total: ExperimentStats
+    withheld_unnamed: int
+    """Entries that were withheld without naming a trial: of which experiment is not known."""
     log_bytes: int
     """All segments."""
     index_bytes: int
@@ -102,6 +105,7 @@ def measure(ledger: Ledger, watch: Callable[[int, int], None] | None = None) -> 
         kinds=dict(sorted(kinds.items())),
         experiments=[found[name] for name in sorted(found)],
         total=total,
+        withheld_unnamed=len(find_unnamed(ledger)),
         log_bytes=sum(path.stat().st_size for path in ledger.entries.glob("*.jsonl")),
         index_bytes=_size_of(str(ledger.directory / "index.sqlite")) or 0,
     )

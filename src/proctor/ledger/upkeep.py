@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from proctor.errors import DamageError
-from proctor.ledger.entry import AnyEntry, Withheld, decode_line
+from proctor.ledger.entry import AnyEntry, Withheld, WithholdEntry, decode_line
 from proctor.ledger.index import Index, Indexed, Position, key_after
-from proctor.ledger.segments import Line, Place, read_lines, segment_path
+from proctor.ledger.segments import Line, Place, read_line, read_lines, segment_path
 from proctor.ledger.tree import HASH_SIZE, Tree, leaf_hash
 
 BATCH = 2000
@@ -56,7 +56,7 @@ def _fits(position: Position, tree: Tree) -> bool:
 def _read_on(index: Index, entries: Path, position: Position, size: int) -> Position | None:
     """Take in the lines up to a size, or as many as there are; None where another did."""
     frontier, place, key = position.frontier.copy(), position.place, position.key
-    after = frontier.size
+    begun = after = frontier.size
     batch: list[Indexed] = []
     if frontier.size == size:
         return position
@@ -64,6 +64,10 @@ def _read_on(index: Index, entries: Path, position: Position, size: int) -> Posi
         if line.is_torn:
             break
         indexed = _index_line(line, entries, frontier.size)
+        if begun and _was_taken_out(index, entries, indexed.entry):
+            # It was read while its line was still there: what the index has of it is gone.
+            index.forget()
+            return _read_on(index, entries, index.position(), size)
         frontier.append(indexed.leaf)
         place, key = line.end, key_after(key, indexed.entry)
         batch.append(indexed)
@@ -74,6 +78,21 @@ def _read_on(index: Index, entries: Path, position: Position, size: int) -> Posi
         if frontier.size == size:
             break
     return Position(place, frontier, key)
+
+
+def _was_taken_out(index: Index, entries: Path, entry: AnyEntry | Withheld) -> bool:
+    """Whether an entry withholds a line that the index took in, and that is gone by now."""
+    if not isinstance(entry, WithholdEntry) or entry.entry is None:
+        return False
+    rows = index.select("SELECT kind FROM entries WHERE seq = ?", (entry.entry,))
+    found = index.find_line(entry.entry)
+    if found is None or rows == [("",)]:
+        return False
+    try:
+        line = decode_line(read_line(entries, *found), f"entry {entry.entry}")
+    except DamageError:
+        return True  # reading all of it again says what is wrong
+    return isinstance(line, Withheld)
 
 
 def _index_line(line: Line, entries: Path, seq: int) -> Indexed:

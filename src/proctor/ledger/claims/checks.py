@@ -217,6 +217,16 @@ def render_basis(claim: Claim) -> Iterator[str]:
     if unmarked := sum(basis in (FROM_BREAKDOWN, FROM_REWARD) for basis in bases):
         trials = count_of(unmarked, "trial")
         yield f"{trials} sealed without a certificate: rewards as the record has them"
+    if unnamed := render_claimed(claim):
+        yield unnamed
+
+
+def render_claimed(claim: Claim) -> str | None:
+    """What the claim discloses of entries that were withheld without naming a trial."""
+    if not claim.counts.withheld_unnamed:
+        return None
+    entries = count_of(claim.counts.withheld_unnamed, "entry", "entries")
+    return f"{entries} withheld without naming a trial: any of them may be of this experiment"
 
 
 def _render_number(written: object) -> str:

@@ -34,7 +34,8 @@ from proctor.ledger.tree import leaf_hash
 
 FORMAT = "proctor-claim-2"
 FIRST_FORMAT = "proctor-claim-1"
-"""Of claims without attestations; they are read for ever."""
+"""Of claims without attestations, and without a word of lines withheld without naming a trial; they
+are read for ever."""
 _LONGEST_SHOWN = 300
 
 
@@ -85,6 +86,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Planned, and not in the log."""
     other_datasets: int
     """Trials of the experiment that belong to another dataset than the one claimed: not here."""
+    withheld_unnamed: int = 0
+    """Lines and evidence of the ledger that were withheld without naming a trial: of any one."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -295,4 +298,5 @@ def count_trials(
         rescored=standing.n_rescored,
         not_run=planned - counted - withheld - diagnostic,
         other_datasets=other_datasets,
+        withheld_unnamed=len(standing.unnamed) + len(standing.unnamed_evidence),
     )

@@ -1,6 +1,6 @@
 """Making a claim from a ledger: which entries it takes, their proof, and the score they make."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor.errors import DamageError, LedgerError
@@ -21,6 +21,7 @@ from proctor.ledger.entry import AnyEntry, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import render_missing
+from proctor.ledger.withheld import find_unnamed
 from proctor.ledger.withhold import find_withholdings
 from proctor.reward.metric import DEFAULT_METRIC
 
@@ -107,7 +108,8 @@ def _find_entries(ledger: Ledger, scope: Scope, size: int) -> _Chosen:
     remarks = _first(ledger.index.select(_REMARKS, (scope.experiment, size)))
     keys = _first(ledger.index.select(_KEYS, (size,)))
     others = frozenset({row[0] for row in rows} - {*ours})
-    chosen = _Chosen(sorted({*ours, *remarks, *keys}), others)
+    unnamed = _find_unnamed(ledger, size)
+    chosen = _Chosen(sorted({*ours, *remarks, *keys, *unnamed}), others)
     return _with_attestation(ledger, scope, size, chosen)
 
 
@@ -130,6 +132,18 @@ def _with_attestation(ledger: Ledger, scope: Scope, size: int, chosen: _Chosen) 
     return _Chosen(
         sorted(seq for seq in places if seq < size), chosen.others, entry.seq, tuple(sorted(hashed))
     )
+
+
+def _find_unnamed(ledger: Ledger, size: int) -> Iterator[int]:
+    """What was withheld without naming a trial, and the entries that say so under the checkpoint.
+
+    Any experiment may be meant.
+    """
+    for found in find_unnamed(ledger, size):
+        if found.said_at is not None and found.said_at < size:
+            yield found.said_at
+            if found.entry is not None:
+                yield found.entry
 
 
 def _render_missing(ledger: Ledger, scope: Scope, *, is_there: bool) -> str:

@@ -19,6 +19,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import LARGEST_NOTE, Checkpoint, parse_verifier_key
 from proctor.ledger.segments import Line, read_lines
 from proctor.ledger.signature import check_signature
+from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.web.ledgers.entries import Reference, tell_entry
 from proctor.web.subject import Subject
 
@@ -69,6 +70,12 @@ class Log:
             return {}
         rows = self.ledger.index.select("SELECT kind, count(*) FROM entries GROUP BY kind")
         return {kind or WITHHELD: count for kind, count in rows}
+
+    def tell_unnamed(self) -> str | None:
+        """What was withheld without naming a trial, in a sentence; None where nothing was."""
+        if self.ledger is None or self.damage is not None:
+            return None
+        return render_unnamed(find_unnamed(self.ledger))
 
     def find_key(self) -> str | None:
         """The public key that signs, as the log itself names it."""
