@@ -8,6 +8,8 @@
     append_durably(path, …)     more bytes at the end of a file, on the disk or not there at all
     sync_file, sync_directory   what was written without waiting is on the disk
     read_small(path)            the whole file in as few system calls as Python allows
+    read_inside(root, path)     the same, unless a link on the way leads out of the root
+    find_way_out(root, path)    the link that leads out, if there is one
     read_head(path, size)       the beginning of a file of any size
     open_plain(path)            a plain file for reading, whatever a stranger put in its place
     walk_files(root)            what lies below a directory, no link followed
@@ -46,6 +48,39 @@ def read_small(path: str, largest: int = _LARGEST) -> bytes:
         raise
     finally:
         os.close(fd)
+
+
+def read_inside(root: str, path: str, largest: int = _LARGEST) -> bytes:
+    """All bytes of a file below a directory that a stranger filled.
+
+    A link is followed where it stays inside the directory. Elsewhere it would show the reader's own
+    files, and another value on every machine.
+
+    Raises:
+        OSError: as for `read_small`; EXDEV: a link on the way leads out.
+    """
+    link = find_way_out(root, path)
+    if link is not None:
+        raise OSError(errno.EXDEV, "a link that leads out of the directory, not followed", link)
+    return read_small(path, largest)
+
+
+def find_way_out(root: str, path: str) -> str | None:
+    """The first link on the way from a directory down to a path, if that leads out of it.
+
+    None where there is no link, where all stay inside, and where nothing is there at all.
+    """
+    place = root
+    for part in path.removeprefix(root).strip("/").split("/") if root else path.split("/"):
+        place = f"{place}/{part}" if place else part
+        try:
+            mode = os.lstat(place).st_mode
+        except (OSError, ValueError):
+            return None
+        if stat.S_ISLNK(mode):
+            inside, target = os.path.realpath(root), os.path.realpath(path)
+            return None if target == inside or target.startswith(f"{inside}/") else place
+    return None
 
 
 def read_head(path: str, size: int) -> bytes:

@@ -9,10 +9,11 @@ a ledger does not hold does not come back: links, empty directories, times and m
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -29,6 +30,7 @@ _OF_A_TRIAL = ("result.json", "config.json")
 _FOREIGN = ("prime", "traces")
 """Where trials come from that are never harbor's, whatever their files are called."""
 _KEPT = re.compile(r"(.+)\.attempt-([0-9]{1,9})")
+_OWN_NAMES: Mapping[int, str] = MappingProxyType({})
 _DEPTHS = (2, 4)
 """Parts of a trial's place: JOB/TRIAL, JOB/TRIAL/attempts/N."""
 
@@ -53,8 +55,12 @@ class Jobs:
     """A sentence for everything that could not be given back."""
 
 
-def write_jobs(ledger: Ledger, places: Iterable[int], target: Path) -> Jobs:
+def write_jobs(
+    ledger: Ledger, places: Iterable[int], target: Path, names: Mapping[int, str] = _OWN_NAMES
+) -> Jobs:
     """Write the trials at these places of the log below a directory; nothing there is replaced.
+
+    `names` are those of trials that lay under another name than they are sealed as, by place.
 
     Raises:
         LedgerError: a file is there with other bytes, or cannot be written.
@@ -65,7 +71,7 @@ def write_jobs(ledger: Ledger, places: Iterable[int], target: Path) -> Jobs:
     try:
         # The last one first: what was run again under its name is what lies in the job.
         for seq in sorted(places, reverse=True):
-            writer.write(seq)
+            writer.write(seq, names.get(seq))
         writer.write_around()
     except OSError as error:
         raise LedgerError(f"{target}: cannot be written: {reason_of(error)}") from error
@@ -86,7 +92,7 @@ class _Writer:
         """That id, by the digest of the result.json it stands in."""
         self.jobs = Jobs()
 
-    def write(self, seq: int) -> None:
+    def write(self, seq: int, lay_as: str | None) -> None:
         entry = self._ledger.entry(seq)
         if not isinstance(entry, TrialEntry):
             self.jobs.refused.append(f"entry {seq}: its bytes were withheld")
@@ -99,7 +105,7 @@ class _Writer:
         if is_foreign or not any(file.path in _OF_A_TRIAL for file in own):
             self.jobs.refused.append(f"{name}: no trial of harbor's")
             return
-        place = find_place(entry)
+        place = find_place(entry, lay_as)
         job = place.split("/")[0]
         around = [file for file in entry.evidence if file.path.startswith(AROUND)]
         job_id = self._find_job_id(around)
@@ -157,8 +163,10 @@ class _Writer:
                 write_below(self._target, f"{place}/{path}", file.sha256, copy)
 
 
-def find_place(entry: TrialEntry) -> str:
+def find_place(entry: TrialEntry, lay_as: str | None = None) -> str:
     """Where a trial lies among jobs: where it came from, else by its experiment and its id.
+
+    `lay_as` is the name that it had in its job, where that is not its id.
 
     Raises:
         RecordError: its ids may not become names of directories.
@@ -168,7 +176,7 @@ def find_place(entry: TrialEntry) -> str:
     if source is not None and source.kind == "harbor" and _is_place(source.name):
         return source.name
     kept = _KEPT.fullmatch(head.trial_id)
-    trial = f"{kept[1]}/attempts/{kept[2]}" if kept else head.trial_id
+    trial = f"{kept[1]}/attempts/{kept[2]}" if kept else lay_as or head.trial_id
     job = source.name if source is not None and source.kind == "harbor" else head.experiment_id
     return f"{job}/{trial}" if _is_place(f"{job}/{trial}") else f"{head.experiment_id}/{trial}"
 

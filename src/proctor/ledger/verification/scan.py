@@ -18,6 +18,7 @@ from proctor.files import open_plain
 from proctor.ledger.entry import (
     LARGEST_ENTRY,
     AnyEntry,
+    AttestEntry,
     KeyEntry,
     TrialEntry,
     Withheld,
@@ -89,7 +90,7 @@ class Scanned:
     """Bytes of the lines, newlines left off."""
     seqs: array[int] = field(default_factory=lambda: array("q"))
     """The numbers that the lines give themselves; none where trials were not decoded."""
-    entries: list[tuple[int, KeyEntry | WithholdEntry]] = field(default_factory=list)
+    entries: list[tuple[int, KeyEntry | WithholdEntry | AttestEntry]] = field(default_factory=list)
     withheld: list[tuple[int, str]] = field(default_factory=list)
     """Lines that were taken out, with what stands in their place if it is not as it should."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
@@ -278,7 +279,7 @@ def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tupl
         return leaf, NO_SEQ
     if not isinstance(entry, Withheld):
         scanned.remarks += remarks_of(entry)
-    if isinstance(entry, KeyEntry | WithholdEntry):
+    if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry):
         scanned.entries.append((number, entry))
     if isinstance(entry, TrialEntry | Withheld):
         # Only a line that is not as it was written comes here: nothing is kept of it.
