@@ -22,7 +22,7 @@ from proctor.ledger.entry import TrialEntry, decode_line, encode_entry
 from proctor.ledger.exchange.bundle import FORMAT
 from proctor.ledger.ledger import Ledger
 from tests.audit.directories import copy_job, edit_json, find_trial
-from tests.ledger.ledgers import ORIGIN, find_key, make_ledger
+from tests.ledger.ledgers import find_key, make_ledger
 from tests.ledger.test_bundle import Members, write_members
 from tests.ledger.test_hostile_ledgers import lines_of, sign_anew
 
@@ -171,7 +171,8 @@ def _make_bundles(made: Hostile) -> None:
 def pack(ledger: Path) -> Members:
     """The members of a bundle of all of a ledger, put together by hand."""
     lines = lines_of(ledger)
-    head = {"format": FORMAT, "origin": ORIGIN, "size": len(lines), "left_out": []}
+    origin = (ledger / "checkpoint").read_text().splitlines()[0]
+    head = {"format": FORMAT, "origin": origin, "size": len(lines), "left_out": []}
     artifacts = sorted((ledger / "artifacts").rglob("*.zst"))
     return [
         ("bundle.json", msgspec.json.encode(head)),
