@@ -10,15 +10,17 @@ import pytest
 from backports import zstd
 
 from proctor.errors import DamageError, InputError, LedgerError
-from proctor.ledger.entry import Withheld, decode_line
+from proctor.ledger.entry import TrialEntry, Withheld, decode_line, encode_entry
 from proctor.ledger.exchange.bundle import FIRST_FORMAT, write_bundle
 from proctor.ledger.exchange.take_in import import_bundle
 from proctor.ledger.exchange.unbundle import check_bundle, read_entries
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.tree import leaf_hash
 from tests.cli.programs import Proctor
-from tests.ledger.ledgers import RichLedger, make_ledger, make_rich_ledger
+from tests.ledger.hostile import pack
+from tests.ledger.ledgers import RichLedger, find_key, make_ledger, make_rich_ledger, small
 from tests.ledger.test_bundle import Members, members_of, write_members
+from tests.ledger.test_hostile_ledgers import lines_of, sign_anew
 
 TRIAL = 3
 """The place of t2, which has one file of evidence, and supersedes t1."""
@@ -152,6 +154,26 @@ def test_a_trial_whose_successor_is_left_out_does_not_come_in(
     taken = import_bundle(other, tmp_path / "both.tar.zst")
     assert (taken.new, taken.remarks) == (2, 3)
     assert import_bundle(other, tmp_path / "one.tar.zst").known == 1
+
+
+@pytest.mark.parametrize("field", ["trial_id", "experiment_id"])
+def test_a_bundle_with_an_id_that_is_no_name_is_damage_and_leaves_no_new_ledger(
+    tmp_path: Path, proctor: Proctor, field: str
+) -> None:
+    directory = small(tmp_path, "a")
+    first, line = lines_of(directory)
+    entry = decode_line(line, "the trial")
+    assert isinstance(entry, TrialEntry)
+    record = msgspec.Raw(
+        msgspec.json.encode({**msgspec.json.decode(entry.record), field: "../../evil"})
+    )
+    changed = encode_entry(msgspec.structs.replace(entry, record=record))
+    sign_anew(directory, find_key(tmp_path), [first, changed])
+    write_members(tmp_path / "b.tar.zst", pack(directory))
+    with pytest.raises(DamageError, match=f"entry 1: {field} is '../../evil'"):
+        check_bundle(tmp_path / "b.tar.zst")
+    ran = proctor("import", "bundle", tmp_path / "b.tar.zst", "--ledger", tmp_path / "new")
+    assert (ran.code, (tmp_path / "new").exists()) == (1, False)
 
 
 def test_a_size_is_compared_before_anything_is_hashed(part: Path, tmp_path: Path) -> None:

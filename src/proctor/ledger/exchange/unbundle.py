@@ -24,7 +24,13 @@ import msgspec
 from backports import zstd
 
 from proctor.digest import is_digest, sha256_copy
-from proctor.errors import AlteredArtifactError, DamageError, InputError, NotSealedError
+from proctor.errors import (
+    AlteredArtifactError,
+    DamageError,
+    InputError,
+    NotSealedError,
+    RecordError,
+)
 from proctor.files import open_plain
 from proctor.ledger.claims.trust import follow_keys
 from proctor.ledger.entry import (
@@ -37,6 +43,7 @@ from proctor.ledger.entry import (
     decode_line,
 )
 from proctor.ledger.exchange.bundle import FIRST_FORMAT, FORMAT, BundleHead, LeftOut
+from proctor.ledger.exchange.copying import read_checked_head
 from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.note import (
     LARGEST_NOTE,
@@ -223,6 +230,8 @@ def _check_entries(file: BinaryIO, head: BundleHead, bundle: Unbundled, path: Pa
         if frontier.size == tree.size:
             raise DamageError(f"{path}: has more than the {tree.size} entries that are signed")
         frontier.append(leaf)
+        if isinstance(entry, TrialEntry):
+            _check_trial(entry, path)
         if isinstance(entry, LeftOut) or _is_left_out(head, entry.seq):
             _note_left_out(entry, head, bundle, path)
         else:
@@ -273,18 +282,28 @@ def _note(entry: AnyEntry | Withheld, bundle: Unbundled, path: Path) -> None:
             pass
 
 
-def _name_evidence(entry: TrialEntry, bundle: Unbundled, path: Path) -> None:
-    """Note what a trial names; nothing that a ledger would not have sealed."""
-    for file in entry.evidence:
-        where = f"{path}: entry {entry.seq}"
-        try:
+def _check_trial(entry: TrialEntry, path: Path) -> None:
+    """Refuse a trial with names that no ledger would have sealed."""
+    where = f"{path}: entry {entry.seq}"
+    try:
+        read_checked_head(entry, path)
+        for file in entry.evidence:
             check_evidence_path(file.path, where)
-        except NotSealedError as error:
-            raise DamageError(str(error)) from error
+    except (NotSealedError, RecordError) as error:
+        raise DamageError(str(error)) from error
+    for file in entry.evidence:
         if not is_digest(file.sha256):
             raise DamageError(f"{where}: evidence {file.sha256[:80]!r} is no SHA-256")
+
+
+def _name_evidence(entry: TrialEntry, bundle: Unbundled, path: Path) -> None:
+    """Note what a trial names."""
+    for file in entry.evidence:
         if bundle.named.setdefault(file.sha256, file.size) != file.size:
-            raise DamageError(f"{where}: {file.sha256} has another size than an entry before says")
+            raise DamageError(
+                f"{path}: entry {entry.seq}: {file.sha256} has another size than an entry before "
+                "says"
+            )
 
 
 def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[bytes, AnyEntry | Withheld | LeftOut]]:
