@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from proctor.errors import DamageError, LedgerError, NoteError, ProofFileError
+from proctor.errors import DamageError, LedgerError, NoteError
 from proctor.files import write_atomic
-from proctor.ledger.claims.document import parse_hash
 from proctor.ledger.claims.proof import check_origin, load_checkpoint
-from proctor.ledger.entry import Withheld, decode_line
 from proctor.ledger.keys import SigningKey, cosign
 from proctor.ledger.note import LARGEST_NOTE, Checkpoint, VerifierKey
 from proctor.ledger.segments import read_lines
 from proctor.ledger.signature import check_signature
-from proctor.ledger.tree import leaf_hash, root_of
+from proctor.ledger.tree import root_of
+from proctor.ledger.upkeep import read_leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +54,12 @@ def read_tree(directory: Path, size: int) -> list[bytes]:
     leaves: list[bytes] = []
     for line in islice(read_lines(directory / "entries"), size):
         where = f"{directory}: entry {len(leaves)}"
-        leaves.append(_leaf_of(line.data, where))
+        leaves.append(read_leaf(line.data, where))
     if len(leaves) < size:
         raise DamageError(
             f"{directory}: has {len(leaves):,} entries; the checkpoint speaks of {size:,}"
         )
     return leaves
-
-
-def _leaf_of(line: bytes, where: str) -> bytes:
-    entry = decode_line(line, where)
-    if not isinstance(entry, Withheld):
-        return leaf_hash(line)
-    try:
-        return parse_hash(entry.withheld, where)
-    except ProofFileError as error:
-        raise DamageError(str(error)) from error
 
 
 def check_growth(checkpoint: Checkpoint, older: Checkpoint | None, directory: Path) -> None:
