@@ -74,8 +74,8 @@ class Recording:
         return self.names[path]
 
 
-def record(root: Path, words: list[str], env: dict[str, str], *, ignored: str) -> Recording:
-    """Run a program and note what it does below `root`; names that contain `ignored` are not."""
+def record(root: Path, words: list[str], env: dict[str, str]) -> Recording:
+    """Run a program and note what it does below `root`."""
     recording = Recording(root)
     recording.begin()
     before = dict(recording.names)
@@ -83,7 +83,7 @@ def record(root: Path, words: list[str], env: dict[str, str], *, ignored: str) -
     command = ["strace", "-f", "-qq", "-y", "-xx", "-s", "10000000", "-o", str(trace)]
     subprocess.run([*command, "-e", f"trace={_CALLS}", *words], env=env, check=True, timeout=120)
     for line in whole_calls(trace.read_text().splitlines()):
-        _note(recording, line, ignored)
+        _note(recording, line)
     # Reading the trace moved the names along; what is left is where it began.
     recording.names = before
     return recording
@@ -124,7 +124,7 @@ _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 _OPENED = re.compile(r"^(\d+)<([^>]*)>")
 
 
-def _note(recording: Recording, line: str, ignored: str) -> None:
+def _note(recording: Recording, line: str) -> None:
     match = _CALL.match(line)
     if match is None:
         return
@@ -137,7 +137,7 @@ def _note(recording: Recording, line: str, ignored: str) -> None:
         if call == "writev" and opened[1] == "1":
             recording.operations.append(Operation("say", "", data=texts[0]))
             return
-    below = [path for path in paths if path.startswith(f"{recording.root}") and ignored not in path]
+    below = [path for path in paths if path.startswith(f"{recording.root}")]
     if below:
         number = int(arguments.rsplit(", ", 1)[-1]) if "truncate" in call else 0
         _append(recording, call, below, texts[0] if call == "write" else b"", number, arguments)

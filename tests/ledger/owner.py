@@ -254,7 +254,7 @@ class Owner:
         subject = (NEVER_SEALED if number is None else self.find(number)).subject
         certificate = {"task": "add", "rewards": {"reward": (1.0).hex()}, "basis": "reward file"}
         score = TrialScore(profile=PROFILE, certificate={**certificate, "exception": None})
-        entry: AnyEntry = {
+        drafts: dict[str, AnyEntry] = {
             "review": ReviewEntry(at=AT, seq=0, subject=subject, verdict="fail", reviewer="eve"),
             "rescore": RescoreEntry(
                 at=AT, seq=0, subject=subject, score=score, reason="mended", author="eve"
@@ -263,8 +263,8 @@ class Owner:
             "plan": PlanEntry(
                 at=AT, seq=0, experiment_id=EXPERIMENTS[0], plan=msgspec.Raw(b"{}"), author="eve"
             ),
-        }[kind]
-        self.append(entry, seq=len(self.lines) + 1000 if is_far else None)
+        }
+        self.append(drafts[kind], seq=len(self.lines) + 1000 if is_far else None)
 
     def _withhold(
         self,

@@ -182,7 +182,7 @@ def test_withholding_without_a_subject_does_not_take_a_trial_out_of_the_statemen
     survey = survey_log(ledger.entries, len(lines))
     assert (survey.find_counted(entry) or {}).keys() == {1, 3, 4, 5, 6, 7, 8}
     assert survey.state(EXPERIMENT, len(lines)).unnamed == 1
-    ledger.index.forget()
+    ledger.refresh()
     claim = claim_of(ledger)
     assert [each.seq for each in claim.hashed] == [4]
     told(claim, tmp_path / "claim")

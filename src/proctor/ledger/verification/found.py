@@ -66,6 +66,13 @@ class FoundLog:
         offset = sum(self.lengths[first:line]) + line - first
         return Place(segment, offset), self.lengths[line]
 
+    def end_of(self, size: int) -> Place:
+        """Where the first lines end, so many."""
+        if size == 0:
+            return Place()
+        place, length = self.place_of(size - 1)
+        return Place(place.segment, place.offset + length + 1)
+
     def _segment_at(self, line: int) -> int:
         return bisect_right([first for _, first in self.segments], line) - 1
 
