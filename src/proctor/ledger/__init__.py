@@ -32,6 +32,7 @@
     stats        counts and bytes
     api          all of it for programs
     verification/   all of a ledger recomputed, and its damage named
+    watch/          a monitor that follows ledgers
     claims/         what a stranger can check without the ledger
     exchange/       sealed trials taken out, and brought into another ledger
 

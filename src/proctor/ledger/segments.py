@@ -22,6 +22,8 @@ from proctor.ledger.note import LARGEST_NOTE
 SEGMENT_SIZE = 64 << 20
 _NAME = re.compile(r"[0-9]{6}\.jsonl")
 _CHUNK = 1 << 20
+_LONGEST = 16 << 20
+"""Bytes of a line; entries have no more."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -150,6 +152,9 @@ def _split(fd: int, number: int, offset: int) -> Iterator[Line]:
     rest = b""
     while chunk := os.read(fd, _CHUNK):
         *whole, rest = (rest + chunk).split(b"\n")
+        if len(rest) > _LONGEST:
+            # Nobody writes one; a stranger's must not fill the memory.
+            raise DamageError(f"segment {number}: a line of more than {_LONGEST >> 20} MiB")
         for data in whole:
             yield Line(Place(number, offset), data)
             offset += len(data) + 1

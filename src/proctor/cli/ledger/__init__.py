@@ -9,6 +9,7 @@
     claim        a score with its proofs, in one file
     checkpoint   what it is at this moment, signed
     cosign       the same, signed by somebody else
+    watch        what appears in ledgers that others write
     review       what a person says of a trial
     withhold     bytes out of it, and back
     stats        counts and bytes
@@ -37,6 +38,7 @@ COMMANDS = {
     "claim": "Pack a score, the entries it rests on, their proof and the checkpoint into one file.",
     "checkpoint": "Print or save the ledger's checkpoint: origin, size, root and signature.",
     "cosign": "Put your own signature, with the time, under a copy of somebody's CHECKPOINT.",
+    "watch": "Follow ledgers and report forks, rollbacks, duplicates, withholdings and damage.",
     "review": "Say what you think of a trial; nothing is changed by it.",
     "withhold": "Take bytes out and keep their digests, or bring them back.",
     "stats": "Show counts and bytes per experiment.",

@@ -1,0 +1,125 @@
+"""`proctor ledger watch`: follow ledgers, and say what somebody should see."""
+
+import json
+import signal
+import threading
+from pathlib import Path
+
+import click
+
+from proctor.cli.ledger.options import find_memory, state_option
+from proctor.cli.options import PATH, check_apart
+from proctor.cli.output import print_line
+from proctor.cli.printable import printable
+from proctor.cli.stdout import send, tell
+from proctor.errors import InputError
+from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.entry import now_text
+from proctor.ledger.watch.event import Event
+from proctor.ledger.watch.watching import Monitor
+
+
+@click.command("watch")
+@click.argument("ledgers", metavar="LEDGER...", nargs=-1, required=True, type=PATH)
+@click.option("--once", is_flag=True, help="Look once, for cron; the exit code says the result.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two looks.",
+)
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="PUB",
+    help="A public key that ledgers must be signed by: its text or a file; may be given again.",
+)
+@state_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def command(
+    ledgers: tuple[str, ...],
+    once: bool,
+    interval: float,
+    keys: tuple[str, ...],
+    state: str | None,
+    as_json: bool,
+) -> int:
+    """Follow ledgers and report forks, rollbacks, duplicates, withholdings and damage.
+
+    Also reported: supersessions of trials that have a reward, and key changes. Everything is
+    reported once, across restarts: what was seen of each ledger is remembered. Ledgers are only
+    read, and only new entries are decoded. The first look starts at the first entry.
+
+    Exit code with --once: 0 nothing new, 1 something to see, 2 a ledger cannot be watched. Without
+    it, Ctrl-C ends the program, with 0 or 1 likewise.
+
+    Example: proctor ledger watch --once /srv/ledgers/* || mail -s ledgers me@example.org
+    """
+    check_apart("once", "interval")
+    monitor = Monitor(find_memory(state), [find_verifier_key(key) for key in keys])
+    paths = [Path(ledger) for ledger in ledgers]
+    if once:
+        is_quiet, refused = _look_at_all(monitor, paths, as_json=as_json)
+        if refused:
+            raise InputError("\nproctor: ".join(refused))
+        return 0 if is_quiet else 1
+    was_quiet, told, stopped = True, set[str](), _stop_on_interrupt()
+    while not stopped.is_set():
+        is_quiet, refused = _look_at_all(monitor, paths, as_json=as_json)
+        for sentence in refused:
+            if sentence not in told:
+                tell(f"proctor: {printable(sentence)}")
+        told, was_quiet = set(refused), was_quiet and is_quiet
+        stopped.wait(interval)
+    return 0 if was_quiet else 1
+
+
+def _stop_on_interrupt() -> threading.Event:
+    """Let the first Ctrl-C end the program after the look it comes in; a second one ends that."""
+    stopped = threading.Event()
+
+    def stop(_number: int, _frame: object) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    signal.signal(signal.SIGINT, stop)
+    return stopped
+
+
+def _look_at_all(monitor: Monitor, ledgers: list[Path], *, as_json: bool) -> tuple[bool, list[str]]:
+    """Whether there was nothing to see, and why ledgers could not be watched."""
+    is_quiet, refused = True, []
+    for ledger in ledgers:
+        try:
+            events, cursor = monitor.look(ledger)
+            for event in events:
+                _print(event, as_json=as_json)
+                is_quiet = is_quiet and not event.kind.is_alarm
+            # Only now: what was not told is found again by the next look.
+            monitor.cursors.keep(cursor)
+        except InputError as error:
+            refused.append(str(error))
+    return is_quiet, refused
+
+
+def _print(event: Event, *, as_json: bool) -> None:
+    if as_json:
+        facts = {
+            "at": now_text(),
+            "ledger": event.ledger,
+            "origin": event.origin,
+            "kind": str(event.kind),
+            "is_alarm": event.kind.is_alarm,
+            "seq": event.seq,
+            "message": event.message,
+            "evidence": list(event.evidence),
+        }
+        send(json.dumps(facts))
+        return
+    place = "" if event.seq is None else f" entry {event.seq}:"
+    print_line(f"{event.ledger}: {event.kind}:{place} {event.message}")
+    for path in event.evidence:
+        print_line(f"  kept: {path}")

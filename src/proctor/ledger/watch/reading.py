@@ -1,0 +1,197 @@
+"""The lines of a log since the last look, and the tree that all of them make.
+
+Reading begins at the first segment whose file changed since then. Lines that were decoded before
+are only hashed again, so that one that was changed in place is noticed. What a file's stamp does
+not show, because somebody set it back, is for `proctor ledger verify`.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proctor.errors import DamageError
+from proctor.ledger.claims.cosigning import leaf_of
+from proctor.ledger.entry import (
+    AnyEntry,
+    AttestEntry,
+    KeyEntry,
+    SupersedeEntry,
+    TrialEntry,
+    Withheld,
+    WithholdEntry,
+    decode_line,
+    encode_entry,
+    record_digest,
+)
+from proctor.ledger.head import read_head_of
+from proctor.ledger.segments import Line, Place, find_segments, read_lines, segment_path
+from proctor.ledger.tree import Frontier, leaf_hash
+from proctor.ledger.watch.cursor import Cursor, SealedAt, Segment, Stamp
+
+_WITHHELD = b'{"withheld":'
+_LENGTH = 32
+"""Hex digits of a digest that are kept: enough that two do not meet."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTrial:
+    """What is kept of a trial's entry; records need not fit into memory together."""
+
+    experiment: str
+    trial: str
+    sealed: SealedAt
+
+
+type Telling = FoundTrial | WithholdEntry | SupersedeEntry | KeyEntry | AttestEntry
+
+
+def shorten(digest: str) -> str:
+    """As much of a digest as is kept."""
+    return digest[:_LENGTH]
+
+
+@dataclass(slots=True)
+class NewLines:
+    """What was found behind what was known."""
+
+    frontier: Frontier
+    segments: list[Segment]
+    entries: list[tuple[int, Telling]] = field(default_factory=list)
+    """New ones that can tell something, by their places."""
+    gone: dict[int, bytes] = field(default_factory=dict)
+    """Lines that were taken out, by place, with their leaves; old and new ones."""
+    malformed: list[tuple[int, str]] = field(default_factory=list)
+    roots: dict[int, bytes] = field(default_factory=dict)
+    """Roots at the sizes that were asked for, as far as they were come by."""
+
+
+def stamp_segments(entries: Path) -> dict[int, Stamp]:
+    """The stamps of all segments.
+
+    Raises:
+        DamageError: they cannot be looked at, or their directory is a link.
+    """
+    if entries.is_symlink():
+        raise DamageError(f"{entries}: a link; expected a directory")
+    stamps = {}
+    for number in find_segments(entries):
+        try:
+            found = os.lstat(segment_path(entries, number))
+        except OSError as error:
+            raise DamageError(f"{entries}: segment {number}: {error.strerror}") from error
+        stamps[number] = (found.st_ino, found.st_size, found.st_mtime_ns)
+    return stamps
+
+
+def read_new(
+    entries: Path,
+    stamps: dict[int, Stamp],
+    cursor: Cursor,
+    size: int,
+    *,
+    marks: Iterable[int] = (),
+    is_whole: bool = False,
+) -> NewLines:
+    """Read up to a size; with `is_whole` from the first line on.
+
+    Raises:
+        DamageError: the log is shorter, or cannot be read.
+    """
+    wanted = {mark for mark in marks if 0 < mark <= size}
+    known = [] if is_whole else _find_unchanged(cursor, stamps, min([cursor.size, size, *wanted]))
+    start = known.pop() if known else Segment(number=0, first=0, peaks="", stamp=(0, 0, 0))
+    found = NewLines(start.frontier(), known)
+    if start.first in wanted:
+        found.roots[start.first] = found.frontier.root()
+    for line in read_lines(entries, Place(start.number)):
+        if found.frontier.size >= size:
+            break
+        _begin_segment(found, line, stamps)
+        _take(found, line, cursor.size)
+        if found.frontier.size in wanted:
+            found.roots[found.frontier.size] = found.frontier.root()
+    if found.frontier.size < size:
+        raise DamageError(
+            f"the log has {found.frontier.size:,} entries; its checkpoint signs {size:,}"
+        )
+    return found
+
+
+def _find_unchanged(cursor: Cursor, stamps: dict[int, Stamp], least: int) -> list[Segment]:
+    """The segments that need not be read, and as the last one that at which reading begins."""
+    known = []
+    for segment in cursor.segments:
+        if segment.first > least:
+            break
+        known.append(segment)
+        if stamps.get(segment.number) != segment.stamp:
+            break
+    return known
+
+
+def _begin_segment(found: NewLines, line: Line, stamps: dict[int, Stamp]) -> None:
+    number = line.place.segment
+    if found.segments and found.segments[-1].number == number:
+        return
+    peaks = b"".join(found.frontier.peaks).hex()
+    stamp = stamps.get(number, (0, 0, 0))
+    found.segments.append(
+        Segment(number=number, first=found.frontier.size, peaks=peaks, stamp=stamp)
+    )
+
+
+def _take(found: NewLines, line: Line, known: int) -> None:
+    seq, data = found.frontier.size, line.data
+    is_gone = data.startswith(_WITHHELD)
+    if seq < known and not is_gone:
+        found.frontier.append(leaf_hash(data))
+        return
+    try:
+        entry = _decode(data, seq)
+        leaf = leaf_of(entry, data, f"entry {seq}")
+        telling = _tell(entry, seq)
+    except DamageError as error:
+        found.malformed.append((seq, str(error)))
+        found.frontier.append(leaf_hash(data))
+        return
+    found.frontier.append(leaf)
+    if isinstance(entry, Withheld):
+        found.gone[seq] = leaf
+    elif telling is not None:
+        found.entries.append((seq, telling))
+
+
+def _tell(entry: AnyEntry | Withheld, seq: int) -> Telling | None:
+    match entry:
+        case TrialEntry():
+            head = read_head_of(entry)
+            is_scored = head.evaluation.reward is not None
+            sealed = SealedAt(seq, shorten(record_digest(entry)), is_scored)
+            return FoundTrial(head.experiment_id, head.trial_id, sealed)
+        case WithholdEntry() | SupersedeEntry() | KeyEntry() | AttestEntry():
+            return entry
+        case _:
+            return None
+
+
+def _decode(data: bytes, seq: int) -> AnyEntry | Withheld:
+    entry = decode_line(data, f"entry {seq}")
+    if entry.seq != seq:
+        raise DamageError(f"entry {seq} says that it is entry {entry.seq}")
+    try:
+        written = data.rstrip(b" ") if isinstance(entry, Withheld) else data
+        is_same = encode_entry(entry) == written
+    except OverflowError:
+        is_same = False
+    if not is_same:
+        raise DamageError(f"entry {seq} is not as proctor writes it")
+    return entry
+
+
+def find_unsaid(found: NewLines, said: Iterable[tuple[int, str]]) -> Iterator[int]:
+    """The lines that were taken out although no entry says so."""
+    known = set(said)
+    for seq, leaf in found.gone.items():
+        if (seq, leaf.hex()) not in known:
+            yield seq

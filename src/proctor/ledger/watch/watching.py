@@ -1,0 +1,294 @@
+"""One look at a ledger: what appeared since the last one.
+
+1. The checkpoint and the files of the segments are looked at; where neither changed, that is all.
+2. New lines are read, and the tree of all lines is made; it must be the one that is signed.
+3. The keys are followed from the one that was given or seen; the last must have signed.
+4. The log must contain the checkpoint that was seen last, as the memory of witnesses has it.
+5. What new entries say is reported. The cursor is given back, to be kept once that was told.
+
+A look that finds a condition, such as a fork, goes no further: nothing behind it is believed, and
+the condition is reported once, until it ends.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from proctor.digest import sha256_hex
+from proctor.errors import DamageError, LedgerError, NoteError, SignatureError
+from proctor.files import open_plain
+from proctor.ledger.attestation import find_false, survey_log
+from proctor.ledger.entry import AttestEntry, KeyEntry
+from proctor.ledger.memory import Memory, Seen
+from proctor.ledger.note import LARGEST_NOTE, Checkpoint, VerifierKey, parse_checkpoint
+from proctor.ledger.segments import find_segments, has_checkpoint, render_absence
+from proctor.ledger.signature import check_signature
+from proctor.ledger.verification.damage import Findings
+from proctor.ledger.verification.keychain import Keychain, read_keychain
+from proctor.ledger.watch.cursor import Cursor, Cursors, Stamp
+from proctor.ledger.watch.entries import take_entry
+from proctor.ledger.watch.event import Event, EventKind
+from proctor.ledger.watch.reading import NewLines, find_unsaid, read_new, stamp_segments
+
+_TRIES = 3
+
+
+class _ConditionError(Exception):
+    """What ends a look early."""
+
+    def __init__(self, kind: EventKind, message: str, *contradicting: Checkpoint) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.contradicting = contradicting
+
+
+@dataclass(slots=True)
+class Monitor:
+    """Follows ledgers, and remembers what it saw of them."""
+
+    memory: Memory
+    keys: Sequence[VerifierKey] = ()
+    """The public keys that ledgers must be signed by; none: each ledger names its own."""
+    cursors: Cursors = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cursors = Cursors(self.memory.directory / "watch")
+
+    def look(self, ledger: Path) -> tuple[list[Event], Cursor]:
+        """What appeared in a ledger, and the cursor to keep once that was told.
+
+        Raises:
+            LedgerError: there is no ledger, and was none before; or the memory cannot be used.
+        """
+        before = self.cursors.find(ledger)
+        if before is None and not has_checkpoint(ledger) and not find_segments(ledger / "entries"):
+            found = "no checkpoint and no entries" if ledger.exists() else "nothing"
+            raise LedgerError(render_absence(ledger, found))
+        look = _Look(self, ledger, before)
+        for _ in range(_TRIES):
+            data = look.read_checkpoint()
+            try:
+                look.run(data)
+            except (_ConditionError, DamageError) as error:
+                # Somebody may have appended meanwhile: what was read is of two moments then.
+                if look.read_checkpoint() != data:
+                    look = _Look(self, ledger, before)
+                    continue
+                look.report(error)
+            break
+        return look.events, look.cursor
+
+
+class _Look:
+    """A look at one ledger while it lasts."""
+
+    def __init__(self, monitor: Monitor, ledger: Path, before: Cursor | None) -> None:
+        self._monitor = monitor
+        self._ledger = ledger
+        self._before = before
+        path = str(ledger.resolve())
+        self.cursor = _copy(before) if before else Cursor(ledger=path, origin="")
+        self.events: list[Event] = []
+
+    def read_checkpoint(self) -> bytes | None:
+        """The checkpoint's bytes; None where there is no plain file that can be read."""
+        try:
+            with open_plain(self._ledger / "checkpoint") as file:
+                return file.read(LARGEST_NOTE + 1)
+        except OSError:
+            return None
+
+    def run(self, data: bytes | None) -> None:
+        """Look at all of it.
+
+        Raises:
+            DamageError: a part of it is not what it should be.
+        """
+        if data is None:
+            raise _ConditionError(EventKind.DAMAGED, "there is no checkpoint that can be read")
+        try:
+            checkpoint = parse_checkpoint(data, "checkpoint")
+        except NoteError as error:
+            raise _ConditionError(EventKind.DAMAGED, str(error)) from error
+        self._check_same_log(checkpoint)
+        entries = self._ledger / "entries"
+        stamps = stamp_segments(entries)
+        with self._monitor.memory.locked():
+            seen = self._monitor.memory.find(checkpoint.origin)
+            digest = sha256_hex(data)
+            if not (self._is_known(checkpoint, seen) and self._is_as_before(digest, stamps)):
+                if seen is None:
+                    self.cursor = self._begin(checkpoint)
+                found = self._accept(checkpoint, _Log(entries, stamps), seen)
+                self._take(found, checkpoint.tree.size)
+                self.cursor.checkpoint, self.cursor.segments = digest, found.segments
+        self.cursor.standing = []
+
+    def report(self, error: Exception) -> None:
+        """Report a condition, once, until it ends."""
+        kind = error.kind if isinstance(error, _ConditionError) else EventKind.DAMAGED
+        pair = error.contradicting if isinstance(error, _ConditionError) else ()
+        self.events = [each for each in self.events if each.kind is EventKind.REPLACED]
+        was_standing = self._before.standing if self._before else []
+        cursor = _copy(self._before) if self._before else self.cursor
+        if str(kind) not in was_standing:
+            with self._monitor.memory.locked():
+                kept = self._monitor.memory.keep_evidence(*pair)
+            self._see(kind, str(error), evidence=tuple(map(str, kept)))
+        self.cursor = msgspec.structs.replace(cursor, standing=[str(kind)])
+
+    def _see(
+        self, kind: EventKind, message: str, seq: int | None = None, evidence: tuple[str, ...] = ()
+    ) -> None:
+        self.events.append(
+            Event(
+                kind=kind,
+                ledger=str(self._ledger),
+                origin=self.cursor.origin or None,
+                message=message,
+                seq=seq,
+                evidence=evidence,
+            )
+        )
+
+    def _begin(self, checkpoint: Checkpoint) -> Cursor:
+        return Cursor(ledger=self.cursor.ledger, origin=checkpoint.origin)
+
+    def _check_same_log(self, checkpoint: Checkpoint) -> None:
+        before = self.cursor.origin
+        if before not in ("", checkpoint.origin):
+            self.cursor = self._begin(checkpoint)
+            self._before = None
+            self._see(EventKind.REPLACED, f"the log {before!r} was here before")
+        self.cursor.origin = checkpoint.origin
+
+    def _is_known(self, checkpoint: Checkpoint, seen: Seen | None) -> bool:
+        """Whether the checkpoint was accepted before, under a key that is asked for."""
+        if seen is None or seen.checkpoint.tree != checkpoint.tree:
+            return False
+        keys = self._monitor.keys
+        return not keys or (seen.is_key_given and bool({*keys} & {*seen.keys}))
+
+    def _is_as_before(self, digest: str, stamps: dict[int, Stamp]) -> bool:
+        known = {segment.number: segment.stamp for segment in self.cursor.segments}
+        return self.cursor.checkpoint == digest and bool(known) and known == stamps
+
+    def _accept(self, checkpoint: Checkpoint, log: "_Log", seen: Seen | None) -> NewLines:
+        """The new lines, once the right key signed (3) and the log grew from what was seen (4)."""
+        found = log.read(self.cursor, checkpoint, seen)
+        is_grown = seen is None or _is_grown(found, checkpoint, seen)
+        if not is_grown:
+            # Another history may name other keys.
+            found = log.read(self._begin(checkpoint), checkpoint, None)
+        chain = _follow(self.cursor if is_grown else self._begin(checkpoint), found)
+        key = _check_signed(checkpoint, chain)
+        named = [each for _, each in chain.keys]
+        given = [each for each in self._monitor.keys if each in named]
+        if self._monitor.keys and not given:
+            raise _ConditionError(EventKind.WRONG_KEY, "no key that was given signs this log")
+        if seen is not None and not is_grown:
+            is_stranger = bool(given) and not seen.is_key_given and given[0] not in seen.keys
+            if not is_stranger:
+                _refuse(checkpoint, seen, named)
+            # What was seen first was another's log of the same origin.
+            self.cursor, seen = self._begin(checkpoint), None
+        is_given = bool(given) or (seen is not None and seen.is_key_given)
+        kept = Seen(checkpoint=checkpoint, keys=tuple(named), is_key_given=is_given)
+        self._monitor.memory.keep(kept)
+        if not self.cursor.size:
+            whose = "" if is_given else ", by the ledger's own word: --key pins it"
+            message = f"{checkpoint.tree.size:,} entries, signed by {key}{whose}"
+            self._see(EventKind.FIRST_SEEN, message)
+        return found
+
+    def _take(self, found: NewLines, size: int) -> None:
+        """Report what new entries say (5)."""
+        for seq, entry in found.entries:
+            for sighting in take_entry(self.cursor, seq, entry):
+                self._see(sighting.kind, sighting.message, sighting.seq)
+        self.cursor.size = size
+        for seq, message in self._find_damage(found, size):
+            if f"{seq} {message}" not in self.cursor.reported:
+                self.cursor.reported.append(f"{seq} {message}")
+                self._see(EventKind.DAMAGED, message, seq)
+
+    def _find_damage(self, found: NewLines, size: int) -> Iterator[tuple[int, str]]:
+        yield from found.malformed
+        for seq in find_unsaid(found, self.cursor.withholdings):
+            yield seq, f"entry {seq} was taken out, and no entry says so"
+        stated = [(seq, each) for seq, each in found.entries if isinstance(each, AttestEntry)]
+        if stated:
+            try:
+                yield from find_false(survey_log(self._ledger / "entries", size), stated)
+            except DamageError as error:
+                yield stated[0][0], f"an attestation cannot be recomputed: {error}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The files of a log as they are now."""
+
+    entries: Path
+    stamps: dict[int, Stamp]
+
+    def read(self, cursor: Cursor, checkpoint: Checkpoint, seen: Seen | None) -> NewLines:
+        """The lines behind a cursor, with a tree that is the signed one (2)."""
+        size = checkpoint.tree.size
+        marks = [seen.checkpoint.tree.size] if seen else []
+        for is_whole in (False, True):
+            found = read_new(
+                self.entries, self.stamps, cursor, size, marks=marks, is_whole=is_whole
+            )
+            if found.frontier.root() == checkpoint.tree.root:
+                return found
+        raise _ConditionError(
+            EventKind.DAMAGED, f"the {size:,} entries of the log are not those that are signed"
+        )
+
+
+def _is_grown(found: NewLines, checkpoint: Checkpoint, seen: Seen) -> bool:
+    old = seen.checkpoint.tree
+    if old.size == 0:
+        return True
+    return old.size <= checkpoint.tree.size and found.roots.get(old.size) == old.root
+
+
+def _follow(cursor: Cursor, found: NewLines) -> Keychain:
+    """The keys of the log, of which each must have named the next."""
+    named = [(entry.seq, entry) for entry in cursor.keys]
+    named += [(seq, entry) for seq, entry in found.entries if isinstance(entry, KeyEntry)]
+    findings = Findings()
+    chain = read_keychain(named, None, findings)
+    for damage in findings.damages:
+        raise _ConditionError(EventKind.WRONG_KEY, damage.message)
+    return chain
+
+
+def _check_signed(checkpoint: Checkpoint, chain: Keychain) -> VerifierKey:
+    key = chain.key_at(checkpoint.tree.size)
+    if key is None:
+        raise _ConditionError(EventKind.WRONG_KEY, "the first entry names no key")
+    try:
+        check_signature(checkpoint, key, "checkpoint")
+    except SignatureError as error:
+        raise _ConditionError(EventKind.WRONG_KEY, str(error)) from error
+    return key
+
+
+def _refuse(checkpoint: Checkpoint, seen: Seen, keys: Sequence[VerifierKey]) -> None:
+    """Say how a log contradicts what was seen of it."""
+    old, new = seen.checkpoint.tree.size, checkpoint.tree.size
+    if not {*seen.keys} & {*keys}:
+        message = f"signed by {keys[-1]}; the log that was seen before is {seen.keys[-1]}'s"
+        raise _ConditionError(EventKind.WRONG_KEY, message)
+    if new < old:
+        message = f"the log went back from {old:,} to {new:,} entries"
+        raise _ConditionError(EventKind.ROLLED_BACK, message, seen.checkpoint, checkpoint)
+    message = f"the first {old:,} entries are not those that were seen before"
+    raise _ConditionError(EventKind.FORKED, message, seen.checkpoint, checkpoint)
+
+
+def _copy(cursor: Cursor) -> Cursor:
+    return msgspec.json.decode(msgspec.json.encode(cursor), type=Cursor)
