@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.bench import peak_megabytes
 from benchmarks.inspect_search import QUESTIONS
-from proctor.ledger.derived import SEARCH_INDEX, remove_search_index
+from proctor.ledger.derived import SEARCH_INDEX, find_folder, remove_index
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter, find_trials
 from proctor.search.find import Page, find_hits
@@ -26,7 +26,8 @@ _MEGABYTE = 1_000_000
 
 def make_index(ledger: Ledger) -> dict[str, float]:
     """How long it takes to make it, of how much, and how large it is, in MB."""
-    remove_search_index(ledger.directory)
+    path = (find_folder(ledger.directory) or Path()) / SEARCH_INDEX
+    remove_index(path)
     size = sum(row.evidence_bytes for row in find_trials(ledger))
     start = time.perf_counter()
     ask_index(ledger, lambda _: None)
@@ -35,7 +36,7 @@ def make_index(ledger: Ledger) -> dict[str, float]:
         "seconds": seconds,
         "cpu": time.process_time(),
         "megabytes": size / _MEGABYTE,
-        "index": (ledger.directory / SEARCH_INDEX).stat().st_size / _MEGABYTE,
+        "index": path.stat().st_size / _MEGABYTE,
         "peak": peak_megabytes(),
     }
 

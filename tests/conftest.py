@@ -52,11 +52,14 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture(autouse=True, scope="session")
 def nobodys_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What is sealed outside of any one test: not into ./ledger, and not with a person's key."""
+    """What tests seal and keep: not in ./ledger or a person's cache, nor with a person's key."""
     place = tmp_path_factory.getbasetemp() / "sealed"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PROCTOR_LEDGER", str(place / "ledger"))
         patch.setenv("XDG_CONFIG_HOME", str(place / "config"))
+        # One for all tests of a worker: what is made of the host is made once, and each ledger has
+        # indexes of its own there.
+        patch.setenv("PROCTOR_CACHE", str(place / "cache"))
         patch.delenv("PROCTOR_KEY", raising=False)
         yield place
 

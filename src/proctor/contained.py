@@ -2,6 +2,8 @@
 
     open_below(root, "a/b")      a regular file for reading
     create_below(root, "a/b")    a new file, with the directories it needs
+    list_below(root, "a")        the names in a directory
+    make_below(root, "a/b")      a directory, and those above it
     check_relative("a/b")        refuses what is not a plain relative path
 
 The root may be anything that its owner names. Below it no link is followed, whatever a stranger put
@@ -72,6 +74,26 @@ def create_below(root: Path | str, path: str) -> Iterator[BinaryIO]:
                 raise FileExistsError(errno.EEXIST, "already exists", path) from None
         finally:
             os.unlink(temporary, dir_fd=folder)
+
+
+def list_below(root: Path | str, path: str) -> list[str]:
+    """The names in a directory below another.
+
+    Raises:
+        OSError: it cannot be read, or a link is on the way.
+    """
+    with _opened(root, check_relative(path), path) as folder:
+        return os.listdir(folder)  # noqa: PTH208 - no Path has a descriptor
+
+
+def make_below(root: Path | str, path: str) -> None:
+    """Make a directory below another, unless it is there.
+
+    Raises:
+        OSError: it cannot be made, something else is there, or a link is on the way.
+    """
+    with _opened(root, check_relative(path), path, make=True):
+        pass
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@
     write_small(path, data)     no more than that, in as few system calls as there can be
     write_new(path, data)       the file is there whole or not at all, and nobody's is replaced
     append_durably(path, …)     more bytes at the end of a file, on the disk or not there at all
+    cut_file(path, size)        fewer bytes at the end of a file
     sync_file, sync_directory   what was written without waiting is on the disk
     read_small(path)            the whole file in as few system calls as Python allows
     read_inside(root, path)     the same, unless a link on the way leads out of the root
@@ -209,9 +210,13 @@ def replace_durably(path: str, data: bytes) -> None:
     """
     directory, name = os.path.split(path)
     temporary = f"{directory}/.{name}.tmp"
-    # Not to wait for a reader, where somebody put a pipe there.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    fd = os.open(temporary, flags, 0o666)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        fd = os.open(temporary, flags, 0o666)
+    except FileExistsError:
+        # What a kill left, or a link or a pipe of somebody else's: only the name goes.
+        os.unlink(temporary)
+        fd = os.open(temporary, flags, 0o666)
     try:
         write_all(fd, data)
         os.fsync(fd)
@@ -252,9 +257,11 @@ def append_durably(path: Path, data: bytes, *, at: int) -> None:
         OSError: it cannot be written; what was written of it is taken back.
     """
     made = os.O_EXCL | os.O_CREAT if at == 0 else 0
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_APPEND | made, 0o666)
+    # Not to wait for a reader, where somebody put a pipe there.
+    flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_APPEND
+    fd = os.open(path, flags | made, 0o666)
     try:
-        if os.fstat(fd).st_size != at:
+        if _check_regular(fd, str(path)).st_size != at:
             raise FileExistsError(errno.EEXIST, f"does not end at byte {at}", str(path))
         try:
             write_all(fd, data)
@@ -267,6 +274,21 @@ def append_durably(path: Path, data: bytes, *, at: int) -> None:
         os.close(fd)
     if made:
         sync_directory(path.parent)
+
+
+def cut_file(path: Path, size: int) -> None:
+    """Take off what a regular file has beyond a size, durable when this returns.
+
+    Raises:
+        OSError: it cannot be written, or is not a regular file.
+    """
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        _check_regular(fd, str(path))
+        os.ftruncate(fd, size)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def write_new(path: Path, data: bytes, *, mode: int = 0o666) -> None:

@@ -1,9 +1,13 @@
-"""What is mounted where, read from the kernel, and which file systems are of a network.
+"""What is mounted where, which file systems are of a network, and who can write to a directory.
 
 Nothing here mounts or unmounts.
 """
 
+import grp
+import os
+import pwd
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,3 +83,35 @@ def find_network(path: Path) -> str | None:
         # Without /proc the kernel does not say.
         return None
     return kind if kind in NETWORK else None
+
+
+def find_stranger(directory: Path) -> str | None:
+    """Who but this user and root could have put things into a directory; a sentence."""
+    try:
+        found = directory.stat()
+    except OSError:
+        return None
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"{directory}: belongs to {_name_of(found.st_uid)}, not to this user"
+    if found.st_mode & stat.S_IWOTH:
+        return f"{directory}: everybody can write there"
+    if found.st_mode & stat.S_IWGRP and not _is_own_group(found):
+        return f"{directory}: its group, {found.st_gid}, can write there"
+    return None
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _is_own_group(found: os.stat_result) -> bool:
+    """Whether a directory's group is its owner's own, as most systems make one for each user."""
+    try:
+        group = grp.getgrgid(found.st_gid)
+        owner = pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        return False
+    return group.gr_name == owner and set(group.gr_mem) <= {owner}

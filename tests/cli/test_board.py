@@ -10,7 +10,7 @@ import pytest
 from proctor.ledger.api import Ledger
 from proctor.ledger.review import append_supersession
 from tests.cli.programs import Proctor
-from tests.ledger.ledgers import find_key
+from tests.ledger.ledgers import find_key, forget_index
 from tests.report.board_ledgers import DATASET, open_board_ledger, sit
 
 TASKS = Path(__file__).resolve().parent.parent.parent / "examples" / "tasks"
@@ -54,7 +54,7 @@ def test_the_same_position_gives_the_same_bytes(proctor: Proctor, where: Path) -
     then = [proctor("board", "--dataset", DATASET, *form).out for form in forms]
     with Ledger.open(where / "ledger", key=None) as ledger:
         size = ledger.refresh().tree.size
-    (where / "ledger" / "index.sqlite").unlink()
+    forget_index(where / "ledger")
     again = [proctor("board", "--dataset", DATASET, "--at", size, *form).out for form in forms]
     assert again == then
 

@@ -45,6 +45,11 @@ class HandedIn:
         return self.place / _KEPT
 
     @property
+    def bundle(self) -> Path:
+        """A bundle that was handed over instead of the ledger, where there is one."""
+        return self.place / "bundle.tar.zst"
+
+    @property
     def keys(self) -> Path:
         """Where the submitter's key is."""
         return self.place / "config"
@@ -80,6 +85,6 @@ def keep_checkpoint(handed: HandedIn) -> None:
 
 
 def copy_to(handed: HandedIn, place: Path) -> HandedIn:
-    """A copy of all of it; the index of a ledger stays at home."""
-    shutil.copytree(handed.place, place, ignore=shutil.ignore_patterns("index.sqlite*"))
+    """A copy of all of it."""
+    shutil.copytree(handed.place, place)
     return HandedIn(place)

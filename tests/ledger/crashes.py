@@ -5,7 +5,7 @@ from pathlib import Path
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import seal
 from proctor.ledger.verification.verify import verify_ledger
-from tests.ledger.ledgers import EXPERIMENT, find_key, make_ledger
+from tests.ledger.ledgers import EXPERIMENT, find_key, forget_index, make_ledger
 from tests.ledger.sealer import STEPS, submission_of
 
 TRIALS = tuple(name for step in STEPS for name in step.split(","))
@@ -14,7 +14,7 @@ TRIALS = tuple(name for step in STEPS for name in step.split(","))
 def lay_out(place: Path) -> None:
     """A ledger with one trial, its key, and evidence for the trials to come."""
     make_ledger(place, ["first"]).close()
-    (place / "ledger" / "index.sqlite").unlink()
+    forget_index(place / "ledger")
     (place / "evidence").mkdir()
     (place / "evidence" / "shared.txt").write_text("seen by all\n")
     for trial in TRIALS:

@@ -74,16 +74,16 @@ class Recording:
         return self.names[path]
 
 
-def record(root: Path, words: list[str], env: dict[str, str], *, ignored: str) -> Recording:
-    """Run a program and note what it does below `root`; names that contain `ignored` are not."""
+def record(root: Path, words: list[str], env: dict[str, str]) -> Recording:
+    """Run a program and note what it does below `root`."""
     recording = Recording(root)
     recording.begin()
     before = dict(recording.names)
     trace = root.parent / "trace"
     command = ["strace", "-f", "-qq", "-y", "-xx", "-s", "10000000", "-o", str(trace)]
     subprocess.run([*command, "-e", f"trace={_CALLS}", *words], env=env, check=True, timeout=120)
-    for line in _whole_calls(trace.read_text().splitlines()):
-        _note(recording, line, ignored)
+    for line in whole_calls(trace.read_text().splitlines()):
+        _note(recording, line)
     # Reading the trace moved the names along; what is left is where it began.
     recording.names = before
     return recording
@@ -93,7 +93,7 @@ _BEGUN = " <unfinished ...>"
 _ENDED = re.compile(r"(\d+) +<\.\.\. \w+ resumed>(.*)$")
 
 
-def _whole_calls(lines: Iterable[str]) -> Iterator[str]:
+def whole_calls(lines: Iterable[str]) -> Iterator[str]:
     """The calls of all threads, one a line, each where it ended: that is when it counts."""
     begun: dict[str, str] = {}
     for line in lines:
@@ -124,26 +124,26 @@ _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 _OPENED = re.compile(r"^(\d+)<([^>]*)>")
 
 
-def _note(recording: Recording, line: str, ignored: str) -> None:
+def _note(recording: Recording, line: str) -> None:
     match = _CALL.match(line)
     if match is None:
         return
     call, arguments, _ = match.groups()
-    texts = [_decode(text) for text in _TEXT.findall(arguments)]
+    texts = [decode(text) for text in _TEXT.findall(arguments)]
     opened = _OPENED.match(arguments)
     paths = [text.decode(errors="replace") for text in texts if call not in ("write", "writev")]
     if opened:
-        paths = [_decode(opened[2]).decode(errors="replace")]
+        paths = [decode(opened[2]).decode(errors="replace")]
         if call == "writev" and opened[1] == "1":
             recording.operations.append(Operation("say", "", data=texts[0]))
             return
-    below = [path for path in paths if path.startswith(f"{recording.root}") and ignored not in path]
+    below = [path for path in paths if path.startswith(f"{recording.root}")]
     if below:
         number = int(arguments.rsplit(", ", 1)[-1]) if "truncate" in call else 0
         _append(recording, call, below, texts[0] if call == "write" else b"", number, arguments)
 
 
-def _decode(text: str) -> bytes:
+def decode(text: str) -> bytes:
     return bytes.fromhex(text.replace("\\x", ""))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from proctor.ledger.derived import INDEX, SEARCH_INDEX, find_folder, remove_database
 from proctor.ledger.entry import (
     AnyEntry,
     NoteEntry,
@@ -25,6 +26,23 @@ from tests.record.samples import spelled, tree
 
 ORIGIN = "example.org/ledger"
 EXPERIMENT = "experiment-001"
+
+
+def index_of(ledger: Path) -> Path:
+    """Where the index of a ledger is, or would be."""
+    folder = find_folder(ledger)
+    assert folder is not None
+    return folder / INDEX
+
+
+def search_index_of(ledger: Path) -> Path:
+    """Where the search index of a ledger is, or would be."""
+    return index_of(ledger).with_name(SEARCH_INDEX)
+
+
+def forget_index(ledger: Path) -> None:
+    """Delete the index of a ledger, as if nobody had ever looked at it here."""
+    remove_database(index_of(ledger))
 
 
 def record_bytes(trial: str, /, **changes: object) -> bytes:

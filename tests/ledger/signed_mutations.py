@@ -11,7 +11,7 @@ from proctor.ledger.entry import Withheld, encode_entry
 from proctor.ledger.note import sign_checkpoint
 from proctor.ledger.tree import Tree, leaf_hash, root_of
 from proctor.ledger.verification.damage import DamageKind
-from tests.ledger.ledgers import ORIGIN
+from tests.ledger.ledgers import ORIGIN, index_of
 from tests.ledger.mutations import Expected, Mutation, Subject, line_of, pick, splice
 
 UNSIGNED = {
@@ -140,7 +140,7 @@ def _sign_again(subject: Subject) -> None:
     key = subject.ledger.key
     signed = sign_checkpoint(ORIGIN, _tree_of(subject), key.verifier, key.sign)
     subject.write(subject.checkpoint, signed.render())
-    subject.remove(subject.ledger.directory / "index.sqlite")
+    subject.remove(index_of(subject.ledger.directory))
 
 
 def rewrite_history(subject: Subject) -> Expected:
@@ -166,7 +166,7 @@ def cut_history(subject: Subject) -> Expected:
     key = subject.ledger.first_key
     signed = sign_checkpoint(ORIGIN, _tree_of(subject), key.verifier, key.sign)
     subject.write(subject.checkpoint, signed.render())
-    subject.remove(subject.ledger.directory / "index.sqlite")
+    subject.remove(index_of(subject.ledger.directory))
     # The key that was given came later, and so did the entries about what was taken out.
     consequences = {DamageKind.WRONG_KEY, DamageKind.WITHHELD}
     return Expected({DamageKind.TRUNCATED} | consequences, must=DamageKind.TRUNCATED)

@@ -26,7 +26,7 @@ from proctor.ledger.api import Ledger
 from proctor.ledger.keys import make_key
 from proctor.ledger.verification.verify import verify_ledger
 from tests.cli.programs import environment, run_child
-from tests.ledger.ledgers import EXPERIMENT, find_key, record_bytes
+from tests.ledger.ledgers import EXPERIMENT, find_key, forget_index, index_of, record_bytes
 from tests.ledger.trials import all_bytes, open_ledger, seal_files
 from tests.unprivileged import unprivileged
 
@@ -233,8 +233,7 @@ def test_an_entry_with_trailing_garbage_is_damage(ledger: Ledger, garbage: bytes
     lines[2] += garbage
     path.write_bytes(b"\n".join(lines))
     ledger.close()
-    for index in ledger.directory.glob("index.sqlite*"):
-        index.unlink()
+    forget_index(ledger.directory)
     for command in ("list", "stats", "verify"):
         ran = run_child("ledger", command, "--ledger", ledger.directory)
         assert (ran.code, "Traceback" in ran.err) == (1, False)
@@ -270,10 +269,9 @@ def test_an_artifact_swapped_for_something_else_is_never_read(
 def test_a_broken_index_costs_nothing(ledger: Ledger, what: str) -> None:
     ledger.trials()
     ledger.close()
-    path = ledger.directory / "index.sqlite"
+    path = index_of(ledger.directory)
     data = path.read_bytes()
-    for each in ledger.directory.glob("index.sqlite*"):
-        each.unlink()
+    forget_index(ledger.directory)
     if what == "directory":
         path.mkdir()
     elif what == "fifo":
@@ -283,10 +281,7 @@ def test_a_broken_index_costs_nothing(ledger: Ledger, what: str) -> None:
             {"garbage": b"x" * 9000, "empty": b"", "cut": data[: len(data) // 2]}[what]
         )
     ran = run_child("ledger", "list", "--json", "--ledger", ledger.directory)
-    if what in ("directory", "fifo"):
-        assert (ran.code, "index.sqlite: the index cannot be used" in ran.err) == (2, True)
-    else:
-        assert (ran.code, len(json.loads(ran.out))) == (0, 3)
+    assert (ran.code, len(json.loads(ran.out))) == (0, 3)
 
 
 # Places where nothing can be written
@@ -300,19 +295,14 @@ def test_a_ledger_on_a_read_only_medium_can_be_read(ledger: Ledger) -> None:
     try:
         for path in [place, *place.rglob("*")]:
             path.chmod(0o555 if path.is_dir() else 0o444)
-        for has_index in (True, False):
-            if not has_index:
-                place.chmod(0o755)
-                (place / "index.sqlite").unlink()
-                place.chmod(0o555)
-            with unprivileged():
-                with Ledger.open(place, key=ledger.key) as reader:
-                    assert reader.trials() == expected
-                    with pytest.raises(LedgerError, match=r"the evidence cannot be kept|written"):
-                        reader.seal(record_bytes("new"), ["checkpoint"], root=place)
-                    with pytest.raises(LedgerError, match="cannot be written"):
-                        reader.seal(record_bytes("new"))
-                assert verify_ledger(place).damage == []
+        with unprivileged():
+            with Ledger.open(place, key=ledger.key) as reader:
+                assert reader.trials() == expected
+                with pytest.raises(LedgerError, match=r"the evidence cannot be kept|written"):
+                    reader.seal(record_bytes("new"), ["checkpoint"], root=place)
+                with pytest.raises(LedgerError, match="cannot be written"):
+                    reader.seal(record_bytes("new"))
+            assert verify_ledger(place).damage == []
     finally:
         shutil.rmtree(place)
 

@@ -41,7 +41,7 @@ from proctor.ledger.sealing import Secrets, Submission, seal
 from proctor.ledger.tree import Tree, leaf_hash, root_of
 from proctor.ledger.verification.damage import DamageKind
 from proctor.ledger.verification.verify import verify_ledger
-from tests.ledger.ledgers import ORIGIN, find_key, make_ledger, record_bytes, small
+from tests.ledger.ledgers import ORIGIN, find_key, forget_index, make_ledger, record_bytes, small
 
 VALUE = "hünter2-very-secret"
 
@@ -56,7 +56,7 @@ def sign_anew(directory: Path, key: SigningKey, lines: Sequence[bytes]) -> None:
     tree = Tree(len(lines), root_of(map(leaf_hash, lines)))
     signed = sign_checkpoint(ORIGIN, tree, key.verifier, key.sign)
     (directory / "checkpoint").write_bytes(signed.render())
-    (directory / "index.sqlite").unlink(missing_ok=True)
+    forget_index(directory)
 
 
 def key_line(seq: int, key: SigningKey, former: SigningKey | None = None) -> bytes:

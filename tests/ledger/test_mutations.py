@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proctor.ledger.verification.verify import Verification, verify_ledger
-from tests.ledger.ledgers import RichLedger, make_rich_ledger
+from tests.ledger.ledgers import RichLedger, index_of, make_rich_ledger
 from tests.ledger.mutations import LOG_MUTATIONS, Expected, Mutation, Subject
 from tests.ledger.signed_mutations import SIGNED_MUTATIONS
 
@@ -88,7 +88,7 @@ def test_every_mutation_of_the_log_is_seen_fast_and_without_an_index(
 ) -> None:
     subject.random.seed(f"{name_of(mutation)} without an index")
     expected = mutation(subject)
-    subject.remove(subject.ledger.directory / "index.sqlite")
+    subject.remove(index_of(subject.ledger.directory))
     found = verify(subject.ledger, fast=True)
     assert bool(found.damage) is not expected.is_note
     assert bool(found.notes) or not expected.is_note

@@ -25,7 +25,7 @@ def record_sealer(place: Path, **settings: str) -> Recording:
     words = [sys.executable, "-m", "tests.ledger.sealer"]
     words += [str(place / "ledger"), str(place / "key"), str(place / "evidence"), *STEPS]
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **settings}
-    return record(place / "ledger", words, env, ignored="index.sqlite")
+    return record(place / "ledger", words, env)
 
 
 def test_after_a_power_cut_nothing_acknowledged_is_lost_and_nothing_half_done_is_shown(

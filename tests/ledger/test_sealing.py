@@ -33,11 +33,11 @@ def submit(trial: str, /, **changes: object) -> Submission:
 
 
 def files_below(directory: Path) -> dict[str, bytes]:
-    """All that a reader can see of a ledger; the index is nobody's evidence."""
+    """All that a reader can see of a ledger."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in directory.rglob("*")
-        if path.is_file() and not path.name.startswith("index.sqlite")
+        if path.is_file()
     }
 
 

@@ -33,6 +33,7 @@ from tests.ledger.ledgers import (
     ORIGIN,
     RichLedger,
     find_key,
+    forget_index,
     make_rich_ledger,
     record_bytes,
     small,
@@ -77,7 +78,7 @@ def resign(ledger: Path, key: SigningKey, origin: str = ORIGIN) -> None:
     tree = Tree(len(lines), root_of(map(leaf_hash, lines)))
     signed = sign_checkpoint(origin, tree, key.verifier, key.sign)
     (ledger / "checkpoint").write_bytes(signed.render())
-    (ledger / "index.sqlite").unlink(missing_ok=True)
+    forget_index(ledger)
 
 
 def append_raw(ledger: Path, line: bytes) -> None:

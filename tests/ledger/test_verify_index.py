@@ -10,7 +10,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review
 from proctor.ledger.verification.verify import verify_ledger
-from tests.ledger.ledgers import find_key, small
+from tests.ledger.ledgers import find_key, index_of, small
 
 
 def test_an_index_that_is_behind_or_missing_is_fine_and_left_alone(tmp_path: Path) -> None:
@@ -19,9 +19,9 @@ def test_an_index_that_is_behind_or_missing_is_fine_and_left_alone(tmp_path: Pat
         opened.append([NoteEntry(at="", seq=0, text="later", author="ana")])
     found = verify_ledger(ledger)
     assert (found.damage, found.notes, found.size) == ([], [], 4)
-    (ledger / "index.sqlite").unlink()
+    index_of(ledger).unlink()
     assert verify_ledger(ledger).notes == []
-    assert not (ledger / "index.sqlite").exists()
+    assert not index_of(ledger).exists()
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_an_index_that_is_behind_or_missing_is_fine_and_left_alone(tmp_path: Pat
 )
 def test_an_index_out_of_step_is_mended_and_is_no_damage(tmp_path: Path, change: str) -> None:
     ledger = small(tmp_path, "a", "b")
-    with sqlite3.connect(ledger / "index.sqlite") as index:
+    with sqlite3.connect(index_of(ledger)) as index:
         index.execute(change)
     index.close()
     found = verify_ledger(ledger)
@@ -76,7 +76,7 @@ def test_what_was_said_of_trials_is_held_against_the_log(tmp_path: Path, change:
         append_review(ledger, find_trial(ledger, "a"), "fail", reviewer="ana", note="")
         ledger.refresh()
     assert verify_ledger(directory).notes == []
-    with sqlite3.connect(directory / "index.sqlite") as index:
+    with sqlite3.connect(index_of(directory)) as index:
         index.execute(change)
     index.close()
     assert "was made anew" in "".join(verify_ledger(directory).notes)
@@ -85,5 +85,5 @@ def test_what_was_said_of_trials_is_held_against_the_log(tmp_path: Path, change:
 
 def test_an_index_that_is_no_database_is_made_anew(tmp_path: Path) -> None:
     ledger = small(tmp_path, "a")
-    (ledger / "index.sqlite").write_bytes(b"garbage" * 1000)
+    index_of(ledger).write_bytes(b"garbage" * 1000)
     assert "was made anew" in "".join(verify_ledger(ledger).notes)

@@ -23,6 +23,7 @@ from proctor.search.index import SearchIndex
 from proctor.search.row import Row
 from proctor.search.texts import Passed, rows_of
 from tests.cli.programs import environment
+from tests.ledger.ledgers import search_index_of
 from tests.ledger.trials import all_bytes, open_ledger, seal_files
 from tests.search.ledgers import TRACE, anchors, ask, lines, said, seal_trace
 from tests.unprivileged import unprivileged
@@ -45,7 +46,7 @@ def count(ledger: Ledger, query: str = "needle") -> int:
 
 
 def index_of(ledger: Ledger) -> Path:
-    return ledger.directory / SEARCH_INDEX
+    return search_index_of(ledger.directory)
 
 
 def test_only_what_is_new_is_read(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +136,7 @@ def test_an_index_of_a_ledger_that_was_put_back_is_made_again(
     shutil.copytree(ledger.directory, tmp_path / "earlier")
     seal_trace(ledger, "four", said("needle four"))
     count(ledger)
-    shutil.copy(index_of(ledger), tmp_path / "earlier" / SEARCH_INDEX)
+    shutil.copy(index_of(ledger), search_index_of(tmp_path / "earlier"))
     assert ask(tmp_path / "earlier", "needle").matches == 3
 
 
@@ -153,9 +154,9 @@ def test_what_is_withheld_leaves_the_index_and_comes_back_with_it(
 ) -> None:
     shutil.copytree(leaky.directory, tmp_path / "copy")
     leaky.withhold(leaky.find("leaky"), **WHY)
-    assert SECRET not in all_bytes(leaky.directory)
+    assert SECRET not in all_bytes(leaky.directory) + all_bytes(index_of(leaky).parent)
     assert (count(leaky), count(leaky, SECRET.decode())) == (3, 0)
-    assert SECRET not in all_bytes(leaky.directory)
+    assert SECRET not in all_bytes(leaky.directory) + all_bytes(index_of(leaky).parent)
     leaky.restore(leaky.find("leaky"), tmp_path / "copy")
     assert (count(leaky), count(leaky, SECRET.decode())) == (4, 2)
 
@@ -175,7 +176,7 @@ def test_a_journal_that_lost_its_index_goes_too(leaky: Ledger) -> None:
     index_of(leaky).rename(journal)
     leaky.withhold(leaky.find("leaky"), **WHY)
     assert not journal.exists()
-    assert SECRET not in all_bytes(leaky.directory)
+    assert SECRET not in all_bytes(leaky.directory) + all_bytes(index_of(leaky).parent)
 
 
 def test_an_index_elsewhere_forgets_what_was_withheld_once_it_is_asked(leaky: Ledger) -> None:
@@ -183,7 +184,7 @@ def test_an_index_elsewhere_forgets_what_was_withheld_once_it_is_asked(leaky: Le
     leaky.withhold(leaky.find("leaky"), **WHY)
     index_of(leaky).write_bytes(before)
     assert (count(leaky), count(leaky, SECRET.decode())) == (3, 0)
-    assert SECRET not in all_bytes(leaky.directory)
+    assert SECRET not in all_bytes(leaky.directory) + all_bytes(index_of(leaky).parent)
 
 
 def test_who_is_indexing_stores_nothing_that_was_withheld_meanwhile(
@@ -203,7 +204,7 @@ def test_who_is_indexing_stores_nothing_that_was_withheld_meanwhile(
     monkeypatch.setattr(pieces, "make_pieces", _all_at_once(pieces.make_pieces))
     assert count(leaky, SECRET.decode()) == 0
     assert withheld
-    assert SECRET not in all_bytes(leaky.directory)
+    assert SECRET not in all_bytes(leaky.directory) + all_bytes(index_of(leaky).parent)
 
 
 def _all_at_once(make: Callable[..., Iterator[pieces.Piece]]) -> Callable[..., list[pieces.Piece]]:
@@ -299,7 +300,6 @@ def test_a_ledger_that_may_only_be_read_is_searched_by_an_index_of_ones_own(
             assert len(list((cache / "search").iterdir())) == 1
             monkeypatch.setenv("PROCTOR_CACHE", str(place / "nowhere"))
             assert ask(place, "needle").matches == 3
-        assert not (place / SEARCH_INDEX).exists()
         for path in (place, *place.rglob("*")):
             path.chmod(0o755)
 

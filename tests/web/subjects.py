@@ -28,11 +28,10 @@ def seal_jobs(directory: Path, names: tuple[str, ...] = SEALED) -> Path:
 
 
 def snapshot(directory: Path) -> dict[str, tuple[int, int, int]]:
-    """Every file of a tree with its mode, size and time; what is derived from a log is left out."""
+    """Every file of a tree with its mode, size and time."""
     return {
         os.path.relpath(path, directory): (found.st_mode, found.st_size, found.st_mtime_ns)
         for path in sorted(directory.rglob("*"))
-        if "index.sqlite" not in path.name and (found := path.lstat())
-        # SQLite makes and removes its files beside the index.
+        for found in [path.lstat()]
         if path.is_file() or path.is_symlink()
     }

@@ -11,6 +11,7 @@ import pytest
 
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
+from tests.ledger.ledgers import forget_index
 from tests.web.browsing import NO_TLS, serving
 from tests.web.subjects import SEALED, snapshot
 
@@ -77,7 +78,7 @@ def test_every_page_says_that_the_ledger_is_damaged(
 ) -> None:
     damage(copy)
     if not with_index:
-        (copy / "index.sqlite").unlink()
+        forget_index(copy)
     subject = Subject(ledger=copy)
     before = snapshot(copy)
     with (
@@ -117,7 +118,7 @@ def test_damage_that_comes_while_it_is_looked_at_is_seen_and_so_is_its_end(copy:
     ):
         assert BANNER not in client.get("/").text
         cut_off(copy)
-        (copy / "index.sqlite").unlink()
+        forget_index(copy)
         assert BANNER in client.get("/").text
         segment(copy).write_bytes(whole)
         assert BANNER not in client.get("/").text
@@ -131,8 +132,7 @@ def test_a_ledger_that_is_taken_away_and_brought_back_is_said_and_shown(copy: Pa
         httpx.Client(base_url=address, timeout=30, verify=NO_TLS, trust_env=False) as client,
     ):
         assert {client.get(page).status_code for page in pages} == {200}
-        for index in copy.glob("index.sqlite*"):
-            index.unlink()
+        forget_index(copy)
         assert {client.get(page).status_code for page in pages} == {200}
         away = copy.rename(copy.with_name("away"))
         gone = [client.get(page) for page in pages]

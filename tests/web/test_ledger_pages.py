@@ -18,7 +18,7 @@ from proctor.ledger.withhold import Why, withhold_entry
 from proctor.web.app import make_app
 from proctor.web.ledgers import verifying
 from proctor.web.subject import Subject
-from tests.ledger.ledgers import make_rich_ledger
+from tests.ledger.ledgers import forget_index, make_rich_ledger
 from tests.web.browsing import NO_TLS, serving
 from tests.web.looking import PHONE, find_barriers, follow, is_too_wide, watch_dialogs
 from tests.web.sealed import HARM, LONG, open_for_writing, seal_files
@@ -196,8 +196,7 @@ def damaged_ledgers(small: Path) -> Iterator[str]:
     for name, (log, signed) in broken.items():
         segment.write_bytes(log)
         checkpoint.write_bytes(signed)
-        for index in small.glob("index.sqlite*"):
-            index.unlink()
+        forget_index(small)
         yield name
 
 

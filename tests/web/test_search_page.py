@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from proctor.ledger.derived import SEARCH_INDEX
 from proctor.search.index import SearchIndex
 from proctor.search.query import TrialCondition, parse_query
 from proctor.search.scan import Scanner, fits_condition
 from proctor.web.app import make_app
 from proctor.web.searching import search_jobs
 from proctor.web.subject import Subject
+from tests.ledger.ledgers import ORIGIN, search_index_of
 from tests.search.ledgers import anchors, ask, gave, lines, make_searched, ran, said
 from tests.web.browsing import serving
 from tests.web.test_trace_page import axe_problems
@@ -102,7 +102,7 @@ def test_a_search_that_runs_out_of_time_says_what_it_left(tmp_path: Path) -> Non
 def test_an_index_that_is_being_made_is_waited_for_by_the_page(page: Page, tmp_path: Path) -> None:
     ledger = make_searched(tmp_path)
     # Another process that writes to the index has it to itself.
-    busy = SearchIndex.open(ledger / SEARCH_INDEX)
+    busy = SearchIndex.open(search_index_of(ledger), ORIGIN)
     busy.begin(after=0)
     with serving(make_app(Subject(ledger=ledger))) as address:
         page.goto(f"{address}/search?q=apt-get")

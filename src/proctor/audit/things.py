@@ -28,7 +28,7 @@ _CASE = b'<meta name="generator" content="proctor-case-'
 """Stands among the first lines of a case file, which is HTML."""
 _NOTE = re.compile(rb"[^\n{\[]{1,1000}\n[0-9]{1,20}\n[A-Za-z0-9+/]{43}=\n")
 """A checkpoint: origin, size and root, a line each."""
-_LEDGER = ("checkpoint", "entries", "artifacts", "index.sqlite")
+_LEDGER = ("checkpoint", "entries", "entries/000000.jsonl", "artifacts")
 """What a ledger has; a damaged one has lost some of it."""
 
 

@@ -204,6 +204,7 @@ def _document(verdict: Verdict) -> dict[str, object]:
         "submission": verdict.submission,
         "passed": verdict.is_passed,
         "trials": verdict.n_trials,
+        "counts": verdict.counts,
         "checks": [_check_document(outcome) for outcome in verdict.outcomes],
         "failures": [_failure_document(failure) for failure in verdict.failures],
         "unchecked": list(verdict.unchecked),

@@ -12,9 +12,10 @@ import msgspec
 
 from proctor.cli.selection import Selection
 from proctor.cli.show_trace import Source
+from proctor.ledger.derived import find_cache
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.step_parts import LARGE, find_cache, read_sealed_steps
+from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.traced.candidates import Named, Part, find_parts
 from proctor.traced.opening import Opened, open_parts
 from proctor.traced.step_order import order_parts

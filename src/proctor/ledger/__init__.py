@@ -26,6 +26,7 @@
     submission   a trial's directory as something to be sealed
     query        which trials are sealed
     review       what is said of a sealed trial afterwards
+    attestation  signed statements that name every entry of an experiment
     withhold     bytes taken out, their digests kept
     restore      … and brought back
     stats        counts and bytes

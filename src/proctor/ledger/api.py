@@ -33,6 +33,7 @@ from proctor.ledger.review import (
 from proctor.ledger.sealing import Sealed, Secrets, Submission, seal
 from proctor.ledger.stats import LedgerStats, measure
 from proctor.ledger.submission import submit_trial
+from proctor.ledger.withheld import UnnamedWithholding, find_unnamed
 from proctor.ledger.withhold import (
     Why,
     Withholding,
@@ -199,6 +200,15 @@ class Ledger(log.Ledger):
     def restore(self, trial: TrialRow, source: Path | str) -> Restored:
         """Bring back what was withheld of a trial, as far as a file or a directory has it."""
         return restore(self, trial.seq, Path(source))
+
+    def withheld_unnamed(self) -> list[UnnamedWithholding]:
+        """What was withheld without naming a trial; any experiment may be meant.
+
+        Raises:
+            DamageError: the log does not give what its checkpoint says.
+        """
+        self.refresh()
+        return find_unnamed(self)
 
     def stats(self) -> LedgerStats:
         """Counts and bytes per experiment."""

@@ -21,9 +21,10 @@ from typing import BinaryIO, cast
 
 from backports import zstd
 
+from proctor.contained import make_below, open_below
 from proctor.digest import is_digest, sha256_copy, sha256_hex
 from proctor.errors import AlteredArtifactError, MissingArtifactError
-from proctor.files import open_plain, sync_directory, sync_file, write_small
+from proctor.files import sync_directory, sync_file, write_small
 from proctor.ledger.unnamed import Unnamed
 
 _LEVEL = 3
@@ -106,6 +107,20 @@ class Artifacts:
             raise AlteredArtifactError(f"{sha256[:80]!r} is not the SHA-256 of an artifact")
         return self._root / sha256[:2] / f"{sha256}.zst"
 
+    def open(self, sha256: str) -> BinaryIO:
+        """An artifact as it is stored; nothing but a regular file, and no link on the way.
+
+        Raises:
+            DamageError: it is missing, or something else.
+        """
+        path = self.path_of(sha256).relative_to(self._ledger)
+        try:
+            return open_below(self._ledger, str(path))
+        except FileNotFoundError as error:
+            raise MissingArtifactError(f"artifact {sha256} is not there") from error
+        except OSError as error:
+            raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
+
     def holds(self, sha256: str) -> bool:
         """Whether there is something under that name."""
         return is_digest(sha256) and os.path.lexists(self.path_of(sha256))
@@ -186,7 +201,7 @@ class Artifacts:
             return
         if directory != self._ledger:
             self._make_directory(directory.parent)
-            directory.mkdir(exist_ok=True)
+            make_below(self._ledger, str(directory.relative_to(self._ledger)))
             # Also where it was there: whoever made it may not have come to settle it.
             self._unsettled.add(directory.parent)
         self._seen.add(directory)
@@ -237,13 +252,10 @@ class Artifacts:
         Raises:
             DamageError: it is missing, unreadable, or holds other bytes.
         """
-        path = self.path_of(sha256)
         try:
-            with open_plain(path) as file, zstd.open(file, "rb") as plain:
+            with self.open(sha256) as file, zstd.open(file, "rb") as plain:
                 found = sha256_copy(cast(BinaryIO, plain), target)
                 size = plain.tell()
-        except FileNotFoundError as error:
-            raise MissingArtifactError(f"artifact {sha256} is not there") from error
         except (OSError, EOFError, zstd.ZstdError) as error:
             raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
         if found != sha256:
@@ -257,10 +269,8 @@ class Artifacts:
             DamageError: it is missing or unreadable.
         """
         try:
-            with open_plain(self.path_of(sha256)) as file, zstd.open(file, "rb") as plain:
+            with self.open(sha256) as file, zstd.open(file, "rb") as plain:
                 return plain.read(size)
-        except FileNotFoundError as error:
-            raise MissingArtifactError(f"artifact {sha256} is not there") from error
         except (OSError, EOFError, zstd.ZstdError) as error:
             raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
 

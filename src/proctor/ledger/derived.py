@@ -1,27 +1,159 @@
-"""Files beside the log that are made from it, and that hold what its evidence says.
+"""Where the indexes of a ledger lie: in this user's cache, never in the ledger itself.
 
-What is taken out of a ledger has to leave them too. The simplest way that leaves no byte behind is
-to remove the file: whoever needs it makes it again, from what is left.
+    <cache>/ledgers/<SHA-256 of the ledger's real path>/
+      ledger            that path
+      lock              held by whoever opens index.sqlite
+      index.sqlite      what lists and boards read: see index.py
+      search.sqlite     what the search reads: see proctor.search
+
+A ledger may come from a stranger, and so would an index inside it. Indexes are made from the log by
+this machine, in directories that only this user can write to. Where the cache cannot be used, a
+temporary directory of this user's own is; where that cannot be used either, there is None.
 """
 
 import contextlib
+import os
+import shutil
 import sqlite3
+import stat
+import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
+from proctor.digest import sha256_hex
+from proctor.files import read_head, write_small
+from proctor.filesystems import find_network, find_stranger
+
+INDEX = "index.sqlite"
 SEARCH_INDEX = "search.sqlite"
-"""Name of the index over texts, in the directory of its ledger."""
+_INDEXES = (INDEX, SEARCH_INDEX)
+_BESIDE = ("", "-wal", "-shm", "-journal")
+"""What SQLite adds to a database's name for the files beside it."""
+_FOLDERS = "ledgers"
+_NOTE = "ledger"
+_LONGEST_PATH = 1 << 16
 _PATIENCE_SECONDS = 600
 _WAIT_SECONDS = 5
 
 
-def remove_search_index(directory: Path) -> None:
-    """Take the index over texts out of a ledger.
+def find_cache(environ: Mapping[str, str]) -> Path | None:
+    """Where the user's cache is; None where there is none, or where somebody else can write."""
+    shared, home = environ.get("XDG_CACHE_HOME", ""), environ.get("HOME", "")
+    if chosen := environ.get("PROCTOR_CACHE"):
+        place = Path(chosen).absolute()
+    elif shared.startswith("/"):
+        place = Path(shared, "proctor")
+    elif home.startswith("/"):
+        place = Path(home, ".cache", "proctor")
+    else:
+        return None
+    try:
+        is_ours = place.stat().st_uid == os.geteuid()
+    except OSError:
+        return place
+    return place if is_ours and find_stranger(place) is None else None
+
+
+def find_folder(ledger: Path, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The directory of a ledger's indexes, made where it was missing; None where there is none."""
+    real = os.path.realpath(ledger)
+    for root in _find_roots(environ):
+        with contextlib.suppress(OSError):
+            return _make_folder(root, real)
+    return None
+
+
+def _find_roots(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Where indexes may lie; the first one that can be written is used."""
+    place = find_cache(environ)
+    with contextlib.suppress(OSError):
+        if place is not None:
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_on_network(place, place.stat().st_dev):
+                yield place / _FOLDERS
+    with contextlib.suppress(OSError):
+        shared = Path(tempfile.gettempdir())
+        status = shared.stat()
+        is_open = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        # In a directory that others can write, only the sticky bit keeps them from ours.
+        is_safe = not is_open or status.st_mode & stat.S_ISVTX
+        if is_safe and not _is_on_network(shared, status.st_dev):
+            yield shared / f"proctor-indexes-{os.geteuid()}"
+
+
+@cache
+def _is_on_network(place: Path, _device: int) -> bool:
+    # SQLite's locks and its shared memory need a kernel that sees every writer.
+    return find_network(place) is not None
+
+
+def _make_folder(root: Path, ledger: str) -> Path:
+    folder = root / sha256_hex(os.fsencode(ledger))
+    for each in (root, folder):
+        _make_private(each)
+    with contextlib.suppress(FileExistsError):
+        write_small(str(folder / _NOTE), os.fsencode(ledger), is_new=True)
+    return folder
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory that is this user's alone, or see that it is."""
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise OSError(f"{directory}: not a directory of this user")
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        directory.chmod(0o700)
+    if not os.access(directory, os.W_OK | os.X_OK, effective_ids=True):
+        raise OSError(f"{directory}: cannot be written")
+
+
+def remove_unused(environ: Mapping[str, str] = os.environ, *, dry_run: bool = False) -> list[Path]:
+    """Remove the indexes of ledgers that are gone; the ledgers, by their paths."""
+    gone: list[Path] = []
+    for root in _find_roots(environ):
+        with contextlib.suppress(OSError):
+            for folder in sorted(root.iterdir()):
+                if (ledger := _find_ledger(folder)) and not os.path.lexists(ledger):
+                    gone.append(ledger)
+                    if not dry_run:
+                        shutil.rmtree(folder)
+    return gone
+
+
+def _find_ledger(folder: Path) -> Path | None:
+    """The ledger that a directory is of; None where that is not said."""
+    try:
+        path = read_head(str(folder / _NOTE), _LONGEST_PATH)
+    except OSError:
+        return None
+    is_of_it = sha256_hex(path) == folder.name and not folder.is_symlink()
+    return Path(os.fsdecode(path)) if is_of_it else None
+
+
+def remove_from_ledger(directory: Path) -> None:
+    """Take the indexes out of a ledger that earlier versions kept there; no link is followed.
 
     Raises:
-        OSError: it cannot be removed.
+        OSError: one cannot be removed.
     """
-    remove_index(directory / SEARCH_INDEX)
+    for name in (f"{index}{end}" for index in _INDEXES for end in _BESIDE):
+        # A directory of that name is no index.
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            (directory / name).unlink()
+
+
+def remove_database(path: Path) -> None:
+    """Remove a database, whatever it is, and what SQLite keeps beside it.
+
+    Raises:
+        OSError: it cannot be removed, or is a directory.
+    """
+    for end in _BESIDE:
+        path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
 
 
 def remove_index(path: Path) -> None:
@@ -33,19 +165,16 @@ def remove_index(path: Path) -> None:
     Raises:
         OSError: it cannot be removed.
     """
-    journal = path.with_name(f"{path.name}-journal")
     if path.is_symlink() or not path.is_file():
-        # A journal without its index holds pages of it all the same.
-        path.unlink(missing_ok=True)
-        journal.unlink(missing_ok=True)
+        # A journal without its index holds pages of it too.
+        remove_database(path)
         return
     connection = sqlite3.connect(path, isolation_level=None, timeout=_WAIT_SECONDS)
     try:
-        # What is no index, or cannot be locked, is removed all the same.
+        # What is no index, or cannot be locked, is removed too.
         with contextlib.suppress(sqlite3.Error):
             _lock(connection)
-        for each in (journal, path):
-            each.unlink(missing_ok=True)
+        remove_database(path)
     finally:
         connection.close()
 
@@ -61,3 +190,20 @@ def _lock(connection: sqlite3.Connection) -> None:
                 raise
         else:
             return
+
+
+def list_schema(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str, str | None]]:
+    """Everything that a database defines: tables and indexes, and triggers and views if any."""
+    query = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+    return frozenset(connection.execute(query))
+
+
+@cache
+def expect_schema(create: Callable[[sqlite3.Connection], None]) -> frozenset[object]:
+    """What a database defines that was just made."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        create(connection)
+        return frozenset(list_schema(connection))
+    finally:
+        connection.close()

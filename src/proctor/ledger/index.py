@@ -1,7 +1,9 @@
 """The index of a ledger: what lists and look-ups read. It is derived, and proves nothing.
 
-Delete it and it is made again from the log. It remembers how far it has read and the frontier of
-the tree there, so that it can be held against the checkpoint without reading the log again.
+It lies in the user's cache (derived.py). It remembers whose log it is of, how far it has read and
+the frontier of the tree there, so that it can be held against the checkpoint without reading the
+log again. One of another log, of another version or with anything in it that was not made here is
+deleted and made again from the log.
 """
 
 import contextlib
@@ -13,66 +15,34 @@ from pathlib import Path
 from typing import Any, Self
 
 from proctor.errors import LedgerError
+from proctor.ledger.derived import INDEX, find_folder
 from proctor.ledger.entry import (
     AnyEntry,
     KeyEntry,
-    RescoreEntry,
-    ReviewEntry,
-    SupersedeEntry,
     TrialEntry,
     Withheld,
     WithholdEntry,
-    evidence_digest,
-    record_digest,
 )
-from proctor.ledger.head import read_head_of
+from proctor.ledger.index_file import ALL_TABLES, alone, connect, create
+from proctor.ledger.rows import (
+    GONE,
+    RUN,
+    SITTER,
+    TASK,
+    WIDTH,
+    kind_and_time,
+    remark_columns,
+    trial_columns,
+    withheld_columns,
+    withholding_columns,
+)
 from proctor.ledger.segments import Place
-from proctor.ledger.standing import read_standing
+from proctor.ledger.supersession import update_statuses
 from proctor.ledger.tree import HASH_SIZE, Frontier
-
-VERSION = 5
-"""Of the tables below; an index of another version is made anew."""
-
-_TABLES = """
-CREATE TABLE position (
-    version INTEGER NOT NULL, size INTEGER NOT NULL, segment INTEGER NOT NULL,
-    offset INTEGER NOT NULL, peaks BLOB NOT NULL, key TEXT NOT NULL
-);
-CREATE TABLE entries (
-    seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, at TEXT NOT NULL,
-    segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL, leaf BLOB NOT NULL
-);
-CREATE INDEX entries_kind ON entries (kind, seq) WHERE kind <> 'trial';
-CREATE TABLE trials (
-    seq INTEGER PRIMARY KEY, experiment_id TEXT NOT NULL, trial_id TEXT NOT NULL,
-    record TEXT NOT NULL, status TEXT NOT NULL, completeness TEXT, dataset_id TEXT, task_id TEXT,
-    harness TEXT, model TEXT, reward, timestamp TEXT, reason_code TEXT,
-    evidence TEXT, evidence_files INTEGER NOT NULL, evidence_bytes INTEGER NOT NULL,
-    revision TEXT, configuration TEXT, run_conditions INTEGER, task_conditions INTEGER,
-    source TEXT, cost_usd REAL, tokens_in INTEGER, tokens_out INTEGER, advisor_calls INTEGER,
-    seconds REAL, findings TEXT, collection TEXT, exception TEXT,
-    sitter INTEGER
-);
-CREATE TABLE conditions (id INTEGER PRIMARY KEY, document BLOB NOT NULL UNIQUE);
-CREATE UNIQUE INDEX trials_id ON trials (experiment_id, trial_id);
-CREATE INDEX trials_trial ON trials (trial_id);
-CREATE INDEX trials_task ON trials (task_id);
-CREATE INDEX trials_model ON trials (model);
-CREATE INDEX trials_dataset ON trials (dataset_id);
-CREATE INDEX trials_collection ON trials (collection);
-CREATE INDEX trials_record ON trials (record);
-CREATE TABLE remarks (
-    record TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, verdict TEXT,
-    is_subject INTEGER NOT NULL
-);
-CREATE INDEX remarks_record ON remarks (record, seq);
-CREATE INDEX remarks_verdict ON remarks (seq) WHERE verdict IS NOT NULL;
-"""
 
 _PATIENCE_SEC = 5
 _INSERT_ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)"
-_TRIAL_COLUMNS = 30
-_INSERT_TRIAL = f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * _TRIAL_COLUMNS)})"  # noqa: S608
+_INSERT_TRIAL = f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * WIDTH)})"  # noqa: S608
 _INSERT_WITHHELD = _INSERT_TRIAL.replace("REPLACE", "IGNORE")
 
 
@@ -100,14 +70,16 @@ class Position:
 class Index:
     """An open index. Whoever opens it closes it."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path | None = None) -> None:
         self.connection = connection
+        self.path = path
+        """Its file; None where it is in memory."""
         self._conditions: dict[bytes, int] = {}
         """Rows of the table of that name, by their documents."""
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """The index in a file, made if it is missing or of another version.
+    def open(cls, path: Path, origin: str) -> Self:
+        """The index of the log with this origin, made if the file holds anything else or nothing.
 
         Raises:
             LedgerError: the file cannot be opened or written.
@@ -115,31 +87,20 @@ class Index:
         until = time.monotonic() + _PATIENCE_SEC
         while True:
             try:
-                return cls(_connect(path))
-            except sqlite3.Error as error:
-                # Where several make it at once, SQLite refuses the change to WAL without waiting.
+                with alone(path.parent):
+                    return cls(connect(path, origin), path)
+            except (sqlite3.Error, OSError) as error:
+                # SQLite refuses some changes of mode without waiting.
                 if "locked" not in str(error) or time.monotonic() > until:
                     raise LedgerError(f"{path}: the index cannot be used: {error}") from error
             time.sleep(0.05)
 
     @classmethod
-    def in_memory(cls) -> Self:
+    def in_memory(cls, origin: str) -> Self:
         """An index for one command, where none can be written."""
         connection = sqlite3.connect(":memory:", isolation_level=None)
-        _create(connection)
+        create(connection, origin)
         return cls(connection)
-
-    @classmethod
-    def read_only(cls, path: Path) -> Self | None:
-        """The index in a file on a medium that cannot be written; None if it cannot be read."""
-        try:
-            connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
-            if _version(connection) == VERSION:
-                return cls(connection)
-            connection.close()
-        except sqlite3.Error:
-            pass
-        return None
 
     def close(self) -> None:
         """Let go of the file."""
@@ -168,6 +129,7 @@ class Index:
                 return False
             for line in lines:
                 self._add_line(line)
+            update_statuses(self.connection)
             frontier, place = position.frontier, position.place
             values = (frontier.size, place.segment, place.offset, b"".join(frontier.peaks))
             self.connection.execute(
@@ -197,37 +159,20 @@ class Index:
 
     def _add_line(self, line: Indexed) -> None:
         entry, place = line.entry, line.place
-        kind, at = ("", "") if isinstance(entry, Withheld) else (entry.kind, entry.at)
-        row = (entry.seq, kind, at, place.segment, place.offset, line.length, line.leaf)
-        self.connection.execute(_INSERT_ENTRY, row)
-        match entry:
-            case TrialEntry():
-                self._add_trial(entry)
-            case ReviewEntry() | RescoreEntry():
-                self._remark(entry.subject.record, entry)
-            case SupersedeEntry():
-                self._remark(entry.subject.record, entry)
-                self._remark(entry.by.record, entry, is_subject=False)
-                self._set_status("superseded", entry.subject.record)
-            case WithholdEntry():
-                self._withhold(entry)
-            case _:
-                pass
+        where = (place.segment, place.offset, line.length, line.leaf)
+        self.connection.execute(_INSERT_ENTRY, (entry.seq, *kind_and_time(entry), *where))
+        if isinstance(entry, TrialEntry):
+            self._add_trial(entry)
+        elif not isinstance(entry, Withheld):
+            self._add_remarks(entry)
 
     def _add_trial(self, entry: TrialEntry) -> None:
-        standing = read_standing(entry)
-        run = self._find_conditions(standing.run_conditions)
-        task = self._find_conditions(standing.task_conditions)
-        row = _trial_row(entry)
-        more = (
-            standing.revision, standing.configuration, run, task, standing.source,
-            standing.cost_usd, standing.tokens_in, standing.tokens_out, standing.advisor_calls,
-            standing.seconds, standing.findings, standing.collection, standing.exception,
-            self._find_conditions(standing.sitter),
-        )  # fmt: skip
-        self.connection.execute(_INSERT_TRIAL, (*row, *more))
+        row = list(trial_columns(entry))
+        for place in (RUN, TASK, SITTER):
+            row[place] = self._find_conditions(row[place])
+        self.connection.execute(_INSERT_TRIAL, row)
 
-    def _find_conditions(self, document: bytes) -> int:
+    def _find_conditions(self, document: Any) -> int:
         """The row that holds a document; what many trials have in common is kept once."""
         if document not in self._conditions:
             self.connection.execute(
@@ -239,53 +184,45 @@ class Index:
             self._conditions[document] = found
         return self._conditions[document]
 
-    def _remark(self, record: str, entry: AnyEntry, *, is_subject: bool = True) -> None:
-        verdict = entry.verdict if isinstance(entry, ReviewEntry) else None
-        self.connection.execute(
-            "INSERT INTO remarks VALUES (?, ?, ?, ?, ?)",
-            (record, entry.seq, entry.kind, verdict, is_subject),
-        )
+    def _add_remarks(self, entry: AnyEntry) -> None:
+        execute = self.connection.execute
+        for row in remark_columns(entry):
+            execute("INSERT INTO remarks VALUES (?, ?, ?, ?, ?)", row)
+        if isinstance(entry, WithholdEntry):
+            execute("INSERT INTO withholdings VALUES (?, ?, ?, ?)", withholding_columns(entry))
+            left = withheld_columns(entry)
+            # Where the line is there, it has been brought back, or is about to be taken out. A name
+            # that another trial has does not name this one: see proctor.ledger.withheld.
+            if left is not None and execute(GONE, (entry.entry, entry.leaf)).fetchone():
+                execute(_INSERT_WITHHELD, left)
 
-    def _set_status(self, status: str, record: str) -> None:
-        self.connection.execute(
-            "UPDATE trials SET status = ? WHERE record = ? AND status <> 'withheld'",
-            (status, record),
-        )
-
-    def _withhold(self, entry: WithholdEntry) -> None:
-        subject = entry.subject
-        if subject is None:
-            return
-        self._remark(subject.record, entry)
-        if entry.entry is None:
-            return
-        # Where the line is there, it has been brought back, or is about to be taken out.
-        ids = (entry.entry, subject.experiment_id, subject.trial_id, subject.record, "withheld")
-        self.connection.execute(_INSERT_WITHHELD, (*ids, *[None] * 9, 0, 0, *[None] * 14))
-
-    def forget(self) -> None:
-        """Begin anew: for an index that does not fit its log."""
+    def erase(self) -> None:
+        """Begin anew, and leave nothing of what it held in the file: bytes were taken out."""
         self.connection.execute("BEGIN IMMEDIATE")
         self._conditions.clear()
-        for table in ("entries", "trials", "conditions", "remarks"):
+        for table in ALL_TABLES:
             self.connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
         self.connection.execute(
             "UPDATE position SET size = 0, segment = 0, offset = 0, peaks = x'', key = ''"
         )
         self.connection.execute("COMMIT")
-
-    def erase(self) -> None:
-        """Begin anew, and leave nothing of what it held in the file: bytes were taken out."""
-        self.forget()
         self.connection.execute("VACUUM")
         self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def find_line(self, seq: int) -> tuple[Place, int] | None:
-        """Where an entry's line is, and how long."""
+    def find_line(self, seq: int) -> tuple[Place, int, bytes] | None:
+        """Where an entry's line is, how long, and its leaf hash."""
         found = self.connection.execute(
-            "SELECT segment, offset, length FROM entries WHERE seq = ?", (seq,)
+            "SELECT segment, offset, length, leaf FROM entries WHERE seq = ?", (seq,)
         ).fetchone()
-        return (Place(found[0], found[1]), found[2]) if found else None
+        return (Place(found[0], found[1]), found[2], found[3]) if found else None
+
+    def withheld_lines(self) -> list[tuple[Place, int, bool]]:
+        """Lines that entries say were withheld: where, how long, whether they were gone."""
+        rows = self.connection.execute(
+            "SELECT segment, offset, length, kind = '' FROM entries "
+            "WHERE seq IN (SELECT entry FROM withholdings)"
+        )
+        return [(Place(segment, at), length, bool(gone)) for segment, at, length, gone in rows]
 
     def find_trial(self, experiment_id: str, trial_id: str) -> tuple[int, str, str | None] | None:
         """Where a trial is sealed, with which record and which evidence."""
@@ -321,76 +258,21 @@ class Index:
             for row in self.connection.execute(query, values):  # noqa: UP028
                 yield row
         except sqlite3.DatabaseError as error:
+            where = self.path or "the index in memory"
             raise LedgerError(
-                f"index.sqlite cannot be used: {error}; delete it, and it is made again"
+                f"{where}: cannot be used: {error}; delete it, and it is made again"
             ) from error
 
 
-def _trial_row(entry: TrialEntry) -> tuple[object, ...]:
-    head = read_head_of(entry)
-    return (
-        entry.seq, head.experiment_id, head.trial_id, record_digest(entry), head.status,
-        head.completeness, head.dataset_id, head.task.task_id, head.agent.adapter,
-        head.agent.model, head.evaluation.reward, head.when, entry.reason_code,
-        evidence_digest(entry), len(entry.evidence), sum(file.size for file in entry.evidence),
-    )  # fmt: skip
+def open_index(directory: Path, origin: str) -> Index:
+    """The index of a ledger; where it cannot be written, one in memory, which takes longer."""
+    folder = find_folder(directory)
+    if folder is not None:
+        with contextlib.suppress(LedgerError):
+            return Index.open(folder / INDEX, origin)
+    return Index.in_memory(origin)
 
 
 def key_after(key: str, entry: AnyEntry | Withheld) -> str:
     """The key that signs once this entry is in the log."""
     return entry.key if isinstance(entry, KeyEntry) else key
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=60)
-    try:
-        # Consistent after a crash, and no waiting for the disk: what is lost is read again.
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        version = _version(connection)
-    except sqlite3.OperationalError:
-        # It may be in order, and only not to be written.
-        connection.close()
-        raise
-    except sqlite3.DatabaseError:
-        # No database at all, or a torn one; what it held stands in the log.
-        connection.close()
-        _remove(path)
-        connection = sqlite3.connect(path, isolation_level=None, timeout=60)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        version = None
-    if version != VERSION:
-        _create(connection)
-    return connection
-
-
-def _remove(path: Path) -> None:
-    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-        path.with_name(name).unlink(missing_ok=True)
-
-
-def _version(connection: sqlite3.Connection) -> int | None:
-    """The version of an index; None where there is none yet."""
-    tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'position'").fetchone()
-    if tables is None:
-        return None
-    row = connection.execute("SELECT version FROM position").fetchone()
-    return row[0] if row else None
-
-
-def _create(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        # Another process may have made it while this one waited.
-        if _version(connection) != VERSION:
-            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            for (name,) in names.fetchall():
-                connection.execute(f'DROP TABLE "{name}"')
-            for statement in _TABLES.split(";\n"):
-                connection.execute(statement)
-            connection.execute("INSERT INTO position VALUES (?, 0, 0, 0, x'', '')", (VERSION,))
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")

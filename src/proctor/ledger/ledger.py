@@ -3,9 +3,9 @@
     entries/000000.jsonl     the log
     checkpoint               what it was when it was last signed
     artifacts/sha256/ab/…    evidence
-    index.sqlite             derived
-    search.sqlite            derived: see proctor.search
     torn/                    what a crash left behind the checkpoint, put aside
+
+Its index is elsewhere: see derived.py. Nothing below the directory is followed as a link.
 
 Appending: the lines, on the disk; then the checkpoint, in one step. Whatever lies behind the
 checkpoint was never acknowledged and is not part of the ledger. One writer at a time, by a lock
@@ -23,9 +23,11 @@ from typing import Self
 
 import msgspec
 
+from proctor.contained import make_below
 from proctor.errors import DamageError, KeyFileError, LedgerError, SignatureError
-from proctor.files import read_small, replace_durably, write_new
+from proctor.files import replace_durably, write_new
 from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.derived import remove_database
 from proctor.ledger.entry import (
     FORMAT,
     LARGEST_ENTRY,
@@ -36,7 +38,7 @@ from proctor.ledger.entry import (
     encode_entry,
     now_text,
 )
-from proctor.ledger.index import Index, Position, key_after
+from proctor.ledger.index import Index, Position, key_after, open_index
 from proctor.ledger.lock import locked
 from proctor.ledger.note import (
     Checkpoint,
@@ -50,6 +52,7 @@ from proctor.ledger.segments import (
     Place,
     append_lines,
     has_checkpoint,
+    read_checkpoint,
     read_line,
     read_lines,
     render_absence,
@@ -57,7 +60,7 @@ from proctor.ledger.segments import (
 from proctor.ledger.torn import put_tail_aside
 from proctor.ledger.tree import Frontier, Tree, leaf_hash
 from proctor.ledger.unfinished import clear_unfinished
-from proctor.ledger.upkeep import catch_up
+from proctor.ledger.upkeep import catch_up, read_leaf
 
 _TRIES = 100
 
@@ -106,9 +109,9 @@ class Ledger:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             with locked(directory):
-                if (directory / "checkpoint").exists() or not clear_unfinished(directory):
+                if has_checkpoint(directory) or not clear_unfinished(directory):
                     raise LedgerError(f"{directory}: there is a ledger already")
-                (directory / "entries").mkdir(exist_ok=True)
+                make_below(directory, "entries")
                 first = KeyEntry(
                     at=now_text(), seq=0, format=FORMAT, origin=origin, key=str(key.verifier)
                 )
@@ -133,8 +136,8 @@ class Ledger:
         if not has_checkpoint(directory):
             found = "no checkpoint" if os.path.lexists(directory) else "nothing"
             raise LedgerError(render_absence(directory, found))
-        check_format(directory)
-        return cls(directory, _open_index(directory), key)
+        first = check_format(directory)
+        return cls(directory, open_index(directory, first.origin), key)
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +155,7 @@ class Ledger:
 
     def _read_checkpoint(self) -> bytes:
         try:
-            return read_small(self._checkpoint_path)
+            return read_checkpoint(self.directory)
         except OSError as error:
             raise LedgerError(
                 f"{self.directory}: the checkpoint cannot be read: {error}"
@@ -190,13 +193,23 @@ class Ledger:
                 ) from error
             # No room or no right to write it: one in memory does, and takes longer.
             self.index.close()
-            self.index = Index.in_memory()
+            self.index = Index.in_memory(check_format(self.directory).origin)
             return catch_up(self.index, self.entries, tree)
         except sqlite3.DatabaseError as error:
-            raise LedgerError(
-                f"{self.directory}: index.sqlite cannot be used: {error}; delete it, and it is "
-                "made again"
-            ) from error
+            self._replace_index(error)
+            return catch_up(self.index, self.entries, tree)
+
+    def _replace_index(self, error: sqlite3.DatabaseError) -> None:
+        """Delete an index that turned out to be damaged; it is made again."""
+        path = self.index.path
+        self.index.close()
+        if path is None:
+            raise LedgerError(f"{self.directory}: the index cannot be used: {error}") from error
+        try:
+            remove_database(path)
+        except OSError as why:
+            raise LedgerError(f"{path}: cannot be removed: {why}") from error
+        self.index = open_index(self.directory, check_format(self.directory).origin)
 
     def keep_up(self) -> None:
         """See where the log ends, if somebody else appended to it."""
@@ -215,12 +228,19 @@ class Ledger:
 
         Raises:
             LedgerError: there is no such entry.
-            DamageError: its line is not where the index saw it.
+            DamageError: its line is not where the index saw it, or not what was signed.
         """
         found = self.index.find_line(seq)
         if found is None:
             raise LedgerError(f"{self.directory}: there is no entry {seq}")
-        return read_line(self.entries, *found)
+        place, length, leaf = found
+        line = read_line(self.entries, place, length)
+        if leaf_hash(line) != leaf and read_leaf(line, f"{self.directory}: entry {seq}") != leaf:
+            raise DamageError(
+                f"{self.directory}: entry {seq} has other bytes than were signed; "
+                "`proctor ledger verify` says what is wrong"
+            )
+        return line
 
     def entry(self, seq: int) -> AnyEntry | Withheld:
         """An entry, or what is left of one that was withheld."""
@@ -371,16 +391,3 @@ def check_format(directory: Path) -> KeyEntry:
     if not isinstance(entry, KeyEntry):
         raise DamageError(f"{where} is of kind {getattr(entry, 'kind', 'withheld')!r}, not 'key'")
     return entry
-
-
-def _open_index(directory: Path) -> Index:
-    path = directory / "index.sqlite"
-    if os.access(directory, os.W_OK, effective_ids=True):
-        try:
-            return Index.open(path)
-        except LedgerError as error:
-            if "disk" in str(error.__cause__) and (path.is_file() or not os.path.lexists(path)):
-                return Index.in_memory()
-            if not path.exists() or os.access(path, os.W_OK, effective_ids=True):
-                raise
-    return Index.read_only(path) or Index.in_memory()

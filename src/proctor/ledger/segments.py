@@ -12,9 +12,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+from proctor.contained import list_below, open_below
 from proctor.errors import DamageError, LedgerError
-from proctor.files import append_durably, open_plain, sync_directory, sync_file
+from proctor.files import append_durably, cut_file, sync_directory
+from proctor.ledger.note import LARGEST_NOTE
 
 SEGMENT_SIZE = 64 << 20
 _NAME = re.compile(r"[0-9]{6}\.jsonl")
@@ -67,19 +70,38 @@ def has_checkpoint(directory: Path) -> bool:
     return True
 
 
+def read_checkpoint(directory: Path) -> bytes:
+    """A ledger's checkpoint, or more bytes of it than a checkpoint has.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+    """
+    with open_below(directory, "checkpoint") as file:
+        return file.read(LARGEST_NOTE + 1)
+
+
 def segment_path(entries: Path, number: int) -> Path:
     """The file of a segment."""
     return entries / f"{number:06}.jsonl"
+
+
+def open_segment(entries: Path, number: int) -> BinaryIO:
+    """A segment for reading; a ledger's directory may be a link, nothing below it is followed.
+
+    Raises:
+        OSError: it cannot be opened, or is not a regular file.
+    """
+    return open_below(entries.parent, f"{entries.name}/{number:06}.jsonl")
 
 
 def find_segments(entries: Path) -> list[int]:
     """The numbers of the segments that are there, in order.
 
     Raises:
-        DamageError: their directory cannot be read.
+        DamageError: their directory cannot be read, or is a link.
     """
     try:
-        names = [path.name for path in entries.iterdir()]
+        names = list_below(entries.parent, entries.name)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -95,7 +117,7 @@ def read_line(entries: Path, place: Place, length: int) -> bytes:
     """
     path = segment_path(entries, place.segment)
     try:
-        with open_plain(path) as file:
+        with open_segment(entries, place.segment) as file:
             data = os.pread(file.fileno(), length + 1, place.offset)
     except OSError as error:
         raise DamageError(f"{path}: cannot be read: {error.strerror}") from error
@@ -115,7 +137,7 @@ def read_lines(entries: Path, start: Place = Place()) -> Iterator[Line]:  # noqa
     while number in present:
         path = segment_path(entries, number)
         try:
-            with open_plain(path) as file:
+            with open_segment(entries, number) as file:
                 file.seek(offset)
                 yield from _split(file.fileno(), number, offset)
         except OSError as error:
@@ -183,5 +205,4 @@ def cut_segment(path: Path, size: int) -> None:
         path.unlink()
         sync_directory(path.parent)
     else:
-        os.truncate(path, size)
-        sync_file(path)
+        cut_file(path, size)

@@ -4,6 +4,7 @@ Trials of one run are set up alike, but for a few words: what is read of the set
 input files is kept for the next one with the same bytes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -53,13 +54,15 @@ class _Cost(msgspec.Struct, frozen=True):
     advisor_calls: int | None = None
 
 
-class _Tag(msgspec.Struct, frozen=True):
+class ErrorTag(msgspec.Struct, frozen=True):
+    """What somebody, or the runner itself, called an error."""
+
     category: str
     source: str | None = None
 
 
 class _Evaluation(EvaluationHead, frozen=True):
-    error_taxonomy: tuple[_Tag, ...] | None = None
+    error_taxonomy: tuple[ErrorTag, ...] | None = None
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -179,7 +182,7 @@ def read_standing(entry: TrialEntry) -> Standing:
         seconds=record.timing.total_seconds if record.timing else None,
         findings=" ".join(sorted({str(each.get("code", "?")) for each in entry.findings})),
         collection=sitter.collection,
-        exception=_find_exception(entry, record.evaluation),
+        exception=find_exception(entry, record.evaluation.error_taxonomy),
         sitter=_ENCODER.encode(sitter),
     )
 
@@ -212,13 +215,17 @@ def _find_collection(entry: TrialEntry, agent: _Agent) -> str | None:
     return rest or None
 
 
-def _find_exception(entry: TrialEntry, evaluation: _Evaluation) -> str | None:
+def find_exception(entry: TrialEntry, tags: Sequence[ErrorTag] | None) -> str | None:
+    """What a trial raised, for boards and claims alike: its certificate says, or else its record.
+
+    Without a certificate, why it has no score counts as an error, as it does in every claim.
+    """
     certificate = entry.score.certificate if entry.score else None
     if certificate is not None:
         found = certificate.get("exception")
         return found if isinstance(found, str) else None
-    tags = evaluation.error_taxonomy or ()
-    return next((tag.category for tag in tags if tag.source == "mechanical"), None)
+    mechanical = (tag.category for tag in tags or () if tag.source == "mechanical")
+    return entry.reason_code or next(mechanical, None)
 
 
 @lru_cache(maxsize=_KEPT)

@@ -9,12 +9,14 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
 
 import msgspec
 
 from proctor.errors import DamageError
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.segments import read_lines
+from proctor.ledger.segments import find_segments, read_lines, segment_path
+from proctor.ledger.withheld import find_unnamed
 
 _EVERY = 10_000
 
@@ -50,6 +52,8 @@ class LedgerStats(msgspec.Struct, frozen=True, kw_only=True):
     """Entries by kind; withheld ones, whose kind is gone, are `withheld`."""
     experiments: list[ExperimentStats]
     total: ExperimentStats
+    withheld_unnamed: int
+    """Entries that were withheld without naming a trial: of which experiment is not known."""
     log_bytes: int
     """All segments."""
     index_bytes: int
@@ -102,8 +106,9 @@ def measure(ledger: Ledger, watch: Callable[[int, int], None] | None = None) -> 
         kinds=dict(sorted(kinds.items())),
         experiments=[found[name] for name in sorted(found)],
         total=total,
-        log_bytes=sum(path.stat().st_size for path in ledger.entries.glob("*.jsonl")),
-        index_bytes=_size_of(str(ledger.directory / "index.sqlite")) or 0,
+        withheld_unnamed=len(find_unnamed(ledger)),
+        log_bytes=_size_of_log(ledger.entries),
+        index_bytes=(_size_of(str(ledger.index.path)) or 0) if ledger.index.path else 0,
     )
 
 
@@ -149,6 +154,11 @@ def _weigh(stats: ExperimentStats, size: int | None) -> None:
     if size is not None:
         stats.artifacts += 1
         stats.compressed_bytes += size
+
+
+def _size_of_log(entries: Path) -> int:
+    paths = (segment_path(entries, number) for number in find_segments(entries))
+    return sum(_size_of(str(path)) or 0 for path in paths)
 
 
 def _size_of(path: str) -> int | None:

@@ -7,10 +7,8 @@ cache. From then on only the parts that may hold a step are unpacked, each held 
 What is remembered is derived: it may be deleted at any time.
 """
 
-import contextlib
 import os
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,8 +16,8 @@ import msgspec
 from backports import zstd
 
 from proctor.digest import sha256_hex, sha256_pieces
-from proctor.errors import AlteredArtifactError, MissingArtifactError
-from proctor.files import open_plain, read_small, replace_file
+from proctor.errors import AlteredArtifactError
+from proctor.files import read_small, replace_file
 from proctor.ledger.artifacts import Artifacts
 from proctor.trajectory.read import Chunk, read_pieces
 from proctor.trajectory.step_search import Survey, narrow, survey_piece
@@ -56,24 +54,6 @@ class _Map(msgspec.Struct, frozen=True):
     parts: list[SealedPart]
 
 
-def find_cache(environ: Mapping[str, str]) -> Path | None:
-    """Where the user's cache is; None where there is none, or where somebody else can write."""
-    shared, home = environ.get("XDG_CACHE_HOME", ""), environ.get("HOME", "")
-    if chosen := environ.get("PROCTOR_CACHE"):
-        cache = Path(chosen)
-    elif shared.startswith("/"):
-        cache = Path(shared, "proctor")
-    elif home.startswith("/"):
-        cache = Path(home, ".cache", "proctor")
-    else:
-        return None
-    with contextlib.suppress(OSError):
-        status = cache.stat()
-        is_ours = status.st_uid == os.geteuid()
-        return cache if is_ours and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else None
-    return cache
-
-
 def read_sealed_steps(
     artifacts: Artifacts, sha256: str, steps: tuple[int, int], cache: Path | None
 ) -> Iterator[Chunk] | None:
@@ -94,9 +74,11 @@ def find_sealed_parts(
     Raises:
         DamageError: the artifact is missing or altered.
     """
-    path = artifacts.path_of(sha256)
     try:
-        return (_recall(path, sha256, cache) or _explore(path, sha256, cache)).parts
+        with artifacts.open(sha256) as file:
+            stored = os.fstat(file.fileno()).st_size
+            found = _recall(stored, sha256, cache)
+            return (found or _explore(file, stored, sha256, cache)).parts
     except OverflowError:
         return None
 
@@ -107,11 +89,8 @@ def load_sealed_part(artifacts: Artifacts, sha256: str, part: SealedPart) -> byt
     Raises:
         DamageError: the artifact is missing or altered.
     """
-    try:
-        with open_plain(artifacts.path_of(sha256)) as file:
-            return _unpack(file, part)
-    except FileNotFoundError as error:
-        raise MissingArtifactError(f"artifact {sha256} is not there") from error
+    with artifacts.open(sha256) as file:
+        return _unpack(file, part)
 
 
 def _read_parts(
@@ -148,12 +127,11 @@ def _unpack_frames(packed: bytes, size: int) -> Iterator[bytes]:
         packed = unpacker.unused_data
 
 
-def _recall(path: Path, sha256: str, cache: Path | None) -> _Map | None:
+def _recall(stored: int, sha256: str, cache: Path | None) -> _Map | None:
     if cache is None:
         return None
     try:
         found = msgspec.msgpack.decode(read_small(str(_note_of(cache, sha256))), type=_Map)
-        stored = path.stat().st_size
     except (OSError, msgspec.MsgspecError):
         return None
     return found if (found.version, found.stored) == (_VERSION, stored) else None
@@ -163,15 +141,13 @@ def _note_of(cache: Path, sha256: str) -> Path:
     return cache / "steps" / f"{sha256}.msgpack"
 
 
-def _explore(path: Path, sha256: str, cache: Path | None) -> _Map:
+def _explore(file: BinaryIO, stored: int, sha256: str, cache: Path | None) -> _Map:
     """Unpack all of it, and remember where what lies."""
     explorer = _Explorer()
-    with open_plain(path) as file:
-        stored = os.fstat(file.fileno()).st_size
-        try:
-            digest = sha256_pieces(explorer.frames(file))
-        except (zstd.ZstdError, EOFError) as error:
-            raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
+    try:
+        digest = sha256_pieces(explorer.frames(file))
+    except (zstd.ZstdError, EOFError) as error:
+        raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
     if digest != sha256:
         raise AlteredArtifactError(f"artifact {sha256} holds bytes with the SHA-256 {digest}")
     found = _Map(_VERSION, stored, explorer.parts)

@@ -7,9 +7,8 @@ Whatever holds more than that is none of this.
 from pathlib import Path
 
 from proctor.errors import DamageError
-from proctor.files import read_head
 from proctor.ledger.entry import KeyEntry, decode_line
-from proctor.ledger.segments import Place, find_segments, segment_path
+from proctor.ledger.segments import Place, find_segments, open_segment
 from proctor.ledger.torn import put_tail_aside
 
 _LARGEST = 1 << 16
@@ -25,9 +24,11 @@ def clear_unfinished(directory: Path) -> bool:
     segments = find_segments(directory / "entries")
     if not segments:
         return True
-    path = segment_path(directory / "entries", 0)
-    data = read_head(str(path), _LARGEST) if segments == [0] else b""
-    if segments != [0] or not _is_first(data):
+    if segments != [0]:
+        return False
+    with open_segment(directory / "entries", 0) as file:
+        data = file.read(_LARGEST)
+    if not _is_first(data):
         return False
     put_tail_aside(directory, Place())
     return True

@@ -1,12 +1,14 @@
 """The index brought up to the log: from where it is, or from the start where it does not fit."""
 
+from itertools import islice
 from pathlib import Path
 
 from proctor.errors import DamageError
-from proctor.ledger.entry import AnyEntry, Withheld, decode_line
+from proctor.ledger.derived import SEARCH_INDEX, remove_index
+from proctor.ledger.entry import AnyEntry, Withheld, WithholdEntry, decode_line
 from proctor.ledger.index import Index, Indexed, Position, key_after
-from proctor.ledger.segments import Line, Place, read_lines, segment_path
-from proctor.ledger.tree import HASH_SIZE, Tree, leaf_hash
+from proctor.ledger.segments import Line, read_line, read_lines
+from proctor.ledger.tree import HASH_SIZE, Frontier, Tree, leaf_hash
 
 BATCH = 2000
 """Lines that the index takes in at a time."""
@@ -21,18 +23,19 @@ def catch_up(index: Index, entries: Path, tree: Tree) -> Position | None:
         DamageError: the log does not give that tree.
     """
     position = index.position()
-    if position.frontier.size > tree.size and _reaches(entries, position.place):
+    if position.frontier.size > tree.size and _holds(entries, position):
         raise DamageError(
             f"{entries.parent}: the checkpoint signs {tree.size} entries, the log goes on to the "
             f"{position.frontier.size} that were signed before: an older checkpoint was put back; "
-            "if it is the right one after all, delete index.sqlite"
+            f"if it is the right one after all, delete {index.path}"
         )
     if position.frontier.size <= tree.size:
         read = _read_on(index, entries, position, tree.size)
-        if read is None or _fits(read, tree):
+        if read is None or (_fits(read, tree) and not _is_stale(index, entries)):
             return read
-    # Made from another log, or from this one before it was damaged.
-    index.forget()
+    # Made from another log, from this one before it was damaged, or before lines were withheld.
+    _remove_search_index(index)
+    index.erase()
     read = _read_on(index, entries, index.position(), tree.size)
     if read is not None and not _fits(read, tree):
         raise DamageError(
@@ -42,11 +45,36 @@ def catch_up(index: Index, entries: Path, tree: Tree) -> Position | None:
     return read
 
 
-def _reaches(entries: Path, place: Place) -> bool:
+def _holds(entries: Path, position: Position) -> bool:
+    """Whether the log still has all lines that the index has read."""
+    size, frontier = position.frontier.size, Frontier()
     try:
-        return segment_path(entries, place.segment).stat().st_size >= place.offset
-    except FileNotFoundError:
+        for line in islice(read_lines(entries), size):
+            frontier.append(read_leaf(line.data, f"{entries.parent}: entry {frontier.size}"))
+    except DamageError:
         return False
+    return frontier.size == size and frontier.root() == position.frontier.root()
+
+
+def _is_stale(index: Index, entries: Path) -> bool:
+    """Whether a line was withheld or brought back since it was read: neither changes the tree."""
+    try:
+        return any(
+            is_gone != _is_gone(read_line(entries, place, length))
+            for place, length, is_gone in index.withheld_lines()
+        )
+    except DamageError:
+        return True
+
+
+def _is_gone(line: bytes) -> bool:
+    return isinstance(decode_line(line, "the line"), Withheld)
+
+
+def _remove_search_index(index: Index) -> None:
+    """The texts of what was withheld go too; the next search makes them again from what is left."""
+    if index.path is not None:
+        remove_index(index.path.with_name(SEARCH_INDEX))
 
 
 def _fits(position: Position, tree: Tree) -> bool:
@@ -67,6 +95,8 @@ def _read_on(index: Index, entries: Path, position: Position, size: int) -> Posi
         frontier.append(indexed.leaf)
         place, key = line.end, key_after(key, indexed.entry)
         batch.append(indexed)
+        if position.frontier.size and isinstance(indexed.entry, WithholdEntry):
+            _remove_search_index(index)
         if len(batch) == BATCH or frontier.size == size:
             if not index.add(batch, Position(place, frontier, key), after=after):
                 return None
@@ -80,12 +110,26 @@ def _index_line(line: Line, entries: Path, seq: int) -> Indexed:
     entry = decode_line(line.data, f"{entries.parent}: entry {seq}")
     if entry.seq != seq:
         raise DamageError(f"{entries.parent}: entry {seq} says that it is entry {entry.seq}")
-    return Indexed(line.place, len(line.data), _leaf_of(line, entry), entry)
+    return Indexed(line.place, len(line.data), leaf_of(line.data, entry), entry)
 
 
-def _leaf_of(line: Line, entry: AnyEntry | Withheld) -> bytes:
+def read_leaf(line: bytes, where: str) -> bytes:
+    """The leaf hash of a line; of a withheld one, as it names it.
+
+    Raises:
+        DamageError: it is no entry, nor what is left of one.
+    """
+    return leaf_of(line, decode_line(line, where))
+
+
+def leaf_of(line: bytes, entry: AnyEntry | Withheld) -> bytes:
+    """The leaf hash of a line that was decoded; of a withheld one, as it names it.
+
+    Raises:
+        DamageError: it names none.
+    """
     if not isinstance(entry, Withheld):
-        return leaf_hash(line.data)
+        return leaf_hash(line)
     try:
         leaf = bytes.fromhex(entry.withheld)
     except ValueError:

@@ -5,7 +5,8 @@
 2. The line is written over by what is left of it, as long as it was, so that nothing else moves.
 3. Evidence goes that no other trial names; what another one names stays until that is withheld too.
 4. The index is made anew, and the one over texts is removed, so that nothing of it is left there
-   either.
+   either; nor in those that earlier versions kept in the ledger. The indexes of other users are
+   made anew when they see the entry.
 
 A crash after (1) leaves the bytes; withholding again, for the same reason, goes on with (2).
 Bringing back takes any file or directory, and keeps what has the very hashes.
@@ -18,9 +19,10 @@ from itertools import islice
 import msgspec
 
 from proctor.errors import LedgerError, MissingArtifactError
-from proctor.files import open_plain, write_atomic
-from proctor.ledger.derived import remove_search_index
+from proctor.files import write_atomic
+from proctor.ledger.derived import SEARCH_INDEX, remove_from_ledger, remove_index
 from proctor.ledger.entry import (
+    AttestEntry,
     EvidenceFile,
     KeyEntry,
     Subject,
@@ -35,7 +37,7 @@ from proctor.ledger.head import read_head_of
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialRow
 from proctor.ledger.review import LONGEST_NAME, check_words, subject_of
-from proctor.ledger.segments import read_lines, segment_path
+from proctor.ledger.segments import open_segment, read_lines, segment_path
 from proctor.ledger.tree import leaf_hash
 
 
@@ -145,13 +147,13 @@ def write_over(ledger: Ledger, seq: int, line: bytes) -> None:
     found = ledger.index.find_line(seq)
     if found is None or found[1] != len(line):
         raise LedgerError(f"{ledger.directory}: entry {seq} has no line of {len(line)} bytes")
-    place, length = found
+    place, length, _ = found
     path = segment_path(ledger.entries, place.segment)
+    with open_segment(ledger.entries, place.segment) as file:
+        data = file.read()
     # What a crash left of an earlier try; under the lock nobody else writes here.
     for left in ledger.entries.glob(".*.tmp"):
         left.unlink()
-    with open_plain(path) as file:
-        data = file.read()
     write_atomic(path, data[: place.offset] + line + data[place.offset + length :])
 
 
@@ -195,7 +197,7 @@ def _aim_at_entry(ledger: Ledger, seq: int) -> _Target:
     entry = decode_line(line, f"{ledger.directory}: entry {seq}")
     if isinstance(entry, Withheld):
         return _aim_again(ledger, seq)
-    if isinstance(entry, KeyEntry | WithholdEntry):
+    if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry):
         raise LedgerError(
             f"{ledger.directory}: entry {seq} is of kind {entry.kind!r}, which others rest on; "
             "it cannot be withheld"
@@ -269,7 +271,9 @@ def _carry_out(ledger: Ledger, target: _Target, done: Withholding) -> None:
             ledger.artifacts.remove(digest)  # (3)
             done.removed.append(digest)
     ledger.index.erase()  # (4)
-    remove_search_index(ledger.directory)
+    if ledger.index.path is not None:
+        remove_index(ledger.index.path.with_name(SEARCH_INDEX))
+    remove_from_ledger(ledger.directory)
     ledger.refresh()
 
 

@@ -22,10 +22,13 @@ _IN_NO_NUMBER = frozenset({SUPERSEDED, WITHHELD, SET_ASIDE})
 
 
 def find_begun_again(attempts: Iterable[Attempt]) -> frozenset[str]:
-    """Names of attempts that were kept when their own trial, which is there too, was run again."""
+    """Names of attempts that were kept when their own trial, which is there too, was run again.
+
+    One that is in no number for another reason is not among them: every trial has one state.
+    """
     listed = list(attempts)
     # Hardly any trial is one, and boards ask for a hundred thousand.
-    kept = [each for each in listed if KEPT in each.trial]
+    kept = [each for each in listed if KEPT in each.trial and each.status not in _IN_NO_NUMBER]
     if not kept:
         return frozenset()
     there = {each.name for each in listed if each.status != WITHHELD}

@@ -13,10 +13,11 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import TrialFilter, find_trials, render_missing
 from proctor.ledger.segments import has_checkpoint
+from proctor.ledger.withheld import render_unnamed
 from proctor.report.attempt import Attempt
 from proctor.report.counting import leave_out
 from proctor.report.in_jobs import Unreadable, load_jobs
-from proctor.report.sealed import load_position
+from proctor.report.sealed import Position, load_position
 from proctor.sentence import count_of
 
 
@@ -52,6 +53,8 @@ class Run:
     """What whoever reads the numbers should know."""
     basis: Basis | None = None
     """Null for a job's directory."""
+    withheld_unnamed: int = 0
+    """Entries of the ledger that were withheld without naming a trial; any may be of this run."""
 
 
 def load_run(thing: str, ledger: Ledger | None, *, prefers_ledger: bool = False) -> Run:
@@ -112,12 +115,16 @@ def load_sealed_run(ledger: Ledger, experiment: str) -> Run:
         is_sealed=True,
         attempts=counted,
         left_out=left_out,
-        notes=tuple(_find_notes(ledger, experiment, counted)),
+        notes=tuple(_find_notes(ledger, found, counted)),
         basis=_basis_of(checkpoint),
+        withheld_unnamed=len(found.unnamed),
     )
 
 
-def _find_notes(ledger: Ledger, experiment: str, counted: Sequence[Attempt]) -> Iterator[str]:
+def _find_notes(ledger: Ledger, found: Position, counted: Sequence[Attempt]) -> Iterator[str]:
+    if unnamed := render_unnamed(found.unnamed):
+        yield f"the ledger: {unnamed}"
+    experiment = found.attempts[0].experiment
     rows = ledger.index.select("SELECT record FROM remarks WHERE kind = 'rescore' AND is_subject")
     rescored = {record for (record,) in rows} & {each.record for each in counted}
     if rescored:

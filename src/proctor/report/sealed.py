@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from proctor.errors import InputError
-from proctor.ledger.claims.standing import find_stand_in
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
 from proctor.ledger.standing import Sitter
+from proctor.ledger.supersession import read_supersessions
+from proctor.ledger.withheld import UnnamedWithholding, find_unnamed
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.attempt import Attempt
 
@@ -35,6 +36,10 @@ class Position:
     """Entries of the log that count."""
     attempts: list[Attempt]
     """In the order they were sealed."""
+    supersessions: dict[str, str | None]
+    """Why each supersession of the ledger does not count, by the record; None where it does."""
+    unnamed: list[UnnamedWithholding]
+    """What was withheld without naming a trial: any of these attempts' experiments may be meant."""
 
 
 def load_position(
@@ -65,42 +70,18 @@ def load_position(
         where = " AND ".join(["seq < ?", *(f"{column} = ?" for column in asked)])
         query = f"SELECT {_COLUMNS} FROM trials WHERE {where} ORDER BY seq"  # noqa: S608 - our names
         rows = ledger.index.stream(query, (size, *asked.values()))
+        supersessions = read_supersessions(ledger.index.connection, size)
         reader = _Reader(
             dict(ledger.index.select("SELECT id, document FROM conditions")),
             _find_reviews(ledger, size),
-            _find_superseded(ledger, size),
+            {record for record, refusal in supersessions.items() if refusal is None},
         )
-        return Position(size, reader.read(rows))
+        return Position(size, reader.read(rows), supersessions, find_unnamed(ledger, size))
 
 
 def _find_reviews(ledger: Ledger, size: int) -> dict[str, str]:
     query = "SELECT record, verdict FROM remarks WHERE verdict IS NOT NULL AND seq < ? ORDER BY seq"
     return dict(ledger.index.select(query, (size,)))
-
-
-def _find_superseded(ledger: Ledger, size: int) -> set[str]:
-    """Records that another one stands in for, by the rule of claims: it is there, or was.
-
-    What stands in must be of the same experiment; boards, which have all of a dataset, ask for more
-    and for less.
-    """
-    query = (
-        "SELECT one.record, other.record FROM remarks one JOIN remarks other USING (seq) "
-        "WHERE one.kind = 'supersede' AND one.is_subject AND NOT other.is_subject AND seq < ? "
-        "ORDER BY seq"
-    )
-    standing_in = dict(ledger.index.select(query, (size,)))
-    if not standing_in:
-        return set()
-    named = {*standing_in, *standing_in.values()}
-    rows = ledger.index.stream("SELECT record, experiment_id FROM trials WHERE seq < ?", (size,))
-    there = {record: experiment for record, experiment in rows if record in named}
-    ends = {record: find_stand_in(record, standing_in) for record in standing_in}
-    return {
-        record
-        for record, end in ends.items()
-        if end in there and there[end] == there.get(record, there[end])
-    }
 
 
 class _Reader:

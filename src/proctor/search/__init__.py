@@ -6,7 +6,6 @@
     pieces    the same, ready to be stored; another process helps where there is much
     query     what somebody typed, parsed
     chosen    the trials that a query's filters let through
-    place     where the index of a ledger lies
     index     search.sqlite: FTS5 over rows, and their texts for snippets; derived
     upkeep    the index brought up to the log
     scan      a query answered without an index, by looking at rows as they come

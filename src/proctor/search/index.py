@@ -1,6 +1,6 @@
 """search.sqlite: FTS5 over rows, and their texts, packed, for snippets. It is derived.
 
-    position   how far the log was read, and the frontier of its tree there
+    position   whose log was read, how far, and the frontier of its tree there
     rows       FTS5 without content: the words of a row, by its number
     blocks     some rows in their order, packed, by the number of the first
     absent     evidence that was not there when its trial was read
@@ -20,18 +20,20 @@ from pathlib import Path
 from typing import Self
 
 from proctor.errors import LedgerError
-from proctor.ledger.derived import remove_index
+from proctor.ledger.derived import expect_schema, list_schema, remove_index
 from proctor.ledger.tree import HASH_SIZE, Frontier
 from proctor.search.pieces import Piece, unpack_rows
 from proctor.search.row import Row
 
-VERSION = 2
+VERSION = 3
 """Of the tables and of what is put into them; an index of another version is made anew."""
 ROW_BITS = 32
 """Bits of a row's number below those of its entry."""
 
 _TABLES = """
-CREATE TABLE position (version INTEGER NOT NULL, size INTEGER NOT NULL, peaks BLOB NOT NULL);
+CREATE TABLE position (
+    version INTEGER NOT NULL, size INTEGER NOT NULL, peaks BLOB NOT NULL, origin TEXT NOT NULL
+);
 CREATE TABLE blocks (first INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE absent (sha256 TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE problems (seq INTEGER NOT NULL, sentence TEXT NOT NULL);
@@ -61,50 +63,55 @@ class MovedError(Exception):
 class SearchIndex:
     """An open index. Whoever opens it closes it."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path | None, inode: int) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path | None, inode: int, origin: str
+    ) -> None:
         self.connection = connection
         self.path = path
+        self.origin = origin
+        """Of the log that it is made from."""
         self._inode = inode
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """The index in a file, made if it is missing, damaged or of another version.
+    def open(cls, path: Path, origin: str) -> Self:
+        """The index in a file, made if it is missing, damaged, of another log or another version.
 
         Raises:
             LedgerError: the file cannot be opened or written.
         """
         for _ in range(_TRIES):
             try:
-                found = cls._open_once(path)
+                found = cls._open_once(path, origin)
             except (sqlite3.OperationalError, OSError) as error:
                 raise LedgerError(f"{path}: the index cannot be used: {error}") from error
             except sqlite3.DatabaseError:
                 found = None
             if found is not None:
                 return found
-            remove_index(path)
+            try:
+                remove_index(path)
+            except OSError as error:
+                raise LedgerError(f"{path}: the index cannot be used: {error}") from error
         raise LedgerError(f"{path}: the index cannot be made; delete it, and search again")
 
     @classmethod
-    def _open_once(cls, path: Path) -> Self | None:
+    def _open_once(cls, path: Path, origin: str) -> Self | None:
         """The index as it is; None where it has to be made anew."""
-        if path.is_symlink():
+        if path.is_symlink() or (path.exists() and not path.is_file()):
             return None
-        if path.exists() and not path.is_file():
-            raise OSError("it is no plain file")
         with contextlib.suppress(FileExistsError):
             # Only a new file: to close one that is open here would let go of its locks.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
         inode = path.stat().st_ino
         connection = sqlite3.connect(path, isolation_level=None, timeout=_WAIT_SECONDS)
-        found = cls(connection, path, inode)
+        found = cls(connection, path, inode, origin)
         try:
-            version = found._prepare()
+            is_ours = found._prepare()
             is_same = path.stat().st_ino == inode
         except BaseException:
             connection.close()
             raise
-        if version == VERSION and is_same:
+        if is_ours and is_same:
             return found
         connection.close()
         return None
@@ -112,30 +119,24 @@ class SearchIndex:
     @classmethod
     def in_memory(cls) -> Self:
         """An index for one command, where none can be written."""
-        found = cls(sqlite3.connect(":memory:", isolation_level=None), None, 0)
+        found = cls(sqlite3.connect(":memory:", isolation_level=None), None, 0, "")
         found._prepare()
         return found
 
-    def _prepare(self) -> object:
+    def _prepare(self) -> bool:
+        """Make the tables where there are none; whether it is an index of this log."""
         execute = self.connection.execute
         for setting in _SETTINGS:
             waiting(partial(execute, f"PRAGMA {setting}"))
-        if not waiting(self._list_tables):
+        if not waiting(lambda: list_schema(self.connection)):
             waiting(lambda: execute("BEGIN IMMEDIATE"))
             # Another process may have made it while this one waited.
-            if not self._list_tables():
-                for statement in _TABLES.strip().split(";\n"):
-                    execute(statement)
-                execute("INSERT INTO position VALUES (?, 0, x'')", (VERSION,))
+            if not list_schema(self.connection):
+                _create_tables(self.connection)
+                values = (VERSION, self.origin)
+                execute("INSERT INTO position VALUES (?, 0, x'', ?)", values)
             waiting(lambda: execute("COMMIT"))
-        if not {"position", "rows", "blocks"} <= waiting(self._list_tables):
-            return None
-        found = waiting(lambda: execute("SELECT version FROM position").fetchone())
-        return found[0] if found else None
-
-    def _list_tables(self) -> set[str]:
-        query = "SELECT name FROM sqlite_master WHERE type = 'table'"
-        return {name for (name,) in self.connection.execute(query)}
+        return waiting(lambda: is_of(self.connection, self.origin))
 
     def close(self) -> None:
         """Let go of the file."""
@@ -230,6 +231,19 @@ class SearchIndex:
             return unpack_rows(data)[number - int(first)]
         except (ValueError, TypeError, IndexError) as error:
             raise sqlite3.DatabaseError(f"row {number} cannot be read") from error
+
+
+def is_of(connection: sqlite3.Connection, origin: str) -> bool:
+    """Whether a database is the search index of the log with this origin, of this version."""
+    if list_schema(connection) != expect_schema(_create_tables):
+        return False
+    found = connection.execute("SELECT version, origin FROM position").fetchall()
+    return found == [(VERSION, origin)]
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    for statement in _TABLES.strip().split(";\n"):
+        connection.execute(statement)
 
 
 def waiting[T](act: Callable[[], T]) -> T:

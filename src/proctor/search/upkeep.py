@@ -5,7 +5,6 @@ something was withheld since, so that nothing of that stays in it; and where evi
 absent has come back. Entries are taken in by batches: a process that is killed loses one batch.
 """
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
@@ -13,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import LedgerError
-from proctor.ledger.derived import remove_index
+from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
 from proctor.ledger.segments import Place
 from proctor.ledger.tree import Frontier
 from proctor.search.index import MovedError, SearchIndex, waiting
 from proctor.search.pieces import EntryPlace, Piece, reading
-from proctor.search.place import find_place
 
 _BATCH_BYTES = 64 << 20
 _BATCH_ENTRIES = 2000
@@ -51,7 +49,8 @@ def ask_index[T](
         LedgerError: the index cannot be written.
         DamageError: the log does not give what its checkpoint says.
     """
-    place = find_place(ledger.directory, os.environ)
+    path = ledger.index.path
+    place = None if path is None else path.with_name(SEARCH_INDEX)
     try:
         return _ask_once(ledger, place, ask, watch)
     except sqlite3.OperationalError as error:
@@ -68,7 +67,7 @@ def ask_index[T](
 def _ask_once[T](
     ledger: Ledger, place: Path | None, ask: Callable[[SearchIndex], T], watch: Watch
 ) -> T:
-    index = _catch_up(ledger, _open(place), watch)
+    index = _catch_up(ledger, _open(place, ledger.checkpoint().origin), watch)
     try:
         with index.reading():
             return ask(index)
@@ -76,8 +75,8 @@ def _ask_once[T](
         index.close()
 
 
-def _open(place: Path | None) -> SearchIndex:
-    return SearchIndex.in_memory() if place is None else SearchIndex.open(place)
+def _open(place: Path | None, origin: str) -> SearchIndex:
+    return SearchIndex.in_memory() if place is None else SearchIndex.open(place, origin)
 
 
 def _remove(place: Path) -> None:
@@ -119,7 +118,7 @@ def _catch_up(ledger: Ledger, index: SearchIndex, watch: Watch) -> SearchIndex:
         except MovedError:
             # Another process wrote to it, or removed it because of a secret.
             index.close()
-            index = _open(index.path)
+            index = _open(index.path, index.origin)
             continue
         except BaseException:
             index.close()
@@ -133,7 +132,7 @@ def _begin_anew(index: SearchIndex) -> SearchIndex:
     index.close()
     if path is not None:
         _remove(path)
-    return _open(path)
+    return _open(path, index.origin)
 
 
 def _look_ahead(ledger: Ledger, index: SearchIndex) -> _Ahead | None:

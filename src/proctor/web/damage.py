@@ -17,11 +17,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proctor.errors import DamageError, LedgerError, NoteError, ProctorError
+from proctor.ledger.derived import INDEX
 from proctor.ledger.entry import decode_line
 from proctor.ledger.index import Index, Indexed, Position
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
-from proctor.ledger.segments import Place, find_segments, read_lines, segment_path
+from proctor.ledger.segments import (
+    Place,
+    find_segments,
+    read_checkpoint,
+    read_lines,
+    segment_path,
+)
 from proctor.ledger.tree import EMPTY_ROOT, Frontier, Tree, leaf_hash
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.sentence import count_of
@@ -82,7 +89,7 @@ class Health:
             with Ledger.open(self._directory) as ledger:
                 yield ledger
             return
-        with FoundLedger(self._directory, Index.open(kept / "index.sqlite")) as found:
+        with FoundLedger(self._directory, Index.open(kept / INDEX, "")) as found:
             yield found
 
     def _check(self) -> None:
@@ -146,7 +153,7 @@ class FoundLedger(Ledger):
 
 def _see(directory: Path) -> Seen:
     try:
-        checkpoint = (directory / "checkpoint").read_bytes()
+        checkpoint = read_checkpoint(directory)
     except OSError:
         checkpoint = b""
     entries = directory / "entries"
@@ -176,7 +183,7 @@ def _verify(directory: Path) -> str | None:
 def _index_found(directory: Path) -> tempfile.TemporaryDirectory[str]:
     """An index of all lines that are entries, whatever was signed."""
     kept = tempfile.TemporaryDirectory(prefix="proctor-view-")
-    index = Index.open(Path(kept.name) / "index.sqlite")
+    index = Index.open(Path(kept.name) / INDEX, "")
     try:
         batch: list[Indexed] = []
         for indexed in _read_entries(directory / "entries"):

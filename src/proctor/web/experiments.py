@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.web.job_files import AboutJob, JobFiles
 from proctor.web.listing import make_pages, read_page, read_words
 from proctor.web.pages import render_page
@@ -44,11 +45,13 @@ def _show_index(request: Request) -> Response:
             if ledger is None
             else _page_of_sealed(ledger, words, number)
         )
+        disclosed = None if ledger is None else render_unnamed(find_unnamed(ledger))
     return render_page(
         "index.html",
         title="Experiments" if subject.ledger else "Jobs",
         is_sealed=subject.ledger is not None,
         words=words,
+        disclosed=disclosed,
         total=total,
         rows=rows,
         pages=make_pages("/", {"q": words}, number, -(-total // _ON_A_PAGE)),

@@ -292,6 +292,8 @@ def _mark_of(found: FoundTrial, name: str, *, is_aside: bool) -> Mark:
         seconds=_seconds(found.document.started_at, found.document.finished_at),
         cost_usd=trial.usage.cost_usd,
         when=found.document.started_at,
+        is_errored=trial.exception is not None,
+        no_number=reward is None and bool(trial.verdict and trial.verdict.rewards),
     )
 
 

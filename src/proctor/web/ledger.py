@@ -49,6 +49,7 @@ def _show_ledger(request: Request) -> Response:
             before=before,
             kind=kind,
             counts=log.count_kinds(),
+            disclosed=log.tell_unnamed(),
             filters=FILTERS,
             key=log.find_key(),
             is_signed=is_signed,

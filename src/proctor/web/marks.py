@@ -4,14 +4,14 @@ A mark is the least that a page of thousands needs. Reports count attempts, whic
 longer to read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from proctor.report.statistics.efficiency import PASS_MARK
-from proctor.reward.metric import mean
+from proctor.reward.number import exact_sum
 
 SCORED: Final = "scored"
 ERRORED: Final = "errored"
@@ -21,6 +21,7 @@ BROKEN: Final = "broken"
 SUPERSEDED: Final = "superseded"
 WITHHELD: Final = "withheld"
 ASIDE: Final = "aside"
+ATTEMPT: Final = "attempt"
 
 _RUN: Final = frozenset({SCORED, ERRORED, UNSCORED})
 
@@ -33,7 +34,8 @@ class Mark(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     task: str
     state: str
     """scored; errored, unscored: without a reward; running: no result yet, or killed; broken: its
-    files cannot be read; superseded, withheld: as the ledger says; aside: of an earlier plan."""
+    files cannot be read; superseded, withheld: as the ledger says; aside: of an earlier plan;
+    attempt: an earlier attempt, kept beside the trial that counts."""
     reward: float | None = None
     why: str | None = None
     """An exception's name, a reason code, or why its files cannot be read."""
@@ -47,11 +49,10 @@ class Mark(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Whether it rests on a partial record; false in a plain job."""
     findings: int = 0
     """Integrity findings."""
-
-    @property
-    def is_errored(self) -> bool:
-        """Whether something broke, reward or not."""
-        return self.state == ERRORED or (self.state == SCORED and self.why is not None)
+    is_errored: bool = False
+    """Whether it raised an exception, reward or not."""
+    no_number: bool = False
+    """Whether it was scored with something else than a finite `reward`: no rule makes that 0."""
 
     @property
     def grade(self) -> str:
@@ -63,7 +64,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def text(self) -> str:
         """What stands in its place."""
-        if self.reward is not None and self.state in (SCORED, SUPERSEDED, ASIDE):
+        if self.reward is not None and self.state in (SCORED, SUPERSEDED, ASIDE, ATTEMPT):
             return f"{self.reward:.3g}"
         return _TEXTS.get(self.state, "-")
 
@@ -85,10 +86,13 @@ class Tally:
     superseded: int = 0
     withheld: int = 0
     aside: int = 0
+    attempts: int = 0
+    """Earlier attempts, kept beside the trials that count."""
     partial: int = 0
     """Of those that ended: records that are not complete."""
     mean: float | None = None
-    """Over the scored; what has no reward is not 0. None where none is scored."""
+    """Over all that ended, a missing reward counted as 0: harbor's rule, as on boards. None where
+    none ended, or one has no number."""
 
     @property
     def unscored(self) -> int:
@@ -100,7 +104,7 @@ def count_marks(marks: Iterable[Mark]) -> Tally:
     """What these come to."""
     states: dict[str, int] = {}
     rewards: list[float] = []
-    errored = partial = 0
+    errored = partial = no_number = 0
     for mark in marks:
         states[mark.state] = states.get(mark.state, 0) + 1
         if mark.state == SCORED and mark.reward is not None:
@@ -108,8 +112,10 @@ def count_marks(marks: Iterable[Mark]) -> Tally:
         if mark.state in _RUN:
             errored += mark.is_errored
             partial += mark.is_partial
+            no_number += mark.no_number
+    run = sum(states.get(state, 0) for state in _RUN)
     return Tally(
-        run=sum(states.get(state, 0) for state in _RUN),
+        run=run,
         scored=len(rewards),
         errored=errored,
         running=states.get(RUNNING, 0),
@@ -117,9 +123,15 @@ def count_marks(marks: Iterable[Mark]) -> Tally:
         superseded=states.get(SUPERSEDED, 0),
         withheld=states.get(WITHHELD, 0),
         aside=states.get(ASIDE, 0),
+        attempts=states.get(ATTEMPT, 0),
         partial=partial,
-        mean=mean(rewards) if rewards else None,
+        mean=mean_of(rewards, run) if not no_number else None,
     )
+
+
+def mean_of(rewards: Sequence[float], run: int) -> float | None:
+    """The mean over the trials that ended, a missing reward counted as 0; None where none did."""
+    return exact_sum(rewards) / run if run else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,5 +151,7 @@ class Experiment:
     """Files that cannot be used, and why."""
     boards: tuple[str, ...] = ()
     """Datasets of a ledger whose boards have trials of it."""
+    disclosed: str | None = None
+    """What its ledger withheld without naming a trial, in a sentence."""
     published: dict[str, str] = field(default_factory=dict)
     """What a job's result.json gives as its metrics, by group and metric."""

@@ -1,15 +1,17 @@
 """Marks from a ledger's index: the trials of one experiment, and the list of all experiments."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from proctor.errors import LedgerError
+from proctor.ledger.claims.standing import KEPT, begun_again_as
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
-from proctor.reward.metric import mean
+from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.web.marks import (
+    ATTEMPT,
     ERRORED,
     SCORED,
     SUPERSEDED,
@@ -18,21 +20,28 @@ from proctor.web.marks import (
     Experiment,
     Mark,
     Tally,
+    mean_of,
 )
 
 _COLUMNS = (
-    "trial_id, task_id, status, reward, reason_code, harness, model, dataset_id, seconds, "
-    "cost_usd, timestamp, completeness, findings"
+    "seq, trial_id, task_id, status, reward, reason_code, harness, model, dataset_id, seconds, "
+    "cost_usd, timestamp, completeness, findings, exception"
 )
 _COUNTS = (
     "SELECT experiment_id, harness, model, dataset_id, status, count(*), count(reward), "
-    "sum(reason_code IS NOT NULL), sum(completeness <> 'complete') FROM trials "
-    "WHERE experiment_id IN ({}) GROUP BY 1, 2, 3, 4, 5"
+    "sum(exception IS NOT NULL), sum(completeness <> 'complete'), "
+    "sum(reward IS NULL AND reason_code IS NULL) FROM trials "
+    "WHERE experiment_id IN ({}) AND seq NOT IN ({}) GROUP BY 1, 2, 3, 4, 5"
 )
 _REWARDS = (
     "SELECT experiment_id, reward FROM trials WHERE experiment_id IN ({}) AND reward IS NOT NULL "
-    "AND status IN ('sealed', 'diagnostic') ORDER BY seq"
+    "AND status IN ('sealed', 'diagnostic') AND seq NOT IN ({}) ORDER BY seq"
 )
+_KEPT = (
+    "SELECT experiment_id, trial_id, seq FROM trials WHERE experiment_id IN ({}) "
+    "AND status IN ('sealed', 'diagnostic') AND instr(trial_id, ?)"
+)
+_THERE = "SELECT 1 FROM trials WHERE experiment_id = ? AND trial_id = ? AND status <> 'withheld'"
 _MATCHING = (
     " WHERE experiment_id IN (SELECT experiment_id FROM trials WHERE instr(lower(experiment_id || "
     "' ' || coalesce(harness, '') || ' ' || coalesce(model, '') || ' ' || coalesce(dataset_id, "
@@ -69,9 +78,11 @@ def load_sealed(ledger: Ledger, name: str) -> Experiment | None:
     query = f"SELECT {_COLUMNS} FROM trials WHERE experiment_id = ? ORDER BY seq"  # noqa: S608
     texts: dict[str, str] = {}
     with looking(ledger):
-        marks = [_mark_of(row, texts) for row in _rows(ledger, query, (name,))]
+        kept = set(_find_begun_again(ledger, [name]))
+        marks = [_mark_of(row, texts, kept) for row in _rows(ledger, query, (name,))]
         version = find_version(ledger, name)
         boards = ledger.index.select(_BOARDS, (name,))
+        disclosed = render_unnamed(find_unnamed(ledger))
     if not marks or version is None:
         return None
     return Experiment(
@@ -81,7 +92,17 @@ def load_sealed(ledger: Ledger, name: str) -> Experiment | None:
         is_job=False,
         version=version,
         boards=tuple(board for (board,) in boards),
+        disclosed=disclosed,
     )
+
+
+def _find_begun_again(ledger: Ledger, names: Sequence[str]) -> Iterator[int]:
+    """Places of earlier attempts whose own trials are there too: the rule of every report."""
+    marks = ", ".join("?" * len(names))
+    for experiment, trial, seq in ledger.index.select(_KEPT.format(marks), (*names, KEPT)):
+        base = begun_again_as(trial)
+        if base is not None and ledger.index.select(_THERE, (experiment, base)):
+            yield seq
 
 
 def find_version(ledger: Ledger, name: str) -> str | None:
@@ -106,9 +127,9 @@ def _rows(ledger: Ledger, query: str, values: Sequence[object]) -> Iterator[tupl
         raise LedgerError(f"index.sqlite cannot be used: {error}") from error
 
 
-def _mark_of(row: tuple[Any, ...], texts: dict[str, str]) -> Mark:
-    (trial, task, status, reward, reason, agent, model, dataset, seconds, cost, when,
-     completeness, findings) = row  # fmt: skip
+def _mark_of(row: tuple[Any, ...], texts: dict[str, str], begun_again: Set[int]) -> Mark:
+    (seq, trial, task, status, reward, reason, agent, model, dataset, seconds, cost, when,
+     completeness, findings, exception) = row  # fmt: skip
 
     def one(text: str | None) -> str | None:
         return None if text is None else texts.setdefault(text, text)
@@ -116,9 +137,11 @@ def _mark_of(row: tuple[Any, ...], texts: dict[str, str]) -> Mark:
     return Mark(
         trial=trial,
         task=one(task) or "",
-        state=_STATES.get(status) or _state_of(reward, reason),
+        state=ATTEMPT
+        if seq in begun_again
+        else _STATES.get(status) or _state_of(reward, exception),
         reward=reward,
-        why=one(reason),
+        why=one(exception or reason),
         agent=one(agent),
         model=one(model),
         dataset=one(dataset),
@@ -127,13 +150,15 @@ def _mark_of(row: tuple[Any, ...], texts: dict[str, str]) -> Mark:
         when=when,
         is_partial=completeness == "partial",
         findings=len(findings.split()) if findings else 0,
+        is_errored=exception is not None,
+        no_number=reward is None and reason is None,
     )
 
 
-def _state_of(reward: float | None, reason: str | None) -> str:
+def _state_of(reward: float | None, exception: str | None) -> str:
     if reward is not None:
         return SCORED
-    return ERRORED if reason is not None else UNSCORED
+    return ERRORED if exception is not None else UNSCORED
 
 
 _STATES = {"superseded": SUPERSEDED, "withheld": WITHHELD}
@@ -160,10 +185,12 @@ def _describe(ledger: Ledger, page: list[tuple[Any, ...]]) -> list[Listed]:
     names = [name for name, _ in page]
     marks = ", ".join("?" * len(names))
     counts: dict[str, list[tuple[Any, ...]]] = {name: [] for name in names}
-    for name, *rest in ledger.index.select(_COUNTS.format(marks), names):
+    kept = list(_find_begun_again(ledger, names))
+    left_out = ", ".join(map(str, kept))
+    for name, *rest in ledger.index.select(_COUNTS.format(marks, left_out), names):
         counts[name].append(tuple(rest))
     rewards: dict[str, list[float]] = {name: [] for name in names}
-    for name, reward in _rows(ledger, _REWARDS.format(marks), names):
+    for name, reward in _rows(ledger, _REWARDS.format(marks, left_out), names):
         rewards[name].append(reward)
     times = dict(
         ledger.index.select(
@@ -190,14 +217,16 @@ def _tally(rows: list[tuple[Any, ...]], rewards: list[float]) -> Tally:
     for row in rows:
         by_status[row[3]] = by_status.get(row[3], 0) + row[4]
     counted = [row for row in rows if row[3] in ("sealed", "diagnostic")]
+    run = sum(row[4] for row in counted)
+    has_numbers = not sum(row[8] or 0 for row in counted)
     return Tally(
-        run=sum(row[4] for row in counted),
+        run=run,
         scored=len(rewards),
         errored=sum(row[6] or 0 for row in counted),
         superseded=by_status.get("superseded", 0),
         withheld=by_status.get("withheld", 0),
         partial=sum(row[7] or 0 for row in counted),
-        mean=mean(rewards) if rewards else None,
+        mean=mean_of(rewards, run) if has_numbers else None,
     )
 
 

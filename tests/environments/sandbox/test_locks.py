@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.locks import find_stranger, make_private
+from proctor.environments.sandbox.locks import make_private
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.scratch import cache_directory, find_place
 from proctor.errors import ImageError, SandboxError
+from proctor.filesystems import find_stranger
 from tests.ordinary_user import PERSON
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")

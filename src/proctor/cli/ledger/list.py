@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
 import click
@@ -22,8 +22,9 @@ from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
 from proctor.cli.ledger.plain_table import print_rows
 from proctor.cli.options import check_apart
 from proctor.cli.printable import printable
-from proctor.cli.stdout import send, send_bytes
+from proctor.cli.stdout import send, send_bytes, tell
 from proctor.ledger.query import TrialFilter, TrialRow, find_trials
+from proctor.ledger.withheld import UnnamedWithholding, find_unnamed, render_unnamed
 
 
 @click.command("list")
@@ -45,7 +46,8 @@ def command(
 
     A reward that is missing is `not scored`, or null, which is not 0; a range leaves it out. A
     partial record is `diagnostic`. A trial whose bytes were withheld has its ids and its digest
-    left. `review` is the latest verdict; `proctor show TRIAL` has all of them.
+    left. An entry that was withheld without naming a trial is a row without ids in CSV and JSON,
+    and a note. `review` is the latest verdict; `proctor show TRIAL` has all of them.
 
     Example: proctor ledger list --experiment nightly --reward 0.5.. --json
     """
@@ -54,13 +56,26 @@ def command(
     chosen = parse_columns(columns)
     with open_ledger(directory) as ledger:
         rows = find_trials(ledger, wanted)
+        unnamed = find_unnamed(ledger)
+    # Whatever was asked for, a line without a name may have been it.
+    is_asked = wanted.status in (None, "withheld")
+    nameless = [_describe(each) for each in unnamed] if is_asked else []
     if as_json or as_jsonl:
-        _print_documents(rows, chosen, is_lines=as_jsonl)
+        _print_documents(rows, nameless, chosen, is_lines=as_jsonl)
     elif as_csv:
-        _print_csv(rows, chosen or NAMES)
+        _print_csv(rows, nameless, chosen or NAMES)
     else:
         _print_table(rows, chosen or _find_shown(rows, wanted), wanted)
+    if disclosed := render_unnamed(unnamed):
+        (tell if as_json or as_jsonl or as_csv else send)(f"note: {disclosed}")
     return 0
+
+
+def _describe(unnamed: UnnamedWithholding) -> dict[str, object]:
+    """The row of an entry that was withheld without naming a trial: all but its place is null."""
+    seq = unnamed.said_at if unnamed.entry is None else unnamed.entry
+    known = {"seq": seq, "status": "withheld", "evidence_files": 0, "evidence_bytes": 0}
+    return {name: known.get(name) for name in NAMES}
 
 
 def _find_shown(rows: Sequence[TrialRow], wanted: TrialFilter) -> list[str]:
@@ -72,11 +87,16 @@ def _find_shown(rows: Sequence[TrialRow], wanted: TrialFilter) -> list[str]:
 
 
 def _print_documents(
-    rows: Sequence[TrialRow], columns: Sequence[str] | None, *, is_lines: bool
+    rows: Sequence[TrialRow],
+    nameless: Sequence[Mapping[str, object]],
+    columns: Sequence[str] | None,
+    *,
+    is_lines: bool,
 ) -> None:
-    documents: Sequence[object] = rows
+    documents: Sequence[object] = [*rows, *nameless]
     if columns is not None:
         documents = [{name: getattr(row, name) for name in columns} for row in rows]
+        documents += [{name: row[name] for name in columns} for row in nameless]
     encoder = msgspec.json.Encoder()
     lines = [_spell(encoder.encode(document).decode()) for document in documents]
     if is_lines:
@@ -93,12 +113,15 @@ def _spell(line: str) -> str:
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in line)
 
 
-def _print_csv(rows: Sequence[TrialRow], columns: Sequence[str]) -> None:
+def _print_csv(
+    rows: Sequence[TrialRow], nameless: Sequence[Mapping[str, object]], columns: Sequence[str]
+) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     values_of = attrgetter(*columns) if len(columns) > 1 else _alone(columns[0])
     writer.writerows(map(values_of, rows))
+    writer.writerows([row[name] for name in columns] for row in nameless)
     printed = text.getvalue().removesuffix("\n")
     send("\n".join(map(printable, printed.split("\n"))))
 

@@ -10,6 +10,7 @@ from proctor.cli.ledger.plain_table import print_rows
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.stats import ExperimentStats, measure
+from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.sentence import count_of
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -34,6 +35,7 @@ def command(directory: str | None, as_json: bool) -> int:
     """
     with open_ledger(directory) as ledger:
         stats = measure(ledger, partial(make_progress(), "entries"))
+        unnamed = render_unnamed(find_unnamed(ledger))
     if as_json:
         print_json(msgspec.to_builtins(stats))
         return 0
@@ -48,6 +50,8 @@ def command(directory: str | None, as_json: bool) -> int:
         print_line()
     kinds = ", ".join(f"{kind} {number:,}" for kind, number in stats.kinds.items())
     print_line(f"{stats.origin}: {count_of(stats.entries, 'entry', 'entries')} ({kinds})")
+    if unnamed:
+        print_line(f"note: {unnamed}")
     print_line(f"log {render_size(stats.log_bytes)}, index {render_size(stats.index_bytes)}")
     return 0
 

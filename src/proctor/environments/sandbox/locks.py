@@ -8,52 +8,19 @@ other as those of two processes do. What is held is not removed. Nothing here re
 import asyncio
 import contextlib
 import fcntl
-import grp
 import os
-import pwd
 import stat
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from proctor.errors import ImageError
+from proctor.filesystems import find_stranger
 from proctor.sentence import reason_of
 
 _POLL_SECONDS = 0.02
 
 _HELD: dict[str, int] = {}
 """Descriptors of what this process uses until it ends, by path."""
-
-
-def find_stranger(directory: Path) -> str | None:
-    """Who but this user and root could have put things into a directory; a sentence."""
-    try:
-        found = directory.stat()
-    except OSError:
-        return None
-    if found.st_uid not in (os.geteuid(), 0):
-        return f"{directory}: belongs to {_name_of(found.st_uid)}, not to this user"
-    if found.st_mode & stat.S_IWOTH:
-        return f"{directory}: everybody can write there"
-    if found.st_mode & stat.S_IWGRP and not _is_own_group(found):
-        return f"{directory}: its group, {found.st_gid}, can write there"
-    return None
-
-
-def _name_of(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
-
-
-def _is_own_group(found: os.stat_result) -> bool:
-    """Whether a directory's group is its owner's own, as most systems make one for each user."""
-    try:
-        group = grp.getgrgid(found.st_gid)
-        owner = pwd.getpwuid(found.st_uid).pw_name
-    except KeyError:
-        return False
-    return group.gr_name == owner and set(group.gr_mem) <= {owner}
 
 
 def make_private(directory: Path) -> Path:

@@ -26,10 +26,9 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.environments.sandbox.locks import find_stranger
 from proctor.environments.sandbox.runs import RunId, this_run
 from proctor.errors import SandboxError
-from proctor.filesystems import NETWORK, file_system_of
+from proctor.filesystems import NETWORK, file_system_of, find_stranger
 from proctor.sentence import reason_of
 
 LOCK = "lock"

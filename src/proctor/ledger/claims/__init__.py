@@ -6,6 +6,7 @@
     standing     an experiment's trials: counted, superseded, withheld
     operands     sealed trials as operands of a score
     claim        a score, its entries and their proof as one file
+    attested     … whether it holds all that an attestation counts
     claiming     a claim made from a ledger
     trust        public keys against a checkpoint's signatures
     cosigning    somebody else's signature under a copy of a checkpoint

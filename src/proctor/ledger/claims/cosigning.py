@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from proctor.errors import DamageError, LedgerError, NoteError, ProofFileError
+from proctor.errors import DamageError, LedgerError, NoteError
 from proctor.files import write_atomic
-from proctor.ledger.claims.document import parse_hash
 from proctor.ledger.claims.proof import load_checkpoint
-from proctor.ledger.entry import AnyEntry, KeyEntry, Withheld, decode_line
+from proctor.ledger.entry import KeyEntry, decode_line
 from proctor.ledger.keys import SigningKey, cosign
 from proctor.ledger.note import LARGEST_NOTE, Checkpoint
 from proctor.ledger.segments import read_lines
 from proctor.ledger.signature import check_signature
-from proctor.ledger.tree import leaf_hash, root_of
+from proctor.ledger.tree import root_of
+from proctor.ledger.upkeep import leaf_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def read_log(directory: Path, size: int, wanted: int) -> LogRead:
         seq = len(found.leaves)
         where = f"{directory}: entry {seq}"
         entry = decode_line(line.data, where)
-        found.leaves.append(leaf_of(entry, line.data, where))
+        found.leaves.append(leaf_of(line.data, entry))
         if isinstance(entry, KeyEntry) and seq < size:
             found.keys.append((seq, entry))
     if len(found.leaves) < size:
@@ -78,20 +78,6 @@ def read_log(directory: Path, size: int, wanted: int) -> LogRead:
             f"{directory}: has {len(found.leaves):,} entries; the checkpoint speaks of {size:,}"
         )
     return found
-
-
-def leaf_of(entry: AnyEntry | Withheld, line: bytes, where: str) -> bytes:
-    """The leaf of a line: that of one that was withheld is the hash it names.
-
-    Raises:
-        DamageError: it names none.
-    """
-    if not isinstance(entry, Withheld):
-        return leaf_hash(line)
-    try:
-        return parse_hash(entry.withheld, where)
-    except ProofFileError as error:
-        raise DamageError(str(error)) from error
 
 
 def load_copy(path: Path) -> Checkpoint:

@@ -27,6 +27,7 @@ from proctor.harbor.spending import NO_MODEL
 from proctor.harbor.stats import ADHOC, evals_key
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.head import RecordHead, read_head_of
+from proctor.ledger.standing import ErrorTag, find_exception
 from proctor.reward.column import RewardColumn
 from proctor.reward.metric import compute_metric
 from proctor.reward.number import Number, Rewards, is_finite
@@ -39,15 +40,10 @@ FROM_BREAKDOWN = "the record's breakdown"
 FROM_REWARD = "the record's reward"
 
 
-class _Tag(msgspec.Struct, frozen=True):
-    category: str
-    source: str | None = None
-
-
 class _Marks(msgspec.Struct, frozen=True):
     reward: int | float | None
     breakdown: dict[str, Any] | None = None
-    error_taxonomy: tuple[_Tag, ...] | None = None
+    error_taxonomy: tuple[ErrorTag, ...] | None = None
 
 
 class _Marked(msgspec.Struct, frozen=True):
@@ -115,7 +111,6 @@ def _operand_of_record(entry: TrialEntry, head: RecordHead) -> CertifiedTrial:
         rewards, basis = marks.breakdown, FROM_BREAKDOWN
     elif marks.reward is not None:
         rewards = {"reward": marks.reward}
-    tags = [tag.category for tag in marks.error_taxonomy or () if tag.source == "mechanical"]
     return CertifiedTrial(
         job=0,
         trial=head.trial_id,
@@ -124,7 +119,7 @@ def _operand_of_record(entry: TrialEntry, head: RecordHead) -> CertifiedTrial:
         if rewards is None
         else {key: write_number(value) for key, value in rewards.items()},
         basis=basis,
-        exception=entry.reason_code or next(iter(tags), None),
+        exception=find_exception(entry, marks.error_taxonomy),
     )
 
 

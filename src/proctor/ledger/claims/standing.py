@@ -3,6 +3,7 @@
     counted      stands, and is in the number
     superseded   another trial stands in for it
     withheld     its line was taken out: what it scored is not known
+    unnamed      lines and evidence that were withheld without naming a trial: see ledger.withheld
     attempt      an earlier attempt, kept beside the trial that counts: `<trial>.attempt-N`
     diagnostic   its record is partial, and partial ones were to be left out
 
@@ -17,16 +18,20 @@ from proctor.errors import DamageError
 from proctor.ledger.entry import (
     AnyEntry,
     RescoreEntry,
+    Subject,
     SupersedeEntry,
     TrialEntry,
     WithholdEntry,
     record_digest,
 )
 from proctor.ledger.head import RecordHead, read_head_of
+from proctor.ledger.supersession import Replaceable, judge_supersessions
 
 KEPT = ".attempt-"
 """What every id of an attempt has that was kept beside its trial; a number follows."""
 _ATTEMPT = re.compile(r"\.attempt-[0-9]+\Z")
+_UNKNOWN = (None, None, None, None, True)
+"""What is left of a withheld trial besides its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,10 @@ class Standing:
     superseded: list[TrialEntry] = field(default_factory=list)
     withheld: list[int] = field(default_factory=list)
     """Places in the log; the lines are gone."""
+    unnamed: list[int] = field(default_factory=list)
+    """Places of lines that were taken out without naming a trial, of any experiment."""
+    unnamed_evidence: list[int] = field(default_factory=list)
+    """Places of entries that take out evidence without naming a trial."""
     attempts: list[TrialEntry] = field(default_factory=list)
     """Earlier attempts of trials that are there themselves."""
     diagnostic: list[TrialEntry] = field(default_factory=list)
@@ -72,7 +81,8 @@ def sort_out(entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Sc
     standing = Standing()
     rescored = {found.subject.record for found in _of(entries, RescoreEntry)}
     trials = _name_trials(entries, scope)
-    superseded = _find_superseded(entries, {record_digest(entry) for entry in trials.values()})
+    withheld = _sort_withheld(entries, leaves, trials, scope, standing)
+    superseded = _find_superseded(entries, trials, withheld)
     for trial_id, entry in trials.items():
         head, digest = read_head_of(entry), record_digest(entry)
         if digest in superseded:
@@ -85,7 +95,6 @@ def sort_out(entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Sc
             standing.counted.append(entry)
             standing.n_counted_diagnostic += head.status != "sealed"
             standing.n_rescored += digest in rescored
-    standing.withheld = _find_withheld(entries, leaves, scope)
     return standing
 
 
@@ -112,42 +121,63 @@ def _name_trials(entries: Sequence[AnyEntry], scope: Scope) -> dict[str, TrialEn
     return trials
 
 
-def _find_superseded(entries: Sequence[AnyEntry], records: set[str]) -> set[str]:
-    """Records that another one stands in for, which is there, or was and is withheld.
-
-    To be rid of a trial it is not enough to name one that never was, or the trial itself.
-    """
-    standing_in = {entry.subject.record: entry.by.record for entry in _of(entries, SupersedeEntry)}
-    withheld = {entry.subject.record for entry in _of(entries, WithholdEntry) if entry.subject}
-    there = records | withheld
-    return {record for record in standing_in if find_stand_in(record, standing_in) in there}
-
-
-def find_stand_in(record: str, standing_in: Mapping[str, str]) -> str | None:
-    """The record at which supersessions end; None where they lead round in a circle."""
-    seen, last = {record}, standing_in[record]
-    while last in standing_in and last not in seen:
-        seen.add(last)
-        last = standing_in[last]
-    return last if last not in seen else None
+def _find_superseded(
+    entries: Sequence[AnyEntry], trials: Mapping[str, TrialEntry], withheld: Iterable[Subject]
+) -> set[str]:
+    """Records that another one stands in for, by the rule of every list."""
+    said = sorted(_of(entries, SupersedeEntry), key=lambda found: found.seq)
+    if not said:
+        return set()
+    pairs = [(entry.subject.record, entry.by.record) for entry in said]
+    known = {found.record: Replaceable(found.experiment_id, *_UNKNOWN) for found in withheld}
+    for entry in trials.values():
+        head = read_head_of(entry)
+        facts = (head.dataset_id, head.task.task_id, head.agent.adapter, head.agent.model)
+        known[record_digest(entry)] = Replaceable(head.experiment_id, *facts)
+    judged = judge_supersessions(pairs, known)
+    return {record for record, refusal in judged.items() if refusal is None}
 
 
 def _of[Kind: AnyEntry](entries: Iterable[AnyEntry], kind: type[Kind]) -> list[Kind]:
     return [entry for entry in entries if isinstance(entry, kind)]
 
 
-def _find_withheld(
-    entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Scope
-) -> list[int]:
-    words = {
-        (entry.entry, entry.leaf)
-        for entry in _of(entries, WithholdEntry)
-        if entry.subject is not None and entry.subject.experiment_id == scope.experiment
-    }
-    for seq, leaf in sorted(leaves.items()):
-        if (seq, leaf.hex()) not in words:
-            raise DamageError(
-                f"entry {seq} is there without its line, and no withholding of a trial of "
-                f"{scope.experiment} that the checkpoint speaks of names it"
-            )
-    return sorted(leaves)
+def _sort_withheld(
+    entries: Sequence[AnyEntry],
+    leaves: Mapping[int, bytes],
+    trials: Mapping[str, TrialEntry],
+    scope: Scope,
+    standing: Standing,
+) -> list[Subject]:
+    """Tell lines that were taken out apart by whether a trial is named; the trials named."""
+    said = sorted(_of(entries, WithholdEntry), key=lambda found: found.seq)
+    named: dict[int, Subject] = {}
+    taken, excused = set(trials), set()
+    for each in said:
+        if each.entry is None or each.entry > each.seq or each.leaf != _hex(leaves, each.entry):
+            continue
+        excused.add(each.entry)
+        subject = each.subject
+        if subject is None or subject.experiment_id != scope.experiment or each.entry in named:
+            continue
+        # A name that another trial has says nothing of this one.
+        if subject.trial_id not in taken:
+            named[each.entry] = subject
+            taken.add(subject.trial_id)
+    for seq in sorted(leaves.keys() - excused):
+        raise DamageError(
+            f"entry {seq} is there without its line, and no withholding that the checkpoint "
+            "speaks of names it"
+        )
+    standing.withheld = sorted(named)
+    standing.unnamed = sorted(leaves.keys() - named.keys())
+    standing.unnamed_evidence = [
+        each.seq
+        for each in said
+        if each.subject is None and each.artifacts and each.entry not in leaves
+    ]
+    return list(named.values())
+
+
+def _hex(leaves: Mapping[int, bytes], seq: int) -> str | None:
+    return leaves[seq].hex() if seq in leaves else None

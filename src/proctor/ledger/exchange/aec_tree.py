@@ -58,7 +58,7 @@ def write_tree(ledger: Ledger, places: Iterable[int], target: Path) -> Tree:
 
 
 def _write_trial(ledger: Ledger, entry: TrialEntry, target: Path, tree: Tree) -> None:
-    head = read_checked_head(entry)
+    head = read_checked_head(entry, ledger.directory)
     original = {file.path: file for file in entry.evidence if file.path.startswith(f"{ORIGINAL}/")}
     loaded = parse_record(bytes(entry.record), head.trial_id, salvage=True)
     problems = [note.message for note in find_foreign(loaded.record) if note.is_problem]

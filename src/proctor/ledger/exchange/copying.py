@@ -18,16 +18,16 @@ from proctor.record.ids import check_id
 _CHUNK = 1 << 20
 
 
-def read_checked_head(entry: TrialEntry) -> RecordHead:
-    """The head of a trial whose ids may become names of directories.
+def read_checked_head(entry: TrialEntry, where: object) -> RecordHead:
+    """The head of a trial whose ids may become names of directories; `where` is its ledger.
 
     Raises:
         RecordError: they may not.
         DamageError: there is no record in the entry.
     """
     head = read_head_of(entry)
-    check_id(head.experiment_id, f"entry {entry.seq}: experiment_id")
-    check_id(head.trial_id, f"entry {entry.seq}: trial_id")
+    check_id(head.experiment_id, f"{where}: entry {entry.seq}: experiment_id")
+    check_id(head.trial_id, f"{where}: entry {entry.seq}: trial_id")
     return head
 
 

@@ -97,7 +97,7 @@ class _Writer:
         if not isinstance(entry, TrialEntry):
             self.jobs.refused.append(f"entry {seq}: its bytes were withheld")
             return
-        head = read_checked_head(entry)
+        head = read_checked_head(entry, self._ledger.directory)
         name = f"{head.experiment_id}/{head.trial_id}"
         own = [file for file in entry.evidence if not file.path.startswith(AROUND)]
         # An agent may call its answer result.json: where it came from tells what it is.
@@ -172,7 +172,7 @@ def find_place(entry: TrialEntry, lay_as: str | None = None) -> str:
         RecordError: its ids may not become names of directories.
         DamageError: there is no record in the entry.
     """
-    source, head = entry.source, read_checked_head(entry)
+    source, head = entry.source, read_checked_head(entry, "a ledger")
     if source is not None and source.kind == "harbor" and _is_place(source.name):
         return source.name
     kept = _KEPT.fullmatch(head.trial_id)

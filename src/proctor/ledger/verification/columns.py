@@ -1,115 +1,71 @@
 """Columns: what the index says of entries, trials and what was said of them, against the log.
 
-Whoever changes the index changes what lists and boards show, and no signature would tell. All that
-boards rest on is compared. Digests of records are, where anything was said of a trial: it is by
-them that a trial is meant. Digests and sizes of evidence, which only lists show, are not.
+Every column of every row is compared with what `rows` makes of the log: a piece of the log at a
+time by `has_columns`, and what only the whole log tells by `find_wrong_rows`. Only documents that
+no trial refers to are not looked at; nothing reads them.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from proctor.ledger.entry import (
-    AnyEntry,
-    RescoreEntry,
-    ReviewEntry,
-    SupersedeEntry,
-    TrialEntry,
-    WithholdEntry,
-    record_digest,
+from proctor.ledger.entry import WithholdEntry
+from proctor.ledger.rows import (
+    GONE,
+    RemarkColumns,
+    TrialColumns,
+    withheld_columns,
+    withholding_columns,
 )
-from proctor.ledger.standing import read_standing
+from proctor.ledger.supersession import read_supersessions
 
-type TrialColumns = tuple[object, ...]
-"""A trial as the index should have it, its place first; what was superseded has the status that it
-was admitted with, and what many trials have in common is there as the document itself."""
+type EntryColumns = tuple[int, str, str, int, int, int, bytes]
+"""Place, kind, time, segment, offset, length, leaf."""
 
-type RemarkColumns = tuple[str, int, str, str | None, int]
-"""Record, place, kind, verdict, and whether it is the one that something is said of."""
-
-type EntryColumns = tuple[int, int, int, int, bytes]
-"""Place, segment, offset, length, leaf."""
-
-_ENTRIES = "SELECT seq, segment, offset, length, leaf FROM entries WHERE seq BETWEEN ? AND ?"
+_ENTRIES = (
+    "SELECT seq, kind, at, segment, offset, length, leaf FROM entries "
+    "WHERE seq BETWEEN ? AND ? ORDER BY seq"
+)
+# What was superseded has the status here that it was admitted with.
 _TRIALS = (
-    "SELECT seq, experiment_id, trial_id, "
-    "CASE WHEN EXISTS (SELECT 1 FROM remarks) THEN record END, "
+    "SELECT seq, experiment_id, trial_id, record, "
     "CASE WHEN status <> 'superseded' THEN status "
     "WHEN completeness = 'complete' THEN 'sealed' ELSE 'diagnostic' END, "
-    "completeness, dataset_id, task_id, harness, model, reward, timestamp, reason_code, revision, "
-    "configuration, run.document, task.document, source, cost_usd, tokens_in, tokens_out, "
-    "advisor_calls, seconds, findings, collection, exception, who.document FROM trials "
+    "completeness, dataset_id, task_id, harness, model, reward, timestamp, reason_code, "
+    "evidence, evidence_files, evidence_bytes, revision, configuration, run.document, "
+    "task.document, source, cost_usd, tokens_in, tokens_out, advisor_calls, seconds, findings, "
+    "collection, exception, who.document FROM trials "
     "LEFT JOIN conditions run ON run.id = run_conditions "
     "LEFT JOIN conditions task ON task.id = task_conditions "
     "LEFT JOIN conditions who ON who.id = sitter "
-    "WHERE seq BETWEEN ? AND ? AND status <> 'withheld'"
+    "WHERE seq BETWEEN ? AND ? AND status <> 'withheld' ORDER BY seq"
 )
 _REMARKS = (
     "SELECT record, seq, kind, verdict, is_subject FROM remarks WHERE seq BETWEEN ? AND ? "
     "ORDER BY seq, is_subject DESC, rowid"
 )
+_STRAY = " UNION ALL ".join(
+    f"SELECT count(*) FROM {table} WHERE seq < 0 OR seq >= :size"  # noqa: S608 - our own names
+    for table in ("entries", "trials", "remarks", "withholdings")
+)
+_SUPERSEDED = "SELECT DISTINCT record FROM trials WHERE status = 'superseded'"
+_IS_TRIAL = (
+    "SELECT 1 FROM trials WHERE status <> 'withheld' "
+    "AND (seq = ? OR (experiment_id = ? AND trial_id = ?))"
+)
 
 
 def open_read_only(path: Path) -> sqlite3.Connection | None:
     """An index that is read and never written; None where it cannot be read."""
-    # On a medium that cannot be written there is no room for what SQLite keeps beside it.
-    for mode in ("mode=ro", "mode=ro&immutable=1"):
-        try:
-            uri = f"{path.resolve().as_uri()}?{mode}"
-            connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=60)
-            connection.execute("SELECT version FROM position").fetchone()
-        except sqlite3.Error:
-            continue
-        return connection
-    return None
-
-
-def has_remarks(index: str) -> bool:
-    """Whether an index knows of anything that was said of a trial."""
-    connection = open_read_only(Path(index))
-    if connection is None:
-        return False
+    if path.is_symlink() or not path.is_file():
+        return None
     try:
-        return connection.execute("SELECT 1 FROM remarks LIMIT 1").fetchone() is not None
+        uri = f"{path.as_uri()}?mode=ro"
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=60)
+        connection.execute("SELECT version FROM position").fetchone()
     except sqlite3.Error:
-        return False
-    finally:
-        connection.close()
-
-
-def columns_of(entry: TrialEntry, *, with_record: bool) -> TrialColumns:
-    """What the index should say of a trial; hashing its record takes as long as all the rest.
-
-    Raises:
-        DamageError: there is no record in it.
-    """
-    standing = read_standing(entry)
-    head, digest = standing.head, record_digest(entry) if with_record else None
-    return (
-        entry.seq, head.experiment_id, head.trial_id, digest, head.status,
-        head.completeness, head.dataset_id, head.task.task_id, head.agent.adapter,
-        head.agent.model, head.evaluation.reward, head.when, entry.reason_code, standing.revision,
-        standing.configuration, standing.run_conditions, standing.task_conditions, standing.source,
-        standing.cost_usd, standing.tokens_in, standing.tokens_out, standing.advisor_calls,
-        standing.seconds, standing.findings, standing.collection, standing.exception,
-        standing.sitter,
-    )  # fmt: skip
-
-
-def remarks_of(entry: AnyEntry) -> list[RemarkColumns]:
-    """What the index should say of what an entry says of trials."""
-    match entry:
-        case ReviewEntry():
-            return [(entry.subject.record, entry.seq, entry.kind, entry.verdict, 1)]
-        case RescoreEntry():
-            return [(entry.subject.record, entry.seq, entry.kind, None, 1)]
-        case SupersedeEntry():
-            by = (entry.by.record, entry.seq, entry.kind, None, 0)
-            return [(entry.subject.record, entry.seq, entry.kind, None, 1), by]
-        case WithholdEntry() if entry.subject is not None:
-            return [(entry.subject.record, entry.seq, entry.kind, None, 1)]
-        case _:
-            return []
+        return None
+    return connection
 
 
 def has_columns(
@@ -127,8 +83,8 @@ def has_columns(
         # What it has not read yet it need not say, nor what is no entry.
         known = [entry for entry in entries if 0 <= entry[0] < size]
         span = (known[0][0], known[-1][0]) if known else (0, -1)
-        found = connection.execute(f"{_ENTRIES} ORDER BY seq", span).fetchall()
-        said = connection.execute(f"{_TRIALS} ORDER BY seq", span).fetchall()
+        found = connection.execute(_ENTRIES, span).fetchall()
+        said = connection.execute(_TRIALS, span).fetchall()
         remarked = connection.execute(_REMARKS, span).fetchall()
     except (sqlite3.Error, TypeError):
         return False
@@ -140,3 +96,57 @@ def has_columns(
         and said == [trial for trial in trials if trial[0] in places]
         and remarked == [remark for remark in remarks if remark[1] in places]
     )
+
+
+def find_wrong_rows(
+    connection: sqlite3.Connection, size: int, withholding: Sequence[WithholdEntry]
+) -> str | None:
+    """What the rows of an index that has read so many entries say wrongly; None where nothing.
+
+    The rows of each piece of the log were seen to be right.
+
+    Raises:
+        sqlite3.Error: it cannot be read.
+    """
+    execute = connection.execute
+    if any(number for (number,) in execute(_STRAY, {"size": size})):
+        return "it has rows of entries that are not in the log"
+    said = execute("SELECT * FROM withholdings ORDER BY seq").fetchall()
+    if said != [withholding_columns(entry) for entry in withholding]:
+        return "it names other lines as withheld than the log"
+    query = "SELECT * FROM trials WHERE status = 'withheld' ORDER BY seq"
+    if execute(query).fetchall() != _expect_withheld(connection, withholding):
+        return "it has other trials as withheld than the log"
+    judged = read_supersessions(connection)
+    if {record for (record,) in execute(_SUPERSEDED)} != _expect_superseded(connection, judged):
+        return "it has other trials as superseded than the log"
+    return None
+
+
+def _expect_superseded(
+    connection: sqlite3.Connection, judged: Mapping[str, str | None]
+) -> set[str]:
+    """The records whose supersession counts, but for those that are withheld."""
+    query = "SELECT 1 FROM trials WHERE record = ? AND status <> 'withheld'"
+    return {
+        record
+        for record, refusal in judged.items()
+        if refusal is None and connection.execute(query, (record,)).fetchone()
+    }
+
+
+def _expect_withheld(
+    connection: sqlite3.Connection, withholding: Iterable[WithholdEntry]
+) -> list[TrialColumns]:
+    """What should be left of trials whose lines are gone, by their places."""
+    rows: dict[int, TrialColumns] = {}
+    names: set[object] = set()
+    for entry in withholding:
+        row = withheld_columns(entry)
+        if row is None or entry.entry is None or entry.entry in rows or row[1:3] in names:
+            continue
+        is_gone = connection.execute(GONE, (entry.entry, entry.leaf)).fetchone() is not None
+        if is_gone and connection.execute(_IS_TRIAL, row[:3]).fetchone() is None:
+            rows[entry.entry] = row
+            names.add(row[1:3])
+    return [rows[seq] for seq in sorted(rows)]

@@ -4,6 +4,8 @@ The index is derived: where it is out of step it is made anew, and that is no da
 hashes, if they give a root that was signed, say what every entry was before somebody touched it.
 """
 
+import contextlib
+import os
 import sqlite3
 from array import array
 from dataclasses import dataclass
@@ -11,10 +13,13 @@ from pathlib import Path
 from typing import Self
 
 from proctor.errors import DamageError, LedgerError
-from proctor.ledger.index import VERSION, Index, Position
+from proctor.ledger.derived import remove_database
+from proctor.ledger.index import Index, Position
+from proctor.ledger.index_file import has_schema, is_of
+from proctor.ledger.note import Checkpoint
 from proctor.ledger.tree import Tree
 from proctor.ledger.upkeep import catch_up
-from proctor.ledger.verification.columns import open_read_only
+from proctor.ledger.verification.columns import find_wrong_rows, open_read_only
 from proctor.ledger.verification.compare import Log
 from proctor.ledger.verification.found import FoundLog
 from proctor.ledger.verification.leaves import Leaves
@@ -30,21 +35,20 @@ class Remembered:
     position: Position
 
     @classmethod
-    def open(cls, path: Path) -> Self | None:
-        """The index in a file, read and never written; None where it is none.
+    def open(cls, path: Path, origin: str | None) -> Self | None:
+        """The index of a log in a file, read and never written; None where it is none.
 
         Raises:
             FileNotFoundError: there is no such file.
         """
-        if not path.exists():
+        if not os.path.lexists(path):
             raise FileNotFoundError(path)
         connection = open_read_only(path)
         if connection is None:
             return None
         try:
-            (version,) = connection.execute("SELECT version FROM position").fetchone()
-            if version == VERSION:
-                index = Index(connection)
+            if has_schema(connection) and (origin is None or is_of(connection, origin)):
+                index = Index(connection, path)
                 return cls(index, index.position())
         except (sqlite3.Error, TypeError, ValueError):
             pass
@@ -96,29 +100,34 @@ class Remembered:
         return frontier.size > size and found.leaves.gives(frontier.size, frontier.root())
 
     def find_problem(self, found: FoundLog, size: int) -> str | None:
-        """Why it is not in step with a log that has this size; None where it seems to be."""
-        frontier = self.position.frontier
+        """Why it is not in step with a sound log that has this size; None where it is."""
+        frontier, place = self.position.frontier, self.position.place
         if frontier.size > size:
             return f"it goes on to {frontier.size} entries, the log to {size}"
         if not found.leaves.gives(frontier.size, frontier.root()):
             return "it was made from another log"
+        key = ""
+        for line, entry in found.keys:
+            key = entry.key if line < frontier.size else key
+        if (place, self.position.key) != (found.end_of(frontier.size), key):
+            return "it says wrongly how far it has read"
+        withholding = [entry for line, entry in found.withholdings if line < frontier.size]
         try:
+            connection = self.index.connection
             ((last,),) = self.index.select("SELECT max(seq) FROM entries")
-        except (sqlite3.Error, ValueError):
+            if (-1 if last is None else last) != frontier.size - 1:
+                return "it has not the entries that it has read"
+            return find_wrong_rows(connection, frontier.size, withholding)
+        except (sqlite3.Error, LedgerError, ValueError):
             return "it is torn"
-        has_all = (-1 if last is None else last) == frontier.size - 1
-        return None if has_all else "it has not the entries that it has read"
 
 
-def repair_index(directory: Path, tree: Tree) -> str | None:
+def repair_index(path: Path, directory: Path, own: Checkpoint) -> str | None:
     """Make the index anew from a log that is sound; a sentence where that cannot be done."""
     try:
-        index = Index.open(directory / "index.sqlite")
-        try:
-            index.forget()
-            catch_up(index, directory / "entries", tree)
-        finally:
-            index.close()
+        remove_database(path)
+        with contextlib.closing(Index.open(path, own.origin)) as index:
+            catch_up(index, directory / "entries", own.tree)
     except (sqlite3.Error, LedgerError, DamageError, OSError) as error:
         return str(error)
     return None

@@ -7,17 +7,17 @@ if it is asked for, decoded; what that means for the ledger is for `verify` to s
 import os
 from array import array
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import msgspec
 
 from proctor.digest import is_digest, sha256_digest, sha256_slices
 from proctor.errors import DamageError
-from proctor.files import open_plain
 from proctor.ledger.entry import (
     LARGEST_ENTRY,
     AnyEntry,
+    AttestEntry,
     KeyEntry,
     TrialEntry,
     Withheld,
@@ -25,17 +25,17 @@ from proctor.ledger.entry import (
     decode_line,
     encode_entry,
 )
-from proctor.ledger.segments import segment_path
-from proctor.ledger.tree import HASH_SIZE
-from proctor.ledger.verification.columns import (
-    EntryColumns,
+from proctor.ledger.rows import (
     RemarkColumns,
     TrialColumns,
-    columns_of,
-    has_columns,
-    has_remarks,
-    remarks_of,
+    kind_and_time,
+    remark_columns,
+    trial_columns,
 )
+from proctor.ledger.segments import open_segment
+from proctor.ledger.standing import read_standing
+from proctor.ledger.tree import HASH_SIZE
+from proctor.ledger.verification.columns import EntryColumns, has_columns
 
 PIECE = 8 << 20
 """Bytes that are looked at in one go."""
@@ -89,7 +89,7 @@ class Scanned:
     """Bytes of the lines, newlines left off."""
     seqs: array[int] = field(default_factory=lambda: array("q"))
     """The numbers that the lines give themselves; none where trials were not decoded."""
-    entries: list[tuple[int, KeyEntry | WithholdEntry]] = field(default_factory=list)
+    entries: list[tuple[int, KeyEntry | WithholdEntry | AttestEntry]] = field(default_factory=list)
     withheld: list[tuple[int, str]] = field(default_factory=list)
     """Lines that were taken out, with what stands in their place if it is not as it should."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
@@ -102,8 +102,10 @@ class Scanned:
     """The trials as the index should have them; they do not travel."""
     remarks: list[RemarkColumns] = field(default_factory=list)
     """What is said of trials as the index should have it; it does not travel either."""
-    is_remarked: bool = False
-    """Whether the index knows of anything that was said of a trial."""
+    kinds: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Kind and time of the lines that are entries; they do not travel either."""
+    is_compared: bool = False
+    """Whether an index is held against the lines."""
     is_indexed: bool = True
     """Whether the index says the same of these lines, where it was asked."""
 
@@ -116,7 +118,7 @@ def plan_pieces(
     Raises:
         OSError: it is no plain file, or cannot be opened.
     """
-    with open_plain(segment_path(entries, segment)) as file:
+    with open_segment(entries, segment) as file:
         size = os.fstat(file.fileno()).st_size
     return [
         Piece(str(entries), segment, begin, min(begin + PIECE, size), is_decoded, index)
@@ -126,10 +128,9 @@ def plan_pieces(
 
 def scan_piece(piece: Piece) -> Scanned:
     """Look at the lines that begin in a piece."""
-    is_remarked = piece.index is not None and has_remarks(piece.index)
-    scanned, start = Scanned(piece.segment, is_remarked=is_remarked), piece.begin
+    scanned, start = Scanned(piece.segment, is_compared=piece.index is not None), piece.begin
     try:
-        with open_plain(segment_path(Path(piece.entries), piece.segment)) as file:
+        with open_segment(Path(piece.entries), piece.segment) as file:
             start = _find_first(file.fileno(), piece)
             _scan(file.fileno(), piece, start, scanned)
     except OSError as error:
@@ -139,6 +140,7 @@ def scan_piece(piece: Piece) -> Scanned:
         scanned.is_indexed = has_columns(piece.index, entries, scanned.trials, scanned.remarks)
     scanned.trials.clear()
     scanned.remarks.clear()
+    scanned.kinds.clear()
     return scanned
 
 
@@ -148,8 +150,12 @@ def _entry_columns(scanned: Scanned, start: int) -> list[EntryColumns]:
     leaves = (
         scanned.leaves[at : at + HASH_SIZE] for at in range(0, len(scanned.leaves), HASH_SIZE)
     )
-    segments = repeat(scanned.segment)
-    return list(zip(scanned.seqs, segments, offsets, scanned.lengths, leaves, strict=False))
+    return [
+        (seq, *scanned.kinds.get(number, ("", "")), scanned.segment, offset, length, leaf)
+        for number, (seq, offset, length, leaf) in enumerate(
+            zip(scanned.seqs, offsets, scanned.lengths, leaves, strict=False)
+        )
+    ]
 
 
 def _scan(fd: int, piece: Piece, start: int, scanned: Scanned) -> None:
@@ -239,7 +245,11 @@ def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
     try:
         entry = _DECODER.decode(line)
         _check_written(line, entry)
-        scanned.trials.append(columns_of(entry, with_record=scanned.is_remarked))
+        if scanned.is_compared:
+            scanned.trials.append(trial_columns(entry))
+            scanned.kinds[number] = kind_and_time(entry)
+        else:
+            read_standing(entry)
     except (msgspec.MsgspecError, DamageError, RecursionError, UnicodeDecodeError) as error:
         scanned.malformed.append((number, str(error)))
         return NO_SEQ
@@ -277,8 +287,9 @@ def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tupl
         scanned.malformed.append((number, str(error)))
         return leaf, NO_SEQ
     if not isinstance(entry, Withheld):
-        scanned.remarks += remarks_of(entry)
-    if isinstance(entry, KeyEntry | WithholdEntry):
+        scanned.remarks += remark_columns(entry)
+        scanned.kinds[number] = kind_and_time(entry)
+    if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry):
         scanned.entries.append((number, entry))
     if isinstance(entry, TrialEntry | Withheld):
         # Only a line that is not as it was written comes here: nothing is kept of it.

@@ -12,11 +12,10 @@ from pathlib import Path
 import msgspec
 
 from proctor.errors import LedgerError, NoteError
-from proctor.files import read_head
 from proctor.ledger.entry import FORMAT
 from proctor.ledger.note import Checkpoint, VerifierKey, parse_checkpoint
-from proctor.ledger.segments import find_segments, segment_path
-from proctor.ledger.tree import Tree, leaf_hash
+from proctor.ledger.segments import find_segments, open_segment
+from proctor.ledger.tree import leaf_hash
 from proctor.ledger.verification.compare import Comparison
 from proctor.ledger.verification.damage import DamageKind, Findings
 from proctor.ledger.verification.found import FoundLog
@@ -30,7 +29,6 @@ type Progress = Callable[[str, int, int], None]
 """Told what is looked at (`entries` in bytes, `artifacts` by number), how far, and of how much."""
 
 _FIRST_LINE = 1 << 16
-_INDEX = "index.sqlite"
 
 
 @dataclass(slots=True)
@@ -45,6 +43,8 @@ class Check:
     findings: Findings = field(default_factory=Findings)
     total: int = 0
     """Bytes of the segments."""
+    index: Path | None = None
+    """Where the index is, or would be; None where there can be none."""
     index_problem: str | None = None
 
     @property
@@ -108,15 +108,16 @@ def parse_own(data: bytes | None, findings: Findings) -> Checkpoint | None:
 
 
 @contextlib.contextmanager
-def open_index(check: Check) -> Iterator[Remembered | None]:
+def open_index(check: Check, own: Checkpoint | None) -> Iterator[Remembered | None]:
     """The index, if there is one that can be used."""
     try:
-        remembered = Remembered.open(check.directory / _INDEX)
+        origin = own.origin if own else None
+        remembered = Remembered.open(check.index, origin) if check.index else None
     except FileNotFoundError:
         yield None
         return
     if remembered is None:
-        check.index_problem = "it cannot be read"
+        check.index_problem = "it is not one that this version makes of this log"
         yield None
         return
     with contextlib.closing(remembered):
@@ -130,7 +131,8 @@ def check_format(directory: Path, own: Checkpoint | None, remembered: Remembered
         LedgerError: it is of another format.
     """
     try:
-        head = read_head(str(segment_path(directory / "entries", 0)), _FIRST_LINE)
+        with open_segment(directory / "entries", 0) as file:
+            head = file.read(_FIRST_LINE)
         line = head.partition(b"\n")[0]
         named = msgspec.json.decode(line, type=dict[str, object]).get("format")
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -149,7 +151,7 @@ def check_format(directory: Path, own: Checkpoint | None, remembered: Remembered
 
 def read_log(check: Check, found: FoundLog, remembered: Remembered | None) -> None:
     """Look at every line of every segment."""
-    index = str(check.directory / _INDEX) if remembered and not check.is_fast else None
+    index = str(check.index) if remembered and not check.is_fast else None
     pieces: list[Piece] = []
     for segment in find_segments(check.entries):
         try:
@@ -350,22 +352,24 @@ def check_gaps(check: Check, scope: Scope) -> None:
         check.findings.add(DamageKind.REMOVED, where, message)
 
 
-def check_index(check: Check, scope: Scope, tree: Tree, remembered: Remembered | None) -> None:
+def check_index(check: Check, scope: Scope, own: Checkpoint, remembered: Remembered | None) -> None:
     """Whether the index is in step; where it is not it is made anew."""
     if remembered is not None:
         if remembered.is_ahead(scope.found, scope.size):
             message = (
                 f"the checkpoint signs {scope.size} entries, the log goes on to those that were "
                 "signed before: an older checkpoint was put back; if it is the right one after "
-                "all, delete index.sqlite"
+                f"all, delete {check.index}"
             )
             check.findings.add(DamageKind.ROLLED_BACK, "checkpoint", message, scope.size)
             return
         problem = remembered.find_problem(scope.found, scope.size)
         check.index_problem = problem or check.index_problem
         remembered.close()
-    if check.index_problem is None or check.findings.damages:
+    if check.index is None or check.index_problem is None or check.findings.damages:
         return
-    wrong = repair_index(check.directory, tree)
+    wrong = repair_index(check.index, check.directory, own)
     became = f"it could not be made anew: {wrong}" if wrong else "it was made anew"
-    check.findings.note(f"{_INDEX} was out of step with the log ({check.index_problem}); {became}")
+    check.findings.note(
+        f"{check.index} was out of step with the log ({check.index_problem}); {became}"
+    )

@@ -6,7 +6,8 @@
 4. The log is held against what was signed.
 5. What is signed must be entries; what was taken out must have an entry that says so.
 6. Every artifact that an entry names is read, unless it shall be fast.
-7. An index that is out of step is made anew.
+7. Attestations must name the entries that are there.
+8. An index that is out of step is made anew.
 
 Nothing else is written. A ledger that somebody appends to meanwhile is read again.
 """
@@ -16,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from proctor.errors import KeyFileError, LedgerError, NoteError
+from proctor.errors import DamageError, KeyFileError, LedgerError, NoteError
 from proctor.files import read_head
+from proctor.ledger.derived import INDEX, find_folder
 from proctor.ledger.note import (
     LARGEST_NOTE,
     Algorithm,
@@ -25,8 +27,15 @@ from proctor.ledger.note import (
     VerifierKey,
     parse_checkpoint,
 )
-from proctor.ledger.segments import find_segments, has_checkpoint, render_absence
+from proctor.ledger.segments import (
+    find_segments,
+    has_checkpoint,
+    read_checkpoint,
+    render_absence,
+    segment_path,
+)
 from proctor.ledger.verification.artifact_check import check_artifacts
+from proctor.ledger.verification.attested import check_attestations
 from proctor.ledger.verification.damage import Damage, Findings
 from proctor.ledger.verification.evidence import NamedEvidence
 from proctor.ledger.verification.found import FoundLog
@@ -117,6 +126,8 @@ def verify_ledger(
     older = [(str(path), _load_older(Path(path))) for path in since]
     with Workers(_count(directory, processes)) as workers:
         check = Check(directory, key, fast, workers, progress or _say_nothing)
+        if (folder := find_folder(directory)) is not None:
+            check.index = folder / INDEX
         before = _read_checkpoint(directory)
         result = _verify(check, before, older)
         for _ in range(_TRIES):
@@ -142,7 +153,7 @@ def _load_older(path: Path) -> Checkpoint:
 
 def _read_checkpoint(directory: Path) -> bytes | None:
     try:
-        return read_head(str(directory / "checkpoint"), LARGEST_NOTE + 1)
+        return read_checkpoint(directory)
     except OSError:
         return None
 
@@ -151,8 +162,10 @@ def _count(directory: Path, processes: int | None) -> int:
     if processes is not None:
         return processes
     try:
-        total = sum(path.stat().st_size for path in (directory / "entries").iterdir())
-    except OSError:
+        entries = directory / "entries"
+        segments = (segment_path(entries, number) for number in find_segments(entries))
+        total = sum(path.lstat().st_size for path in segments)
+    except (OSError, DamageError):
         total = 0
     return min(2, len(os.sched_getaffinity(0))) if total >= _WORTH_IT else 1
 
@@ -163,7 +176,7 @@ def _verify(
     """The steps, as the top of this file numbers them."""
     findings = check.findings
     own = parse_own(data, findings)  # (1)
-    with NamedEvidence() as named, open_index(check) as remembered:
+    with NamedEvidence() as named, open_index(check, own) as remembered:
         found = FoundLog(named)
         check_format(check.directory, own, remembered)
         read_log(check, found, remembered)  # (2)
@@ -179,7 +192,8 @@ def _verify(
         tell_behind(scope, findings)
         if own is not None and signed.is_own_signed and not comparison.differences:
             check_gaps(check, scope)
-            check_index(check, scope, own.tree, remembered)  # (7)
+            check_attestations(check, scope)  # (7)
+            check_index(check, scope, own, remembered)  # (8)
     trusted = signed.keys.trusted
     return Verification(
         directory=check.directory,

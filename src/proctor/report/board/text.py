@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from proctor.ledger.withheld import render_unnamed
 from proctor.report.board.conditions import describe_run, describe_tasks
 from proctor.report.board.model import Board, BoardRow, BoardSection
 from proctor.report.board.numbers import RowNumbers
@@ -210,6 +211,8 @@ def _render_withheld(trials: BoardTrials) -> Iterator[str]:
     if trials.withheld_elsewhere:
         said = count_of(trials.withheld_elsewhere, "trial")
         yield f"withheld in other experiments: {said}, of which dataset is not known"
+    if unnamed := render_unnamed(trials.withheld_unnamed):
+        yield unnamed
 
 
 def split_rows(rows: Sequence[BoardRow]) -> Iterator[tuple[str, list[BoardRow]]]:

@@ -1,24 +1,22 @@
 """The trials of a board as they stood at a position: who stands in for whom, which marks count.
 
-A supersession counts where it leads to another trial of the same task, agent and model that is
-there: to be rid of a trial it is not enough to name one that never was, one that counts as
-something else, or the trial itself. Marks given later count from where they stand in the log.
+Which supersessions count is the rule of `proctor.ledger.supersession`. Marks given later count from
+where they stand in the log.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from proctor.audit.certificate import CertifiedGroup, CertifiedTrial, certified_column
 from proctor.errors import CertificateError, DamageError
-from proctor.ledger.claims.standing import find_stand_in
 from proctor.ledger.entry import RescoreEntry, SupersedeEntry, TrialScore, WithholdEntry
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.withheld import UnnamedWithholding
 from proctor.report.attempt import Attempt
-from proctor.report.counting import SUPERSEDED, WITHHELD, find_begun_again
+from proctor.report.counting import find_begun_again
 from proctor.report.sealed import Position
-from proctor.report.statistics.account import DIAGNOSTIC, SEALED
 from proctor.reward.number import Number, is_finite
 
 _REWARD = "reward"
@@ -81,6 +79,8 @@ class BoardTrials:
     """Of the experiments that are on the board."""
     withheld_elsewhere: int
     """Of other experiments: of which dataset they were is not known any more."""
+    withheld_unnamed: list[UnnamedWithholding]
+    """Without naming a trial: of which experiment they were is not known."""
 
 
 def settle(ledger: Ledger, position: Position) -> BoardTrials:
@@ -91,13 +91,11 @@ def settle(ledger: Ledger, position: Position) -> BoardTrials:
     """
     attempts, size = position.attempts, position.size
     gone = _select_withheld(ledger, size)
-    stand_ins = _find_stand_ins(ledger, attempts, size, {record for *_, record in gone})
+    stand_ins = _find_stand_ins(ledger, position)
     remarks = _find_remarks(ledger, attempts, size)
-    if said_of := stand_ins.keys() | remarks.keys():
-        attempts = [
-            _settle_one(each, stand_ins, remarks) if each.record in said_of else each
-            for each in attempts
-        ]
+    if remarks:
+        marked = {record: again for record, (_, again) in remarks.items()}
+        attempts = [marked.get(each.record, each) for each in attempts]
     experiments = {each.experiment for each in attempts} if gone else set()
     here = [row for row in gone if row[1] in experiments]
     return BoardTrials(
@@ -108,40 +106,24 @@ def settle(ledger: Ledger, position: Position) -> BoardTrials:
         remarks={record: remark for record, (remark, _) in remarks.items()},
         withheld=[_describe_gone(ledger, row) for row in here],
         withheld_elsewhere=len(gone) - len(here),
+        withheld_unnamed=position.unnamed,
     )
-
-
-def _settle_one(
-    attempt: Attempt,
-    stand_ins: Mapping[str, StandIn],
-    remarks: Mapping[str, tuple[Remark, Attempt]],
-) -> Attempt:
-    if attempt.record in remarks:
-        attempt = remarks[attempt.record][1]
-    found = stand_ins.get(attempt.record)
-    if found is None or attempt.status == WITHHELD:
-        return attempt
-    stands = SEALED if attempt.completeness == "complete" else DIAGNOSTIC
-    status = SUPERSEDED if found.refused is None else stands
-    return msgspec.structs.replace(attempt, status=status)
 
 
 # Supersessions
 
 
-def _find_stand_ins(
-    ledger: Ledger, attempts: Sequence[Attempt], size: int, gone: Set[str]
-) -> dict[str, StandIn]:
+def _find_stand_ins(ledger: Ledger, position: Position) -> dict[str, StandIn]:
+    judged = position.supersessions
+    if not judged:
+        return {}
     entries = [
         entry
-        for seq in _places_of(ledger, "supersede", size)
+        for seq in _places_of(ledger, "supersede", position.size)
         if isinstance(entry := ledger.entry(seq), SupersedeEntry)
     ]
-    if not entries:
-        return {}
     latest = {entry.subject.record: entry for entry in entries}
-    standing_in = {record: entry.by.record for record, entry in latest.items()}
-    known = {each.record: each for each in attempts}
+    known = {each.record for each in position.attempts}
     return {
         record: StandIn(
             seq=entry.seq,
@@ -150,32 +132,11 @@ def _find_stand_ins(
             cause=entry.cause,
             reason=entry.reason,
             author=entry.author,
-            refused=_find_refusal(record, standing_in, known, gone),
+            refused=judged[record],
         )
         for record, entry in latest.items()
-        if record in known
+        if record in known and record in judged
     }
-
-
-def _find_refusal(
-    record: str,
-    standing_in: Mapping[str, str],
-    known: Mapping[str, Attempt],
-    gone: Set[str],
-) -> str | None:
-    """Why a supersession does not count; None where it does."""
-    last = find_stand_in(record, standing_in)
-    if last is None:
-        return "the supersessions lead round in a circle"
-    if last in gone:
-        return None
-    subject, other = known[record], known.get(last)
-    if other is None:
-        return "what stands in for it is no trial of this board"
-    for what in ("task", "agent", "model"):
-        if getattr(subject, what) != getattr(other, what):
-            return f"what stands in for it is of another {what}"
-    return None
 
 
 # Marks given later

@@ -139,7 +139,7 @@ def compare_sides(a: Side, b: Side, terms: Terms, behaviour: Behaviour | None) -
         tasks=tuple(_tell_tasks(ours, theirs, paired)),
         measures=measure_sides(ours, theirs, behaviour),
         with_traces=behaviour is not None,
-        notes=(*a.run.notes, *b.run.notes, *likeness.notes),
+        notes=tuple(dict.fromkeys((*a.run.notes, *b.run.notes, *likeness.notes))),
     )
 
 

@@ -68,6 +68,8 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     sources: dict[str, int]
     """Trials by where they come from."""
     scores: Scores
+    errored: int
+    """Trials that raised an exception, whether or not they were scored."""
     tasks: tuple[TaskFacts, ...]
     behaviour: ExperimentSummary | None
     """Null where traces were not read."""
@@ -91,6 +93,8 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: tuple[tuple[str, str], ...]
     """Trials of a job that could not be read, and why."""
     notes: tuple[str, ...]
+    withheld_unnamed: int
+    """Entries of its ledger that were withheld without naming a trial; any may be of this run."""
     basis: Basis | None
     """The position of the log; null for a job's directory."""
 
@@ -151,6 +155,7 @@ def _gather_run(run: Run) -> RunFacts:
         left_out=run.left_out,
         unreadable=tuple((each.place, each.message) for each in run.unreadable),
         notes=run.notes,
+        withheld_unnamed=run.withheld_unnamed,
         basis=run.basis,
     )
 
@@ -172,6 +177,7 @@ def _gather_group(
         statuses=_count(each.status for each in attempts),
         sources=_count(each.source or "proctor" for each in attempts),
         scores=scores,
+        errored=sum(each.exception is not None for each in attempts),
         tasks=tuple(
             TaskFacts(
                 task=task,

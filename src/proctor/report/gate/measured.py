@@ -21,6 +21,7 @@ from proctor.ledger.claims.standing import Scope
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.verification.steps import Progress
 from proctor.ledger.verification.verify import verify_ledger
+from proctor.ledger.withheld import render_unnamed
 from proctor.outcome.reasons import reason_for_exception
 from proctor.report.attempt import Attempt
 from proctor.report.in_jobs import load_jobs
@@ -70,6 +71,10 @@ class Measured:
     """Taken out of the log: in no number."""
     superseded: int = 0
     """That others stand in for, or that were begun again: in no number."""
+    attempts: int = 0
+    """Of those: earlier attempts that were begun again."""
+    withheld_unnamed: int = 0
+    """Entries of the ledger that were withheld without naming a trial; any may be of this run."""
     is_over: bool = True
     """Whether it ran to its end, as far as anybody says."""
     damage: list[str] = field(default_factory=list)
@@ -93,7 +98,10 @@ class Measured:
     @property
     def denominators(self) -> dict[str, int | None]:
         """What its numbers rest on; None: not known."""
-        names = ("planned", "run", "broken", "not_run", "withheld", "superseded")
+        names = (
+            "planned", "run", "broken", "not_run", "withheld", "superseded", "attempts",
+            "withheld_unnamed",
+        )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -201,10 +209,14 @@ def measure_experiment(
 def _count_entries(ledger: Ledger, measured: Measured) -> None:
     wishes = Wishes(scope=Scope(measured.name), planned=measured.planned)
     claim = make_claim(ledger, wishes, ledger.refresh())
-    attempts = load_position(ledger, experiment=measured.name).attempts
-    told = {each.trial: each for each in attempts}
+    position = load_position(ledger, experiment=measured.name)
+    told = {each.trial: each for each in position.attempts}
+    if unnamed := render_unnamed(position.unnamed):
+        measured.notes.append(f"the ledger: {unnamed}")
+    measured.withheld_unnamed = len(position.unnamed)
     measured.withheld = claim.counts.withheld
     measured.superseded = claim.counts.superseded + claim.counts.attempts
+    measured.attempts = claim.counts.attempts
     if partial := claim.counts.counted_diagnostic:
         records = count_of(partial, "partial record")
         measured.notes.append(f"{records} among the counted trials (diagnostic)")

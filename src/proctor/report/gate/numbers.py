@@ -53,6 +53,8 @@ class Errors(msgspec.Struct, frozen=True):
     """That ran, broken ones among them."""
     kinds: dict[str, int]
     """By exception, else by reason code."""
+    errored: int = 0
+    """Trials that raised an exception, whether or not they were scored."""
 
 
 def value_of(trial: MeasuredTrial, reward_key: str | None) -> Number | None:
@@ -174,4 +176,5 @@ def count_errors(measured: Measured, limits: Limits) -> Errors:
         count=len(failed) + measured.broken,
         trials=measured.run + measured.broken,
         kinds=dict(kinds.most_common()),
+        errored=sum(trial.exception is not None for trial in measured.trials),
     )

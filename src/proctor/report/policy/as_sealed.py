@@ -18,6 +18,7 @@ from proctor.ledger.keeping import AROUND
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.submission import has_record, list_files, read_linked, submit_trial
 from proctor.ledger.trial_sealing import find_before, find_reruns
+from proctor.ledger.withheld import find_unnamed
 from proctor.report.attempt import Attempt
 from proctor.report.policy.from_jobs import UNSIGNED
 from proctor.report.policy.from_ledger import with_coverage
@@ -40,7 +41,9 @@ def hold_against(submission: Submission, ledger: Ledger, sealed: SealedIn) -> Su
     return replace(
         submission,
         sealed=replace(
-            with_coverage(sealed, ledger, list(known.values())), differences=differences
+            with_coverage(sealed, ledger, list(known.values())),
+            differences=differences,
+            unnamed=tuple(find_unnamed(ledger)),
         ),
         unchecked=[each for each in submission.unchecked if each != UNSIGNED],
     )

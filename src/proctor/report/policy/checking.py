@@ -6,6 +6,7 @@ of a check by deleting a file. What no submission of its sort can show is told a
 
 from collections.abc import Callable, Iterator
 
+from proctor.report.counting import counted_attempts
 from proctor.report.policy.kept_checks import (
     check_evidence,
     check_findings,
@@ -29,6 +30,7 @@ from proctor.report.policy.submission import Submission
 from proctor.report.policy.trace_checks import check_traces
 from proctor.report.policy.verdict import CheckOutcome, Failure, Unchecked, Verdict
 from proctor.report.policy.witness_checks import check_witnesses
+from proctor.report.statistics.account import account_for
 
 type CheckFunction = Callable[[Policy, Submission], Iterator[Failure | Unchecked]]
 
@@ -57,8 +59,29 @@ def check_attempts(policy: Policy, submission: Submission) -> Verdict:
     asked = _find_asked(policy, submission)
     outcomes = [_run(check, policy, submission, asked=check in asked) for check in Check]
     return Verdict(
-        policy, submission.name, len(submission.counted), outcomes, tuple(submission.unchecked)
+        policy,
+        submission.name,
+        len(submission.counted),
+        outcomes,
+        _count(submission),
+        tuple(submission.unchecked),
     )
+
+
+def _count(submission: Submission) -> dict[str, int]:
+    attempts = [trial.attempt for trial in submission.trials]
+    account = account_for(attempts)
+    return {
+        "entries": account.listed,
+        "counted": account.counted,
+        "scored": account.scored,
+        "zero_by_missing": account.zero_by_missing,
+        "errored": sum(each.exception is not None for each in counted_attempts(attempts)),
+        "superseded": account.superseded,
+        "attempts": account.begun_again,
+        "withheld": account.withheld,
+        "withheld_unnamed": len(submission.sealed.unnamed) if submission.sealed else 0,
+    }
 
 
 def _find_asked(policy: Policy, submission: Submission) -> set[Check]:

@@ -91,11 +91,12 @@ def opened_experiment(
         LedgerError: the ledger has no such experiment.
         DamageError: the ledger does not hold what it should.
     """
-    attempts = load_position(ledger, at=at, experiment=experiment).attempts
-    if not attempts:
+    position = load_position(ledger, at=at, experiment=experiment)
+    if not position.attempts:
         raise LedgerError(render_missing(ledger, experiment))
+    found = replace(sealed, unnamed=tuple(position.unnamed))
     with tempfile.TemporaryDirectory(prefix="proctor-policy-") as scratch:
-        yield _Unpacked(ledger, Path(scratch)).submit(experiment, attempts, sealed)
+        yield _Unpacked(ledger, Path(scratch)).submit(experiment, position.attempts, found)
 
 
 class _Unpacked:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.job import Audit
+from proctor.ledger.withheld import render_unnamed
 from proctor.report.policy.grade import find_open
 from proctor.report.policy.model import Policy
 from proctor.report.policy.reason import PolicyCode
@@ -158,6 +159,8 @@ def check_ledger(policy: Policy, submission: Submission) -> Iterator[Failure | U
         return
     for damage in sealed.damage:
         yield Failure(PolicyCode.DAMAGED_LEDGER, None, damage)
+    if unnamed := render_unnamed(sealed.unnamed):
+        yield Failure(PolicyCode.WITHHELD_UNNAMED, None, unnamed)
     for trial, message in sealed.differences:
         yield Failure(PolicyCode.NOT_AS_SEALED, trial, message)
     yield from map(Unchecked, sealed.unchecked)

@@ -63,6 +63,8 @@ class PolicyCode(StrEnum):
     """The record says something else than the trial's own files."""
     WITHHELD_TRIAL = "withheld-trial"
     """The trial was taken out of the ledger; only its digest is there."""
+    WITHHELD_UNNAMED = "withheld-unnamed"
+    """Entries of the ledger were withheld without naming a trial: they may be of any experiment."""
     NO_VERIFIER = "no-verifier"
     """The record does not pin the files that marked the trial."""
     NO_CERTIFICATE = "no-certificate"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from proctor.audit.job import Audit
 from proctor.ledger.note import Checkpoint
+from proctor.ledger.withheld import UnnamedWithholding
 from proctor.report.attempt import Attempt
 from proctor.report.counting import SET_ASIDE, SUPERSEDED
 from proctor.report.in_jobs import Unreadable
@@ -70,6 +71,8 @@ class SealedIn:
     """The public keys that signed it as its owner."""
     covered: int = 0
     """How many of its entries hold all trials of the submission."""
+    unnamed: tuple[UnnamedWithholding, ...] = ()
+    """What was withheld without naming a trial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,6 +56,8 @@ class Verdict:
     n_trials: int
     """Trials that numbers are made of."""
     outcomes: Sequence[CheckOutcome]
+    counts: dict[str, int]
+    """Trials by what became of them, and what was withheld without naming one."""
     unchecked: Sequence[str] = field(default=())
     """What no check could tell of such a submission."""
 

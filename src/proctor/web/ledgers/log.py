@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from proctor.errors import DamageError, InputError, KeyFileError, NotThereError, SignatureError
-from proctor.files import read_head
 from proctor.ledger.entry import KINDS, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.note import LARGEST_NOTE, Checkpoint, parse_verifier_key
-from proctor.ledger.segments import Line, read_lines
+from proctor.ledger.note import Checkpoint, parse_verifier_key
+from proctor.ledger.segments import Line, read_checkpoint, read_lines
 from proctor.ledger.signature import check_signature
+from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.web.ledgers.entries import Reference, tell_entry
 from proctor.web.subject import Subject
 
@@ -70,6 +70,12 @@ class Log:
         rows = self.ledger.index.select("SELECT kind, count(*) FROM entries GROUP BY kind")
         return {kind or WITHHELD: count for kind, count in rows}
 
+    def tell_unnamed(self) -> str | None:
+        """What was withheld without naming a trial, in a sentence; None where nothing was."""
+        if self.ledger is None or self.damage is not None:
+            return None
+        return render_unnamed(find_unnamed(self.ledger))
+
     def find_key(self) -> str | None:
         """The public key that signs, as the log itself names it."""
         if self.ledger is None or self.damage is not None:
@@ -110,7 +116,7 @@ def opened_log(subject: Subject) -> Iterator[Log]:
 
 def _read_note(directory: Path) -> str:
     try:
-        return read_head(str(directory / "checkpoint"), LARGEST_NOTE).decode("utf-8", "replace")
+        return read_checkpoint(directory).decode("utf-8", "replace")
     except OSError as error:
         return f"(cannot be read: {error.strerror})"
 

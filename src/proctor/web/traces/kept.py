@@ -12,7 +12,8 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Final
 
-from proctor.ledger.step_parts import find_cache, find_sealed_parts
+from proctor.ledger.derived import find_cache
+from proctor.ledger.step_parts import find_sealed_parts
 from proctor.traced.candidates import Part
 from proctor.traced.opening import FoundTrace, open_parts
 from proctor.trajectory.kind import TraceKind

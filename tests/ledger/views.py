@@ -1,0 +1,257 @@
+"""What every command and page counts of an experiment: one value for each number that it shows.
+
+trials      all that are listed        counted     in the numbers
+scored      counted, with a reward     missing     counted, without one: as 0
+superseded, attempts, withheld         in no number
+errored     counted, with an exception
+mean        harbor's, of the counted   rescored    counted, and marked again later
+unnamed     lines of the ledger that were withheld without naming a trial
+"""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from proctor.web.app import make_app
+from proctor.web.subject import Subject
+from tests.cli.programs import Proctor, Ran
+from tests.report.board_ledgers import DATASET
+
+type Counts = dict[str, object]
+type Document = Any
+
+UNNAMED = "withheld without naming a trial"
+"""The words that disclose it."""
+
+
+def read(ran: Ran) -> Document:
+    """What a command printed; it must not have failed otherwise than by its exit code."""
+    assert ran.code in (0, 1), ran
+    return json.loads(ran.out)
+
+
+def view_all(proctor: Proctor, ledger: Path, experiment: str, scratch: Path) -> dict[str, Counts]:
+    """Every view of an experiment that there is."""
+    asked = (proctor, ledger, experiment)
+    views = {
+        "list": view_list(*asked),
+        "stats": view_stats(*asked),
+        "report": view_report(*asked),
+        "board": view_board(*asked),
+        "policy": view_policy(*asked),
+        "claim": view_claim(*asked, scratch),
+        "gate": view_gate(*asked),
+        **view_pages(ledger, experiment),
+    }
+    return {name: counts for name, counts in views.items() if counts}
+
+
+def view_list(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
+    rows = read(proctor("ledger", "list", "--experiment", experiment, "--json", "--ledger", ledger))
+    named = [row for row in rows if row["trial_id"] is not None]
+    status = Counter(row["status"] for row in named)
+    return {
+        "trials": len(named),
+        "superseded": status["superseded"],
+        "withheld": status["withheld"],
+        "unnamed": len(rows) - len(named),
+    }
+
+
+def view_stats(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
+    stats = read(proctor("ledger", "stats", "--json", "--ledger", ledger))
+    (found,) = [each for each in stats["experiments"] if each["experiment_id"] == experiment]
+    return {
+        "trials": found["trials"],
+        "superseded": found["superseded"],
+        "withheld": found["withheld"],
+        "unnamed": stats["withheld_unnamed"],
+    }
+
+
+def view_report(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
+    ran = proctor("report", experiment, "--ledger", ledger, "--json", "--no-behaviour")
+    facts = read(ran)
+    (run,) = facts["runs"]
+    accounts = [group["scores"]["account"] for group in facts["groups"]]
+    left_out = run["left_out"]
+
+    def total(name: str) -> int:
+        return sum(account[name] for account in accounts)
+
+    return {
+        "trials": total("counted") + sum(left_out.values()),
+        "counted": total("counted"),
+        "scored": total("scored"),
+        "missing": total("zero_by_missing"),
+        "superseded": left_out.get("superseded", 0),
+        "attempts": left_out.get("begun again", 0),
+        "withheld": left_out.get("withheld", 0),
+        "errored": sum(group["errored"] for group in facts["groups"]),
+        "unnamed": run["withheld_unnamed"],
+        "mean": _mean_of([(each["counted"], each["mean_errors_as_zero"]) for each in accounts]),
+    }
+
+
+def _mean_of(parts: list[tuple[int, float | None]]) -> float | None:
+    """The mean over all, of the means over some."""
+    size = sum(n for n, _ in parts)
+    return round(sum(n * (mean or 0.0) for n, mean in parts) / size, 9) if size else None
+
+
+def view_board(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
+    ran = proctor("board", "--dataset", DATASET, "--json", "--ledger", ledger)
+    if ran.code == 2:
+        assert "no trial of a dataset" in ran.err
+        return {}
+    board = read(ran)
+    rows = [row for section in board["sections"] for row in section["rows"]]
+    trials = [each for row in rows for each in row["trials"]]
+    ours = [each for each in trials if each["trial"].startswith(f"{experiment}/")]
+    if not ours:
+        return {"unnamed": len(board["withheld"]["unnamed"])}
+    counted = [each for each in ours if each["status"] == "counted"]
+    firsts = [
+        each["marked_again"]["former"] if "marked_again" in each else each["reward"]
+        for each in counted
+    ]
+    gone = [each for each in board["withheld"]["trials"] if _is_of(each["name"], experiment)]
+    status = Counter(each["status"] for each in ours)
+    return {
+        "trials": len(ours) + len(gone),
+        "counted": len(counted),
+        "scored": sum(reward is not None for reward in firsts),
+        "missing": sum(reward is None for reward in firsts),
+        "superseded": status["superseded"],
+        "attempts": status["begun_again"],
+        "withheld": len(gone),
+        "errored": sum(each["exception"] is not None for each in counted),
+        "rescored": sum("marked_again" in each for each in counted),
+        "unnamed": len(board["withheld"]["unnamed"]),
+        "mean": _mean_of([(1, reward) for reward in firsts]),
+        **_check_rows(rows),
+    }
+
+
+def _check_rows(rows: list[Document]) -> Counts:
+    """The cells of a board are those of its trials."""
+    for row in rows:
+        parts, status = row["denominators"], Counter(each["status"] for each in row["trials"])
+        names = ("counted", "superseded", "begun_again")
+        assert [parts[name] for name in names] == [status[name] for name in names]
+        rewards = [each["reward"] or 0.0 for each in row["trials"] if each["status"] == "counted"]
+        assert row["score"] == (pytest.approx(sum(rewards) / len(rewards)) if rewards else None)
+    return {}
+
+
+def _is_of(name: str, experiment: str) -> bool:
+    return name.startswith(f"{experiment}/")
+
+
+def view_policy(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
+    ran = proctor("check", experiment, "--policy", "leaderboard", "--ledger", ledger, "--json")
+    (verdict,) = read(ran)["submissions"]
+    counts, codes = verdict["counts"], Counter(each["code"] for each in verdict["failures"])
+    assert verdict["trials"] == counts["counted"] + counts["withheld"]
+    # A withheld trial, and a line that nobody named, fail it by name.
+    assert (codes["withheld-trial"] > 0) == (counts["withheld"] > 0)
+    assert (codes["withheld-unnamed"] > 0) == (counts["withheld_unnamed"] > 0)
+    return {**_renamed(counts), "unnamed": counts["withheld_unnamed"]}
+
+
+def _renamed(counts: Document) -> Counts:
+    names = {
+        "counted": "counted", "superseded": "superseded", "attempts": "attempts",
+        "withheld": "withheld", "scored": "scored", "zero_by_missing": "missing",
+        "errored": "errored", "rescored": "rescored", "entries": "trials",
+    }  # fmt: skip
+    return {ours: counts[theirs] for theirs, ours in names.items() if theirs in counts}
+
+
+def view_claim(proctor: Proctor, ledger: Path, experiment: str, scratch: Path) -> Counts:
+    path = scratch / f"{experiment}.claim.json"
+    path.unlink(missing_ok=True)
+    ran = proctor("ledger", "claim", "--experiment", experiment, "-o", path, "--ledger", ledger)
+    assert ran.code == 0, ran
+    claim = json.loads(path.read_bytes())
+    counts = claim["counts"]
+    checked = proctor("check", path)
+    assert checked.code == 0, checked
+    assert (UNNAMED in checked.out) == (UNNAMED in ran.out) == (counts["withheld_unnamed"] > 0)
+    means = [(len(group["trials"]), _mean_in(group)) for group in claim["certificate"]["groups"]]
+    return {**_renamed(counts), "unnamed": counts["withheld_unnamed"], "mean": _mean_of(means)}
+
+
+def _mean_in(group: Document) -> float | None:
+    (metric,) = group["metrics"]
+    values = list((metric["result"] or {}).values())
+    if not values:
+        return None
+    return float.fromhex(values[0]) if isinstance(values[0], str) else float(values[0])
+
+
+def view_gate(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
+    ran = proctor("gate", experiment, "--min-mean", "-9", "--ledger", ledger, "--json")
+    assert ran.code in (0, 3), ran
+    (run,) = json.loads(ran.out)["runs"]
+    parts, groups = run["denominators"], run["groups"]
+    assert any(UNNAMED in note for note in run["notes"]) == (parts["withheld_unnamed"] > 0)
+    return {
+        "counted": parts["run"],
+        "withheld": parts["withheld"],
+        "superseded": parts["superseded"] - parts["attempts"],
+        "attempts": parts["attempts"],
+        "unnamed": parts["withheld_unnamed"],
+        "errored": run["errors"]["errored"],
+        "scored": sum(group["scored"] for group in groups),
+        "missing": sum(group["zero_by_missing"] for group in groups),
+        "mean": _mean_of([(group["run"], group["mean"]) for group in groups]),
+    }
+
+
+_FIGURE = re.compile(r"<dt>([^<]*)</dt><dd>(?:<span[^>]*>)?([^<]*)")
+_TITLE = re.compile(r'<dt>Mean reward</dt><dd><span title="([^"]*)"')
+
+
+def view_pages(ledger: Path, experiment: str) -> dict[str, Counts]:
+    """The page of the experiment, and what the first page says of it."""
+    # No `with`: a life of the application would take a thread for each.
+    client = TestClient(make_app(Subject(ledger=ledger)), base_url="http://127.0.0.1")
+    page = client.get(f"/experiments/{experiment}").text
+    figures = dict(_FIGURE.findall(page))
+    shown = _TITLE.search(page)
+    whole = {
+        "counted": "Ended", "scored": "Scored", "missing": "Not scored", "errored": "Errored",
+        "superseded": "Superseded", "attempts": "Earlier attempts", "withheld": "Withheld",
+    }  # fmt: skip
+    counts: Counts = {ours: int(figures.get(name, 0)) for ours, name in whole.items()}
+    if shown is not None:
+        counts["mean"] = round(float(shown[1]), 9)
+    front, board = client.get("/").text, client.get(f"/boards/{DATASET}").text
+    pages = {"experiment": page, "experiments": front, "board": board}
+    if "no dataset" in board:
+        del pages["board"]
+    pages["ledger"] = client.get("/ledger").text
+    disclosed = {name: _find_unnamed(text) for name, text in pages.items()}
+    row = re.search(rf'<th scope="row"><a [^>]*>{experiment}</a>(.*?)</tr>', front, re.DOTALL)
+    assert row is not None
+    cells = [int(each) for each in re.findall(r'<td class="n">(\d+)</td>', row[1])]
+    listed: Counts = dict(zip(("counted", "missing", "errored"), cells, strict=True))
+    for name in ("withheld", "superseded"):
+        found = re.search(rf"(\d+) {name}", row[1])
+        listed[name] = int(found[1]) if found else 0
+    return {
+        "page of the experiment": counts,
+        "page of experiments": listed,
+        **{f"{name}, disclosed": {"unnamed": number} for name, number in disclosed.items()},
+    }
+
+
+def _find_unnamed(text: str) -> int:
+    found = re.search(rf"(\d+) entr(?:y|ies) {UNNAMED}", text)
+    return int(found[1]) if found else 0
