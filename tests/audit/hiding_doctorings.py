@@ -1,6 +1,7 @@
 """Failures moved to where nobody counts them, each time with a job result that fits."""
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 from proctor.audit.findings import Kind
@@ -11,6 +12,7 @@ from tests.audit.directories import (
     publish,
     read_json,
     set_reward,
+    shift_trial,
     write_json,
 )
 from tests.audit.doctors import Change, Doctor, Doctoring, in_group, in_trial
@@ -68,6 +70,26 @@ def link_trial(job: Path) -> None:
     failed, passed = find_trial(job, "oracle-wrong"), find_trial(job, "pass-two")
     shutil.rmtree(failed)
     failed.symlink_to(passed.name)
+
+
+def claim_both(job: Path) -> None:
+    """A result that says 0 to one parser and 1 to another."""
+    path = find_trial(job, "oracle-wrong") / "result.json"
+    text = path.read_text()
+    path.write_text(
+        text.replace('"verifier_result": {', '"verifier_result": {"rewards": {"reward": 1.0},\n', 1)
+    )
+
+
+def publish_both(job: Path) -> None:
+    path = job / "result.json"
+    text = path.read_text()
+    path.write_text(text.replace('"metrics": [', '"metrics": [{"mean": 1.0}],\n"metrics": [', 1))
+
+
+def age_trial(job: Path) -> None:
+    """A trial of another year, 400 days before its job."""
+    shift_trial(find_trial(job, "oracle-wrong"), timedelta(days=-400))
 
 
 def remove_failures_from_plan(job: Path) -> None:
@@ -181,6 +203,24 @@ HIDING_DOCTORINGS = [
             "oracle-wrong/result.json": {Kind.LINKED_FILE},
             "result.json": {Kind.EDITED_COUNTER, Kind.EDITED_METRIC, Kind.EDITED_REWARD_STATS},
         },
+    ),
+    Doctoring(
+        "two rewards under one key",
+        BINARY,
+        claim_both,
+        {"oracle-wrong/result.json": {Kind.DUPLICATE_KEY}},
+    ),
+    Doctoring(
+        "two means under one key",
+        BINARY,
+        publish_both,
+        {"result.json": {Kind.DUPLICATE_KEY, Kind.EDITED_METRIC}},
+    ),
+    Doctoring(
+        "a trial of the year before",
+        BINARY,
+        age_trial,
+        {"oracle-wrong/result.json": {Kind.IMPOSSIBLE_TIME}},
     ),
     Doctoring(
         "a failed step not listed",

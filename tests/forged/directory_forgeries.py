@@ -196,6 +196,35 @@ def backdate(handed: HandedIn) -> None:
         shift_times(trial, timedelta(days=-30))
 
 
+def link_reward(handed: HandedIn) -> None:
+    """The reward file leads to one of the forger's, which is not handed in."""
+    trial = handed.trials("proof")[0]
+    set_reward_everywhere(trial, 1.0)
+    publish(handed.job)
+    kept = handed.place / "reward.txt"
+    (trial / "verifier" / "reward.txt").rename(kept)
+    (trial / "verifier" / "reward.txt").symlink_to(kept)
+
+
+def hide_metric(handed: HandedIn) -> None:
+    """The published number is that of a metric script which is not handed in."""
+    metric = {"type": "uv-script", "kwargs": {"script_path": "metric.py"}}
+    edit_json(handed.job / "config.json", lambda config: config.update(metrics=[metric]))
+    edit_mean(handed)
+
+
+def claim_twice(handed: HandedIn) -> None:
+    """Two rewards under one key: a parser that takes the first sees a pass."""
+    path = handed.trials("proof")[0] / "result.json"
+    claim = '"verifier_result": {"rewards": {"reward": 1.0},'
+    replace_text(path, ('"verifier_result": {', claim))
+
+
+def age_by_a_year(handed: HandedIn) -> None:
+    """A trial of another year in the place of one of this job."""
+    shift_times(handed.trials("answer")[0], timedelta(days=-400))
+
+
 def remove_finding(handed: HandedIn) -> None:
     for trial in handed.job.glob("*__*"):
         (trial / "findings.json").unlink()

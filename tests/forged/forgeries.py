@@ -103,6 +103,18 @@ FORGERIES = [
     Forgery("unpinned-image", "records name the image by a tag", directory.unpin_image),
     Forgery("moved-image", "records name another image than was used", directory.move_image),
     Forgery("backdated", "the times of trials are a month earlier", directory.backdate),
+    Forgery("old-trial", "a trial is 400 days older than its job", directory.age_by_a_year),
+    Forgery(
+        "linked-reward",
+        "edited everywhere; the reward file is a link to one outside the job",
+        directory.link_reward,
+    ),
+    Forgery(
+        "hidden-metric",
+        "the published number is that of a metric script that is not there",
+        directory.hide_metric,
+    ),
+    Forgery("claimed-twice", "a result has 0 and 1 under one key", directory.claim_twice),
     Forgery("removed-finding", "integrity findings are deleted", directory.remove_finding),
     Forgery("edited-entry", "rewards are edited in the ledger's log", ledger.edit_entry),
     Forgery(

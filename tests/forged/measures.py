@@ -37,7 +37,8 @@ class Measure:
 
 def audit(handed: HandedIn) -> Reasons:
     """`proctor audit JOB`."""
-    return _once(finding.kind for finding in audit_job(str(handed.job)).differences)
+    found = audit_job(str(handed.job))
+    return _once(finding.kind for finding in [*found.differences, *found.unshown])
 
 
 def check(handed: HandedIn) -> Reasons:

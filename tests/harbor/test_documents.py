@@ -74,7 +74,7 @@ def test_a_missing_key_is_named(tmp_path: Path, missing: str) -> None:
         ({"verifier_result": {"rewards": {"a": True}}}, "$.verifier_result.rewards[...]"),
         ({"verifier_result": []}, "$.verifier_result"),
         ({"step_results": [{}]}, "$.step_results[0]"),
-        ({"agent_result": {"n_input_tokens": 1.5}}, "$.agent_result.n_input_tokens"),
+        ({"agent_result": 1.5}, "$.agent_result"),
     ],
 )
 def test_a_value_of_another_type_is_placed(

@@ -1,6 +1,5 @@
 """Is a trial what it says it is: its directory, its config, its phases, its slot in the plan?"""
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,14 +8,22 @@ from itertools import pairwise, starmap
 import msgspec
 from msgspec.structs import asdict
 
+from proctor.audit.duplicates import load_with_duplicates, say_duplicates
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.mixing import limits_of
 from proctor.errors import JobError
 from proctor.files import read_inside
-from proctor.harbor.documents import Decoder, LockDocument, Phase, TrialConfigDocument
+from proctor.harbor.documents import (
+    Decoder,
+    LockDocument,
+    Phase,
+    TrialConfigDocument,
+    find_odd_usage,
+)
 from proctor.harbor.job import Job
 from proctor.harbor.order import Slot, agent_slot, moment
 from proctor.harbor.trial import FoundTrial
+from proctor.sentence import shown
 
 _PLAN_SCHEMA = 1
 """The lock.json whose slots say all that a trial's config may; later ones say it otherwise."""
@@ -86,10 +93,11 @@ def _audit_name(found: FoundTrial) -> Iterator[Finding]:
 
 def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
     path = f"{found.directory}/config.json"
+    result = f"{found.directory}/result.json"
     try:
-        told = json.loads(read_inside(found.directory, path))
-        result = read_inside(found.directory, f"{found.directory}/result.json")
-        recorded = json.loads(result).get("config")
+        told, told_twice = load_with_duplicates(read_inside(found.directory, path))
+        document, twice = load_with_duplicates(read_inside(found.directory, result))
+        recorded = document.get("config") if isinstance(document, dict) else None
     except FileNotFoundError:
         message = "no config.json: what the trial was told cannot be checked"
         yield Finding(Kind.NO_PLAN, path, message)
@@ -100,10 +108,20 @@ def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
     except (ValueError, RecursionError) as error:
         yield Finding(Kind.TORN_FILE, path, f"{path}: torn or not JSON: {error}")
         return
+    yield from say_duplicates(path, told_twice)
+    yield from say_duplicates(result, twice)
+    yield from _audit_usage(result, document)
     if recorded is not None and told != recorded:
         keys = _differing_keys(told, recorded)
         message = f"config.json differs from the config in result.json: {', '.join(keys)}"
         yield Finding(Kind.EDITED_CONFIG, path, message)
+
+
+def _audit_usage(path: str, document: object) -> Iterator[Finding]:
+    """Tokens and money that cannot be: they are in no sum."""
+    for name, value in find_odd_usage(document, believable_only=True):
+        message = f"{name} is {shown(value)}, which cannot be; it is taken as not known"
+        yield Finding(Kind.ODD_USAGE, path, message, shown(value))
 
 
 def _differing_keys(left: object, right: object) -> list[str]:

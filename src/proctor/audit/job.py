@@ -5,7 +5,8 @@
 (3) the trials together: no trial twice, none of another job, none beyond the plan
 (4) the published numbers against those the evidence gives
 (5) trials counted and not there, there and not counted
-(6) attempts that did the very same, and those that did what the task's solution does
+(6) attempts that did the very same, those that did what the task's solution does, tests that
+    failed beside a full reward
 (7) what is merely so, or cannot be known
 """
 
@@ -16,11 +17,14 @@ from enum import StrEnum
 
 from proctor.audit.beside import audit_beside
 from proctor.audit.commands import audit_commands
+from proctor.audit.duplicates import audit_duplicates
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.identity import audit_identity
+from proctor.audit.outputs import audit_outputs
 from proctor.audit.plan import audit_plan
 from proctor.audit.results import audit_presence, audit_result
 from proctor.audit.scoring import score_jobs
+from proctor.audit.times import audit_job_times
 from proctor.audit.traces import audit_traces
 from proctor.audit.trials import audit_trials
 from proctor.harbor.job import Job, Watch, load_job
@@ -121,11 +125,14 @@ def _findings(job: Job, profile: Profile, *, run_scripts: bool) -> Iterator[Find
     scoring = score_jobs([job], profile, run_scripts=run_scripts, add_up=False)
     yield from audit_trials(job, profile)  # (1)
     yield from audit_identity(job)  # (2)
+    yield from audit_duplicates(job)
+    yield from audit_job_times(job)
     yield from audit_plan(job)  # (3)
     yield from audit_result(scoring)  # (4)
     yield from audit_presence(job)  # (5)
     yield from audit_traces(job)  # (6)
     yield from audit_commands(job)
+    yield from audit_outputs(job)
     yield from _notes(job)  # (7)
 
 

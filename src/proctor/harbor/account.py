@@ -12,7 +12,7 @@ import msgspec
 
 from proctor.errors import JobError
 from proctor.files import find_way_out
-from proctor.harbor.documents import Decoder, ExceptionDocument
+from proctor.harbor.documents import Decoder, ExceptionDocument, decode_forgiving
 
 type Object = dict[str, Any]
 
@@ -140,7 +140,7 @@ class LockAccount(msgspec.Struct, frozen=True):
         return found.pop() if len(found) == 1 else None
 
 
-_TRIAL = Decoder(TrialAccount)
+_TRIAL = Decoder(TrialAccount, decode_forgiving(TrialAccount))
 _CONFIG: Decoder[Object] = Decoder(dict[str, Any])
 _LOCK = Decoder(LockAccount)
 

@@ -10,7 +10,9 @@ Keys that are not named here are skipped, so files of later releases read as wel
 type they are written with: 1 stays an int. Where harbor writes null for nan, null is what is read.
 """
 
+import json
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -196,6 +198,7 @@ class LockDocument(msgspec.Struct, frozen=True, gc=False):
     harbor: HarborVersion = HarborVersion()
     schema_version: int | None = None
     n_concurrent_trials: int | None = None
+    created_at: str | None = None
 
 
 class _WrittenLock(msgspec.Struct, frozen=True, gc=False):
@@ -203,6 +206,7 @@ class _WrittenLock(msgspec.Struct, frozen=True, gc=False):
     harbor: HarborVersion = HarborVersion()
     schema_version: int | None = None
     n_concurrent_trials: int | None = None
+    created_at: str | None = None
 
 
 class JobDocument(msgspec.Struct, frozen=True, gc=False):
@@ -211,6 +215,7 @@ class JobDocument(msgspec.Struct, frozen=True, gc=False):
     n_total_trials: int
     stats: msgspec.Raw
     id: str | None = None
+    started_at: str | None = None
     finished_at: str | None = None
 
 
@@ -279,10 +284,77 @@ def _decode_lock(data: bytes) -> LockDocument:
         if trial is None:
             trial = known[text] = _decode_planned(text)
         trials.append(trial)
-    return LockDocument(trials, written.harbor, written.schema_version, written.n_concurrent_trials)
+    return LockDocument(
+        trials,
+        written.harbor,
+        written.schema_version,
+        written.n_concurrent_trials,
+        written.created_at,
+    )
 
 
-TRIAL = Decoder(TrialDocument)
+_BELIEVABLE = 1e15
+_USAGE = UsageDocument.__struct_fields__
+
+
+def decode_forgiving[T](kind: type[T]) -> Callable[[bytes], T]:
+    """Decodes trial results; tokens and money that are no number are taken as not known.
+
+    What a trial cost decides no score, so that a bad figure must not keep its reward out.
+    """
+    decode = msgspec.json.Decoder(kind).decode
+
+    def decode_trial(data: bytes) -> T:
+        try:
+            return decode(data)
+        except msgspec.DecodeError:
+            try:
+                document = json.loads(data)
+            except (ValueError, RecursionError):
+                document = None
+            if not find_odd_usage(document, forget=True):
+                raise
+            return decode(json.dumps(document).encode())
+
+    return decode_trial
+
+
+def find_odd_usage(
+    document: object, *, forget: bool = False, believable_only: bool = False
+) -> list[tuple[str, object]]:
+    """Tokens and money in a trial result that are no number; with `forget`, they are null then.
+
+    With `believable_only`, also those that are numbers and cannot be: below 0, or far too large.
+    """
+    most = _BELIEVABLE if believable_only else sys.float_info.max
+    results = [document, *(_get(document, "step_results", list) or ())]
+    found = []
+    for result in [_get(each, "agent_result", dict) for each in results]:
+        for name in _USAGE:
+            value = result.get(name) if result else None
+            if not result or value is None:
+                continue
+            is_number = _is_number(value, whole=name != "cost_usd", most=most)
+            if not is_number or (believable_only and value < 0):
+                found.append((name, value))
+                if forget:
+                    result[name] = None
+    return found
+
+
+def _get(value: object, key: str, kind: type[Any]) -> Any:
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, kind) else None
+
+
+def _is_number(value: object, *, whole: bool, most: float) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        return False
+    # Whole numbers of any size are read; floats are not.
+    return abs(value) <= most or (whole and most == sys.float_info.max)
+
+
+TRIAL = Decoder(TrialDocument, decode_forgiving(TrialDocument))
 JOB = Decoder(JobDocument)
 JOB_CONFIG = Decoder(JobConfigDocument)
 LOCK = Decoder(LockDocument, _decode_lock)

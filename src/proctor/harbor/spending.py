@@ -29,6 +29,9 @@ from proctor.trajectory.trace import Trace, TraceKind
 NO_MODEL: Final = "none"
 """For agents that use no model, such as the oracle."""
 
+_MOST_TOKENS: Final = 10**15
+"""No trial uses more; a larger number is no count, and too large for what adds them up."""
+
 _BASIS: Final = "cost_basis"
 """Key of an agent's metadata under which it says how it came to its amount: a CostBasis."""
 
@@ -109,6 +112,10 @@ def _basis_in(result: AgentResultAccount) -> CostBasis | None:
 
 
 def _usage(result: AgentResultAccount) -> Usage:
+    counts = (result.n_input_tokens, result.n_cache_tokens, result.n_output_tokens)
+    if any(count is not None and count > _MOST_TOKENS for count in counts):
+        # In full it may have more digits than Python is willing to write.
+        raise RecordError(f"more than {_MOST_TOKENS:,} tokens are reported; expected fewer")
     return Usage.from_harbor(
         n_input_tokens=result.n_input_tokens,
         n_cache_tokens=result.n_cache_tokens,

@@ -131,16 +131,18 @@ def weigh_steps(
             verdict = _claimed_verdict(step.verifier_result)
             weighed.append((step, Weighed(verdict, None, by_file=False, overwritten=True)))
             continue
-        verifier_dir = f"{directory}/steps/{_step_path(step.step_name)}/verifier"
+        verifier_dir = f"{directory}/{verifier_folder(step.step_name)}"
         failed = step.exception_info is not None
         found = weigh(directory, verifier_dir, step.verifier_result, config, profile, failed=failed)
         weighed.append((step, found))
     return weighed
 
 
-def _step_path(name: str) -> str:
+def verifier_folder(step: str) -> str:
+    """Where a step's verifier leaves its files, below the trial's directory."""
     # A name that would lead out of the steps directory, or that no file can have, is a stranger's.
-    return "?" if "\0" in name or name.startswith("/") or ".." in name.split("/") else name
+    is_odd = "\0" in step or step.startswith("/") or ".." in step.split("/")
+    return f"steps/{'?' if is_odd else step}/verifier"
 
 
 def _found_single(directory: str, document: TrialDocument, profile: Profile) -> FoundTrial:

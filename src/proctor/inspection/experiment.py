@@ -146,9 +146,13 @@ def _count(names: Iterable[str]) -> dict[str, int]:
     return tally.ranked()
 
 
+_LARGEST: Final = 1e15
+"""A record may hold any number; none that is larger is believed."""
+
+
 def average(values: Iterable[float | None]) -> Average:
     """Mean and median of what is known."""
-    known = sorted(value for value in values if value is not None and math.isfinite(value))
+    known = sorted(value for value in values if value is not None and abs(value) <= _LARGEST)
     if not known:
         return Average(mean=None, median=None, n=0)
     middle = len(known) // 2

@@ -13,7 +13,8 @@ import msgspec
 from proctor.trajectory.atif.in_metadata import ATIF_KEY
 from proctor.trajectory.entry import Entry, Object
 
-_LARGEST: Final = 1 << 53
+LARGEST_COUNT: Final = 1 << 53
+"""A stranger may write any number; a larger one is no count."""
 _NOTHING: Final = (None, None, None, None)
 _ANTHROPIC: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
@@ -61,7 +62,7 @@ class Usages:
         """Take in what an entry's metadata has under one of KEYS."""
         if key == "tokens":
             given = held.get("call_input")
-            if type(given) is int and 0 <= given < _LARGEST:
+            if type(given) is int and 0 <= given < LARGEST_COUNT:
                 self._told += 1
                 self._sums[0] = (self._sums[0] or 0) + given
                 return
@@ -129,7 +130,7 @@ class Usages:
 
 
 def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value < _LARGEST else None
+    return value if type(value) is int and 0 <= value < LARGEST_COUNT else None
 
 
 def _found(

@@ -12,7 +12,7 @@ from proctor.inspection.causes import Cause
 from proctor.inspection.limits import Limit, find_in, find_limit, whole
 from proctor.inspection.merging import merge_parts
 from proctor.inspection.summary import TraceSummary
-from proctor.inspection.tokens import AdvisorSummary, TokenSummary
+from proctor.inspection.tokens import LARGEST_COUNT, AdvisorSummary, TokenSummary
 from proctor.record.model import TrialRecord
 
 
@@ -120,6 +120,8 @@ def _seconds(value: object) -> float | None:
 def _tokens_of(record: TrialRecord, trace: TraceSummary) -> TokenSummary:
     cost = record.cost
     if cost is None or (cost.tokens_in is None and cost.tokens_out is None):
+        return trace.tokens
+    if max(cost.tokens_in or 0, cost.tokens_out or 0) > LARGEST_COUNT:
         return trace.tokens
     return TokenSummary(
         source="record",

@@ -21,6 +21,8 @@ from proctor.errors import RecordError
 from proctor.record.fields import Count, Part
 from proctor.record.usage import Usage
 
+LARGEST_USD: Final = 1e9
+"""No trial costs more; a larger number is no amount of money."""
 _FREE: Final = "0 USD is reported for tokens that were counted; it may mean that no price was known"
 
 
@@ -103,9 +105,9 @@ def reported_cost(amount_usd: float) -> CostBasis:
     Raises:
         RecordError: it is no amount of money.
     """
-    if isinstance(amount_usd, bool) or not math.isfinite(amount_usd) or amount_usd < 0:
+    if isinstance(amount_usd, bool) or not 0 <= amount_usd <= LARGEST_USD:
         raise RecordError(
-            f"reported cost is {amount_usd!r} USD; expected a finite number, 0 or more"
+            f"reported cost is {amount_usd!r} USD; expected a number from 0 to {LARGEST_USD:,.0f}"
         )
     return CostBasis(kind="reported", amount_usd=float(amount_usd))
 

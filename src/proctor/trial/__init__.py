@@ -9,7 +9,7 @@
     collect, merging, artifacts           what is fetched from the environment
     verify, separate, verifier_class, tests_dir    how it is verified, and by whom
     verification, again, flakes           once, once more, and how far both agree
-    integrity, tools, unchanged, clock, solution  what a reader of its score should know
+    integrity, linked, tools, unchanged, clock, solution  what a reader of its score should know
     record, recording, swap               its TrialRecord, at each phase
     timeouts, network, network_switch     limits, and hosts that may be reached
     healthcheck, skills, secrets, inside  smaller things

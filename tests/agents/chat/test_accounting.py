@@ -192,4 +192,4 @@ def test_an_estimate_below_zero_is_no_amount() -> None:
     notes: list[str] = []
     cost, basis = make_trial_cost(Reported((account,)), None, "m", NOW, notes)
     assert (cost, basis.kind) == (None, "unknown")
-    assert "expected a finite number, 0 or more" in notes[0]
+    assert "expected a number from 0 to 1,000,000,000" in notes[0]

@@ -18,6 +18,7 @@ from proctor.harbor.result import JobResult, render_result
 from proctor.harbor.stats import GroupStats, JobStats, stats_document
 from proctor.job.wish import JobOutcome, SealedTrials
 from proctor.outcome.line import Summary, render_line, summarize_result
+from proctor.record.cost import LARGEST_USD
 from proctor.sentence import count_of
 
 _MOST_REFUSED = 20
@@ -136,7 +137,8 @@ def _render_usage(outcome: JobOutcome) -> Iterator[str]:
     if tokens:
         yield f"tokens: {', '.join(tokens)}"
     if stats.cost_usd is not None:
-        yield f"cost: {stats.cost_usd:.4f} USD"
+        is_known = 0 <= stats.cost_usd <= LARGEST_USD
+        yield f"cost: {stats.cost_usd:.4f} USD" if is_known else "cost: not known"
 
 
 def _render_errors(outcome: JobOutcome) -> Iterator[str]:

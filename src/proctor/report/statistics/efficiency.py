@@ -11,6 +11,8 @@ import msgspec
 
 from proctor.report.attempt import Attempt
 
+_LARGEST = 1e15
+"""Dollars, tokens or seconds of one trial; a stranger may write any number."""
 PASS_MARK = 1.0
 """The least reward that is a success, unless something else is asked for."""
 
@@ -68,8 +70,8 @@ def efficiency_of(attempts: Iterable[Attempt], pass_mark: float = PASS_MARK) -> 
 
 
 def add_up(amounts: Sequence[float | None], successes: int) -> Spent:
-    """What is known of some amounts."""
-    known = [amount for amount in amounts if amount is not None]
+    """What is known of some amounts; one that is too large to be believed is not known."""
+    known = [amount for amount in amounts if amount is not None and 0 <= amount <= _LARGEST]
     return Spent(len(known), len(amounts) - len(known), fsum(known), successes)
 
 

@@ -1,0 +1,74 @@
+"""Keys that stand twice in one object of a JSON file.
+
+Which of the two counts differs between parsers, so that two honest readers of one file see two
+numbers. harbor itself writes one such key: `nan` in reward_stats, once for each trial.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+
+from proctor.audit.findings import Finding, Kind
+from proctor.files import read_inside
+from proctor.harbor.job import Job
+from proctor.harbor.trial import FoundTrial, verifier_folder
+from proctor.sentence import printable
+
+_HARBORS_OWN = "nan"
+_OF_A_JOB = ("result.json", "config.json", "lock.json")
+_SHOWN = 80
+
+
+def audit_duplicates(job: Job) -> Iterator[Finding]:
+    """Findings about the files of a job and the reward files of its trials."""
+    for name in _OF_A_JOB:
+        yield from _audit_file(job.directory, f"{job.directory}/{name}")
+    for found in job.trials:
+        for path in _find_reward_files(found):
+            yield from _audit_file(found.directory, path)
+
+
+def _find_reward_files(found: FoundTrial) -> Iterator[str]:
+    yield f"{found.directory}/verifier/reward.json"
+    for step in found.document.step_results or ():
+        yield f"{found.directory}/{verifier_folder(step.step_name)}/reward.json"
+
+
+def _audit_file(root: str, path: str) -> Iterator[Finding]:
+    try:
+        _, twice = load_with_duplicates(read_inside(root, path))
+    except (OSError, ValueError, RecursionError):
+        return  # whoever needs the file says so
+    yield from say_duplicates(path, twice)
+
+
+def load_with_duplicates(data: bytes) -> tuple[object, list[str]]:
+    """A JSON document, and the keys that stand twice in one of its objects.
+
+    Raises:
+        ValueError, RecursionError: it is none.
+    """
+    twice: list[str] = []
+
+    def make(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            twice.extend(_find_twice(pairs))
+        return made
+
+    return json.loads(data, object_pairs_hook=make), twice
+
+
+def _find_twice(pairs: Iterable[tuple[str, object]]) -> Iterator[str]:
+    seen = set()
+    for key, value in pairs:
+        if key in seen and not (key == _HARBORS_OWN and isinstance(value, list)):
+            yield key
+        seen.add(key)
+
+
+def say_duplicates(path: str, twice: Iterable[str]) -> Iterator[Finding]:
+    """A finding for each such key of a file."""
+    for key in dict.fromkeys(twice):
+        shown = printable(key[:_SHOWN])
+        message = f"the key {shown!r} stands twice in one object; which of the two counts is open"
+        yield Finding(Kind.DUPLICATE_KEY, path, message, shown)
