@@ -241,12 +241,17 @@ def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_link_stays_a_link_and_leads_to_what_was_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_neither_followed_nor_replaced(tmp_path: Path, *, there: bool) -> None:
     link = tmp_path / "link"
     link.symlink_to("file")
-    write_atomic(link, b"x")
+    if there:
+        (tmp_path / "file").write_bytes(b"mine")
+    with pytest.raises(OSError, match="not a plain file"):
+        write_atomic(link, b"x")
     assert link.is_symlink()
-    assert (tmp_path / "file").read_bytes() == b"x"
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["file", "link"][not there :]
+    assert not there or (tmp_path / "file").read_bytes() == b"mine"
 
 
 def test_a_missing_directory_is_not_made(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ LAYERS = (
     ("harbor", "inspection"),
     ("outcome", "record"),
     ("task", "trajectory", "reward"),
-    ("contained", "diagnostic", "digest", "files", "plugin", "sentence"),
+    ("contained", "diagnostic", "digest", "files", "filesystems", "plugin", "sentence"),
     ("errors",),
 )
 HEIGHT = {unit: -line for line, units in enumerate(LAYERS) for unit in units}

@@ -1,11 +1,18 @@
 """The only hashing. SHA-256 everywhere, written as lower-case hex."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
 _CHUNK = 1 << 20
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text is a SHA-256 as entries have it; anything else must not become a path."""
+    return _DIGEST.fullmatch(text) is not None
 
 
 def sha256_hex(data: bytes) -> str:

@@ -33,6 +33,7 @@ ProctorError
 ├── DamageError                     a check failed: what is there is not what was sealed
 │   ├── MissingArtifactError        evidence that is not there
 │   ├── AlteredArtifactError        evidence that is not what was sealed
+│   ├── ForkError                   a log signed two histories that contradict each other
 │   ├── ProofError                  a Merkle proof that does not lead where it says
 │   └── SignatureError              a signature that is missing, or not the key's
 ├── SandboxError                    the sandbox could not be built, or its PID 1 is gone
@@ -61,6 +62,7 @@ ProctorError
 ├── RewardError                     a verifier left no usable reward
 │   ├── RewardFileNotFoundError     (also a FileNotFoundError, as in harbor)
 │   ├── RewardFileEmptyError
+│   ├── LinkedRewardError           a link that leads out of the trial; harbor follows it
 │   └── VerifierOutputParseError
 ├── NotThereError                   nothing of that name is looked at by the viewer
 └── MetricError                     a metric could not be computed
@@ -155,6 +157,12 @@ class RewardFileEmptyError(RewardError):
     reason_code: ClassVar[str] = "harbor_reward_empty"
 
 
+class LinkedRewardError(RewardError):
+    """The reward file is reached through a link that leads out of the trial."""
+
+    reason_code: ClassVar[str] = "harbor_reward_missing"
+
+
 class VerifierOutputParseError(RewardError):
     """The reward file is not a number, or not JSON."""
 
@@ -243,6 +251,10 @@ class MissingArtifactError(DamageError):
 
 class AlteredArtifactError(DamageError):
     """Evidence that is there and is not what was sealed."""
+
+
+class ForkError(DamageError):
+    """A log signed two checkpoints that no single history has."""
 
 
 class ProofError(DamageError):

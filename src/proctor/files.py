@@ -8,6 +8,8 @@
     append_durably(path, …)     more bytes at the end of a file, on the disk or not there at all
     sync_file, sync_directory   what was written without waiting is on the disk
     read_small(path)            the whole file in as few system calls as Python allows
+    read_inside(root, path)     the same, unless a link on the way leads out of the root
+    find_way_out(root, path)    the link that leads out, if there is one
     read_head(path, size)       the beginning of a file of any size
     open_plain(path)            a plain file for reading, whatever a stranger put in its place
     walk_files(root)            what lies below a directory, no link followed
@@ -46,6 +48,39 @@ def read_small(path: str, largest: int = _LARGEST) -> bytes:
         raise
     finally:
         os.close(fd)
+
+
+def read_inside(root: str, path: str, largest: int = _LARGEST) -> bytes:
+    """All bytes of a file below a directory that a stranger filled.
+
+    A link is followed where it stays inside the directory. Elsewhere it would show the reader's own
+    files, and another value on every machine.
+
+    Raises:
+        OSError: as for `read_small`; EXDEV: a link on the way leads out.
+    """
+    link = find_way_out(root, path)
+    if link is not None:
+        raise OSError(errno.EXDEV, "a link that leads out of the directory, not followed", link)
+    return read_small(path, largest)
+
+
+def find_way_out(root: str, path: str) -> str | None:
+    """The first link on the way from a directory down to a path, if that leads out of it.
+
+    None where there is no link, where all stay inside, and where nothing is there at all.
+    """
+    place = root
+    for part in path.removeprefix(root).strip("/").split("/") if root else path.split("/"):
+        place = f"{place}/{part}" if place else part
+        try:
+            mode = os.lstat(place).st_mode
+        except (OSError, ValueError):
+            return None
+        if stat.S_ISLNK(mode):
+            inside, target = os.path.realpath(root), os.path.realpath(path)
+            return None if target == inside or target.startswith(f"{inside}/") else place
+    return None
 
 
 def read_head(path: str, size: int) -> bytes:
@@ -133,10 +168,10 @@ def write_atomic(path: Path, data: bytes) -> None:
     """Put data at path, durable when this returns; a crash leaves the old file or the new one.
 
     Raises:
-        OSError: it cannot be written, or what is there is no plain file: a device stays a device.
+        OSError: it cannot be written, or what is there is no plain file: a device stays a device,
+            and a link may be a stranger's.
     """
-    path = path.resolve()
-    if path.exists() and not path.is_file():
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
         raise OSError(errno.EINVAL, "not a plain file", str(path))
     _write_beside(path, data, os.replace)
 
@@ -152,7 +187,9 @@ def replace_file(path: Path | str, data: bytes) -> None:
     directory, name = os.path.split(path)
     temporary = f"{directory or '.'}/.{name}.tmp"
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        # A stranger who knows the name may have put a link there.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(temporary, flags, 0o666)
         try:
             write_all(fd, data)
         finally:

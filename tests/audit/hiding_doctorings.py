@@ -4,8 +4,16 @@ import shutil
 from pathlib import Path
 
 from proctor.audit.findings import Kind
-from tests.audit.directories import Document, edit_json, find_trial, publish, read_json, write_json
-from tests.audit.doctors import Change, Doctor, Doctoring, in_trial
+from tests.audit.directories import (
+    Document,
+    edit_json,
+    find_trial,
+    publish,
+    read_json,
+    set_reward,
+    write_json,
+)
+from tests.audit.doctors import Change, Doctor, Doctoring, in_group, in_trial
 
 BINARY, PASS_AT_K = "01-binary-oracle-k1", "04-binary-scripted-k5"
 STEPS = "10-multistep-oracle-mounted"
@@ -42,6 +50,24 @@ def swap_tasks(job: Path) -> None:
     write_json(failed / "result.json", failure)
     write_json(passed / "result.json", success)
     publish(job)
+
+
+def link_reward(job: Path) -> None:
+    """A failure's reward file leads to a file beside the job, which holds 1."""
+    trial = find_trial(job, "oracle-wrong")
+    (job.parent / "reward.txt").write_text("1")
+    (trial / "verifier" / "reward.txt").unlink()
+    (trial / "verifier" / "reward.txt").symlink_to("../../../reward.txt")
+    set_reward(trial, 1.0)
+    publish(job)
+    in_group("oracle__binary", lambda group: group.update(metrics=[{"mean": 1.0}]))(job)
+
+
+def link_trial(job: Path) -> None:
+    """A failure's directory is a link to a pass."""
+    failed, passed = find_trial(job, "oracle-wrong"), find_trial(job, "pass-two")
+    shutil.rmtree(failed)
+    failed.symlink_to(passed.name)
 
 
 def remove_failures_from_plan(job: Path) -> None:
@@ -140,6 +166,21 @@ HIDING_DOCTORINGS = [
         PASS_AT_K,
         remove_failures_from_plan,
         {"lock.json": {Kind.EDITED_COUNTER}},
+    ),
+    Doctoring(
+        "a reward file that leads out of the trial",
+        BINARY,
+        link_reward,
+        {"oracle-wrong/verifier": {Kind.LINKED_FILE}, "result.json": {Kind.EDITED_METRIC}},
+    ),
+    Doctoring(
+        "a trial that is a link to another",
+        BINARY,
+        link_trial,
+        {
+            "oracle-wrong/result.json": {Kind.LINKED_FILE},
+            "result.json": {Kind.EDITED_COUNTER, Kind.EDITED_METRIC, Kind.EDITED_REWARD_STATS},
+        },
     ),
     Doctoring(
         "a failed step not listed",

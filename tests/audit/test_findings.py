@@ -1,4 +1,4 @@
-"""Differences fail an audit, notes do not."""
+"""Differences and what cannot be shown fail an audit, notes do not."""
 
 import pytest
 
@@ -10,7 +10,12 @@ def test_a_kind_is_named_after_its_constant(kind: Kind) -> None:
     assert kind == kind.name.lower().replace("_", "-")
 
 
-def test_what_cannot_be_known_is_a_note() -> None:
+@pytest.mark.parametrize("kind", Kind)
+def test_a_kind_is_one_of_three(kind: Kind) -> None:
+    assert [kind.is_difference, kind.is_unshown, kind.is_note].count(True) == 1
+
+
+def test_what_leaves_the_numbers_standing_is_a_note() -> None:
     notes = {kind for kind in Kind if kind.is_note}
     assert notes == {
         Kind.UNFINISHED_JOB,
@@ -24,8 +29,8 @@ def test_what_cannot_be_known_is_a_note() -> None:
         Kind.UNUSED_REWARD_FILE,
         Kind.IDENTICAL_COMMANDS,
         Kind.COMMANDS_LIKE_SOLUTION,
-        Kind.NO_REWARD_FILES,
-        Kind.NOT_RECOMPUTED,
+        Kind.INFERRED_METRIC,
+        Kind.NO_METRICS_YET,
         Kind.LOST_NUMBER,
         Kind.NO_PLAN,
         Kind.LAGGING_RESULT,

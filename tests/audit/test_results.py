@@ -84,7 +84,7 @@ def test_long_values_are_shortened_in_the_sentence_only(job: Path) -> None:
 def test_missing_plans_are_notes(job: Path) -> None:
     (job / "lock.json").unlink()
     (job / "config.json").unlink()
-    assert kinds(job) == [Kind.NO_PLAN, Kind.NO_PLAN, Kind.NOT_RECOMPUTED]
+    assert kinds(job) == [Kind.NO_PLAN, Kind.NO_PLAN, Kind.INFERRED_METRIC]
 
 
 def test_a_torn_plan_is_a_torn_file(job: Path) -> None:
@@ -100,10 +100,10 @@ def test_a_job_without_result_publishes_nothing(job: Path) -> None:
 def test_an_inferred_metric_is_compared_and_said_to_be_inferred(job: Path) -> None:
     (job / "config.json").unlink()
     edit_group(job, lambda group: group.update(metrics=[{"mean": 1.0}]))
-    assert kinds(job) == [Kind.NO_PLAN, Kind.NOT_RECOMPUTED, Kind.EDITED_METRIC]
+    assert kinds(job) == [Kind.NO_PLAN, Kind.INFERRED_METRIC, Kind.EDITED_METRIC]
 
 
-def test_a_script_that_was_not_run_is_a_note(job: Path) -> None:
+def test_a_metric_whose_script_was_not_run_cannot_be_shown(job: Path) -> None:
     metric = {"type": "uv-script", "kwargs": {"script_path": "metric.py"}}
     edit_json(job / "config.json", lambda config: config.update(metrics=[metric]))
     edit_group(job, lambda group: group.update(metrics=[{"best": 7}]))
@@ -140,6 +140,17 @@ def test_a_trial_that_is_counted_before_an_earlier_one_still_lags(stopped: Path)
     publish(stopped)
     shutil.move(stopped.parent / "aside", earlier)
     assert kinds(stopped) == [Kind.LAGGING_RESULT]
+
+
+def test_lagging_hides_nothing_that_cannot_be_shown(stopped: Path) -> None:
+    last = stopped / "b__job2"
+    shutil.move(last, stopped.parent / "aside")
+    publish(stopped)
+    shutil.move(stopped.parent / "aside", last)
+    metric = {"type": "uv-script", "kwargs": {"script_path": "metric.py"}}
+    edit_json(stopped / "config.json", lambda config: config.update(metrics=[metric]))
+    edit_group(stopped, lambda group: group.update(metrics=[{"best": 7}]))
+    assert kinds(stopped) == [Kind.LAGGING_RESULT, Kind.NOT_RECOMPUTED]
 
 
 @pytest.mark.parametrize("kept", ["1.0", "0.0"])
@@ -186,7 +197,7 @@ def test_a_finished_job_never_lags(job: Path) -> None:
 
 def test_a_resumed_job_may_have_no_metrics_yet(stopped: Path) -> None:
     edit_group(stopped, lambda group: group.update(metrics=[]))
-    assert kinds(stopped) == [Kind.NOT_RECOMPUTED]
+    assert kinds(stopped) == [Kind.NO_METRICS_YET]
 
 
 def test_what_a_retry_leaves_in_a_stopped_job_is_no_finding(stopped: Path) -> None:

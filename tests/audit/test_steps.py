@@ -180,7 +180,16 @@ def test_errors_of_steps_of_one_name_are_not_checked_against_the_files_left(
 ) -> None:
     failed = step("one", None, error("VerifierOutputParseError"), verifier=VERIFIED)
     set_steps(repeated, step("one", 1.0), failed, total=1.0)
-    assert all(finding.kind.is_note for finding in audit(repeated))
+    assert not any(finding.kind.is_difference for finding in audit(repeated))
+
+
+def test_a_custom_verifier_of_steps_that_leaves_no_file_cannot_be_shown(tmp_path: Path) -> None:
+    job = make_job(tmp_path / "job", {"a": ["1"]})
+    trial = job / "a__job1"
+    edit_config(trial, lambda config: config.update(verifier={"import_path": "mine:Verifier"}))
+    set_steps(trial, step("one", 1.0), step("two", 1.0), total=1.0)
+    publish(job)
+    assert kinds(trial) == [Kind.NO_REWARD_FILES] * 2
 
 
 # Errors of reward files

@@ -89,8 +89,8 @@ def test_nothing_of_the_job_is_run_unless_asked_for(proctor: Proctor, tmp_path: 
     metric = {"type": "uv-script", "kwargs": {"script_path": str(script)}}
     edit_json(job / "config.json", lambda config: config.update(metrics=[metric]))
     ran = proctor("audit", job)
-    assert ran.code == 0
-    assert "not-recomputed" in ran.out
+    assert ran.code == 1
+    assert "cannot be shown: not-recomputed" in ran.out
     assert not (tmp_path / "mark").exists()
 
 

@@ -69,3 +69,16 @@ def test_a_damaged_ledger_gives_no_case(proctor: Proctor, ledger: Path, tmp_path
     ran = proctor("case", TRIAL, "-o", tmp_path / "case.html", "--ledger", ledger)
     assert (ran.code, (tmp_path / "case.html").exists()) == (1, False)
     assert "artifact" in ran.err
+
+
+def test_a_reward_that_cannot_be_shown_is_said_when_the_page_is_made(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    seal_case(tmp_path, {"result.json": b"{}"}).close()
+    page, ledger = tmp_path / "case.html", tmp_path / "ledger"
+    ran = proctor("case", TRIAL, "-o", page, "--ledger", ledger)
+    assert ran.code == 0
+    assert "`proctor check` will fail it: the reward cannot be shown: there is no reward" in ran.out
+    facts = json.loads(proctor("case", TRIAL, "-o", page, "--ledger", ledger, "--json").out)
+    assert len(facts["reward_problems"]) == 1
+    assert proctor("check", page).code == 1

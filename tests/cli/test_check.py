@@ -61,14 +61,16 @@ def test_a_script_gets_the_same_answer(proctor: Proctor, certificate: Path, reco
     assert (second["thing"], second["sound"], second["diagnostics"]) == ("score record", True, [])
 
 
-def test_what_cannot_be_checked_is_said(proctor: Proctor, tmp_path: Path) -> None:
+def test_a_certificate_of_a_metric_that_cannot_be_recomputed_is_not_sound(
+    proctor: Proctor, tmp_path: Path
+) -> None:
     job = copy_job("01-binary-oracle-k1", tmp_path)
     edit_json(job / "config.json", lambda config: config.update(metrics=[{"type": "uv-script"}]))
     path = tmp_path / "certificate.json"
     proctor("score", job, "--certificate", path)
     ran = proctor("check", path)
-    assert ran.code == 0
-    assert "  not checked: metric uv-script of oracle__binary (carried over)" in ran.out
+    assert ran.code == 1
+    assert "  metric uv-script of oracle__binary (carried over) cannot be recomputed" in ran.out
 
 
 def test_a_changed_score_record_is_found(proctor: Proctor, record: Path) -> None:

@@ -1,12 +1,13 @@
 """`proctor check --policy`: submissions by a policy, in words and as JSON."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.audit.directories import COPIED
-from tests.cli.programs import Proctor
+from tests.audit.directories import COPIED, copy_job, find_trial, set_reward
+from tests.cli.programs import Proctor, Ran
 
 JOB = COPIED / "04-binary-scripted-k5"
 POLICY = """format = "proctor-policy-1"
@@ -31,7 +32,7 @@ def test_a_submission_that_passes_is_exit_0(proctor: Proctor, policy: Path) -> N
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"{JOB}: small: passed (15 trials)\n")
     assert "not checked: that the run happened as its files say" in ran.out
-    assert "reviews, ledger: the policy does not ask for it" in ran.out
+    assert "reviews, ledger, witnesses: the policy does not ask for it" in ran.out
 
 
 def test_one_that_fails_is_exit_1_with_a_reason_for_each_trial(proctor: Proctor) -> None:
@@ -121,3 +122,74 @@ def test_a_sealed_experiment_and_the_job_it_came_from_pass_alike(
     assert damaged.code == 1
     assert "damaged-ledger  the submission: edited: " in damaged.out
     assert proctor("check", JOB.name, "--policy", policy, "--ledger", ledger).code == 1
+
+
+# Nothing to check
+
+
+ASKS_NOTHING = 'format = "proctor-policy-1"\nname = "nothing"\n'
+
+
+@pytest.fixture
+def asks_nothing(tmp_path: Path) -> Path:
+    path = tmp_path / "nothing.toml"
+    path.write_text(ASKS_NOTHING)
+    return path
+
+
+def codes(ran: Ran) -> set[str]:
+    (submission,) = json.loads(ran.out)["submissions"]
+    return {failure["code"] for failure in submission["failures"]}
+
+
+@pytest.mark.parametrize("left", [["config.json"], ["config.json", "lock.json", "result.json"]])
+def test_a_job_without_trials_is_not_passed(
+    proctor: Proctor, asks_nothing: Path, tmp_path: Path, left: list[str]
+) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    for name in left:
+        shutil.copy(JOB / name, job)
+    ran = proctor("check", job, "--policy", asks_nothing, "--json")
+    assert (ran.code, codes(ran)) == (1, {"no-trials"})
+    assert proctor("gate", job, "--min-mean", "0").code == 3
+    assert proctor("audit", job).code == 1
+
+
+def test_one_job_without_trials_fails_the_directory_of_jobs(
+    proctor: Proctor, asks_nothing: Path, tmp_path: Path
+) -> None:
+    jobs = tmp_path / "jobs"
+    shutil.copytree(COPIED / "01-binary-oracle-k1", jobs / "full")
+    (jobs / "bare").mkdir()
+    shutil.copy(JOB / "config.json", jobs / "bare")
+    ran = proctor("check", jobs, "--policy", asks_nothing)
+    assert ran.code == 1
+    assert f"no-trials  the submission: {jobs / 'bare'}: a job without trials" in ran.out
+
+
+@pytest.mark.parametrize(
+    "name", [".", "./", "../04-binary-scripted-k5/", "../04-binary-scripted-k5"]
+)
+def test_a_job_is_the_same_by_any_name(
+    proctor: Proctor, policy: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(JOB)
+    ran = proctor("check", name, "--policy", policy, "--json")
+    (submission,) = json.loads(ran.out)["submissions"]
+    assert (ran.code, submission["trials"]) == (0, 15)
+    assert proctor("gate", name, "--max-cost-usd", "0.03").code == 0
+    assert proctor("audit", name).code == 0
+
+
+def test_findings_of_a_job_named_by_a_dot_are_those_of_its_trials(
+    proctor: Proctor, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = copy_job("04-binary-scripted-k5", tmp_path)
+    trial = find_trial(job, "pass-two")
+    set_reward(trial, 0.5)
+    monkeypatch.chdir(job)
+    (submission,) = json.loads(proctor("check", ".", "--policy", policy, "--json").out)[
+        "submissions"
+    ]
+    assert {each.get("trial") for each in submission["failures"]} >= {f"{job.name}/{trial.name}"}

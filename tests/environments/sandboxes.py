@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.environment import SandboxEnvironment
-from proctor.environments.sandbox.mounts import list_mounts
 from proctor.environments.sandbox.runs import this_run
 from proctor.environments.sandbox.scratch import scratch_roots
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
+from proctor.filesystems import list_mounts
 from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder

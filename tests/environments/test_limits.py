@@ -16,7 +16,7 @@ from proctor.environments.sandbox.limits import (
     remove_group,
     remove_groups,
 )
-from proctor.environments.sandbox.mounts import Mount
+from proctor.filesystems import Mount
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.trial.finding import FindingCode

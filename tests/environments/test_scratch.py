@@ -14,7 +14,6 @@ import pytest
 
 from proctor.environments.sandbox import reap
 from proctor.environments.sandbox.delete import delete_tree
-from proctor.environments.sandbox.mounts import file_system_of, list_mounts
 from proctor.environments.sandbox.reap import reap_dead_runs
 from proctor.environments.sandbox.runs import RunId, parse_run_id, this_run
 from proctor.environments.sandbox.salvage import salvage
@@ -27,6 +26,7 @@ from proctor.environments.sandbox.scratch import (
     scratch_roots,
 )
 from proctor.errors import SandboxError
+from proctor.filesystems import file_system_of, list_mounts
 from tests.environments.sandbox.rootfs import open_directory
 from tests.unprivileged import unprivileged
 

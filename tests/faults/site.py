@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.environments.sandbox.limits import find_hierarchies
-from proctor.environments.sandbox.mounts import list_mounts
+from proctor.filesystems import list_mounts
 from tests.cli.programs import ROOT, Ran, command_line, environment
 
 PATIENCE_SEC = 120.0

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.mounts import list_mounts
 from proctor.environments.sandbox.syscalls import mount, unmount
+from proctor.filesystems import list_mounts
 from tests.environments.docker.engine import Engine, started
 from tests.faults.site import PATIENCE_SEC, Site, file_bytes, load, wait_until
 

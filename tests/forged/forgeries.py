@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tests.forged import directory_forgeries as directory
 from tests.forged import ledger_forgeries as ledger
+from tests.forged import stranger_forgeries as stranger
 from tests.forged.honest import HandedIn
 
 
@@ -143,6 +144,26 @@ FORGERIES = [
         "typed-in",
         "commands of a person under a model's name, sealed so from the beginning",
         ledger.type_it_in,
+    ),
+    Forgery(
+        "hostile-trial-id",
+        "a stranger's ledger: a trial's id leads out of the directory that it is written to",
+        stranger.name_trial_outside,
+    ),
+    Forgery(
+        "hostile-evidence",
+        "a stranger's ledger: the name of a file of evidence does",
+        stranger.name_evidence_outside,
+    ),
+    Forgery(
+        "hostile-bundle",
+        "a stranger's bundle: the name of a member does",
+        stranger.name_member_outside,
+    ),
+    Forgery(
+        "left-out-supersession",
+        "a stranger's bundle: that a pass was superseded is a hash, as if it were a trial",
+        stranger.leave_out_supersession,
     ),
     Forgery(
         "better-of-two",

@@ -45,6 +45,11 @@ class HandedIn:
         return self.place / _KEPT
 
     @property
+    def bundle(self) -> Path:
+        """A bundle that was handed over instead of the ledger, where there is one."""
+        return self.place / "bundle.tar.zst"
+
+    @property
     def keys(self) -> Path:
         """Where the submitter's key is."""
         return self.place / "config"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from proctor.audit.job import audit_job
 from proctor.errors import InputError
+from proctor.ledger.exchange.checked import check_bundle_file
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.report.policy.as_sealed import hold_against
@@ -16,6 +17,8 @@ from proctor.report.policy.from_jobs import load_jobs_submission
 from proctor.report.policy.from_ledger import verify_as_asked
 from tests.cli.programs import environment
 from tests.forged.honest import POLICY, HandedIn
+from tests.ledger.hostile import pack
+from tests.ledger.test_bundle import write_members
 
 type Reasons = tuple[str, ...]
 RERUN = "audit --rerun"
@@ -63,6 +66,13 @@ def verify_since(handed: HandedIn) -> Reasons:
     return _once(damage.kind for damage in verify_ledger(handed.ledger, since=[handed.kept]).damage)
 
 
+def check_bundled(handed: HandedIn) -> Reasons:
+    """`proctor check BUNDLE`: the one that was handed over, else one of all of the ledger."""
+    if not handed.bundle.exists():
+        write_members(handed.bundle, pack(handed.ledger))
+    return _once(found.code for found in check_bundle_file(str(handed.bundle)).diagnostics)
+
+
 def rerun(handed: HandedIn) -> Reasons:
     """`proctor audit JOB --rerun`: all trials."""
     words = [
@@ -95,6 +105,7 @@ MEASURES = [
     Measure("… --ledger", check_with_ledger),
     Measure("ledger verify", verify),
     Measure("… --since", verify_since),
+    Measure("check BUNDLE", check_bundled),
     Measure(RERUN, rerun),
 ]
 

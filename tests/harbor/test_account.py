@@ -92,7 +92,7 @@ def test_what_is_no_trial_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["result.json", "config.json"])
 def test_a_link_is_not_harbor_s_own_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).symlink_to(find_trial(JOB, "pass-two") / name)
-    with pytest.raises(JobError, match=rf"{name}: a link, which is not followed"):
+    with pytest.raises(JobError, match=rf"{name}: a link that leads out of the trial"):
         check_is_trial(str(tmp_path))
 
 

@@ -168,7 +168,7 @@ def test_a_file_of_the_job_that_dangles_or_loops_is_a_problem(job: Path) -> None
     (job / "result.json").unlink()
     (job / "result.json").symlink_to("/dev/zero")
     assert [problem.message for problem in load_job(str(job)).problems] == [
-        f"{job}/result.json: cannot be read: not a regular file",
+        f"{job}/result.json: cannot be read: a link that leads out of the directory, not followed",
         f"{job}/config.json: cannot be read: Too many levels of symbolic links",
         f"{job}/lock.json: cannot be read: No such file or directory",
     ]
@@ -210,7 +210,7 @@ def test_a_trial_result_that_is_no_file_is_broken(job: Path) -> None:
         "cannot be read: Is a directory",
         "cannot be read: Too many levels of symbolic links",
         "cannot be read: No such file or directory",
-        "cannot be read: not a regular file",
+        "cannot be read: a link that leads out of the directory, not followed",
     ]
     assert len(said) == 5
     assert sorted(names(found)) == ["a__1", "b__1"]
@@ -245,11 +245,17 @@ def test_a_link_back_to_the_job_or_around_it_is_no_trial(job: Path, target: str)
     assert found.broken == []
 
 
-def test_a_link_to_a_trial_elsewhere_is_followed(job: Path, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    (job / "b__1").rename(elsewhere)
-    (job / "b__1").symlink_to(elsewhere)
-    assert sorted(names(load_job(str(job)))) == ["a__1", "b__1"]
+@pytest.mark.parametrize("place", ["elsewhere", "my__job/c__1"])
+def test_a_link_to_a_trial_elsewhere_is_broken_and_not_followed(
+    job: Path, tmp_path: Path, place: str
+) -> None:
+    (job / "b__1").rename(job.parent / place)
+    (job / "b__1").symlink_to(job.parent / place)
+    found = load_job(str(job))
+    assert "b__1" not in [Path(each.directory).name for each in found.trials]
+    (problem,) = found.broken
+    assert (problem.path, problem.is_linked) == (str(job / "b__1"), True)
+    assert "a link to a trial elsewhere, not followed" in problem.message
 
 
 def test_one_corrupt_trial_of_a_thousand_costs_one(tmp_path: Path) -> None:

@@ -154,7 +154,7 @@ def test_a_result_or_config_that_is_a_link_is_refused(tmp_path: Path, name: str)
     trial = copy_trial(tmp_path)
     shutil.move(trial / name, tmp_path / name)
     (trial / name).symlink_to(tmp_path / name)
-    with pytest.raises(JobError, match=rf"{name}: a link, which is not followed"):
+    with pytest.raises(JobError, match=rf"{name}: a link that leads out of the trial"):
         make(trial)
 
 

@@ -82,7 +82,7 @@ def record(root: Path, words: list[str], env: dict[str, str], *, ignored: str) -
     trace = root.parent / "trace"
     command = ["strace", "-f", "-qq", "-y", "-xx", "-s", "10000000", "-o", str(trace)]
     subprocess.run([*command, "-e", f"trace={_CALLS}", *words], env=env, check=True, timeout=120)
-    for line in _whole_calls(trace.read_text().splitlines()):
+    for line in whole_calls(trace.read_text().splitlines()):
         _note(recording, line, ignored)
     # Reading the trace moved the names along; what is left is where it began.
     recording.names = before
@@ -93,7 +93,7 @@ _BEGUN = " <unfinished ...>"
 _ENDED = re.compile(r"(\d+) +<\.\.\. \w+ resumed>(.*)$")
 
 
-def _whole_calls(lines: Iterable[str]) -> Iterator[str]:
+def whole_calls(lines: Iterable[str]) -> Iterator[str]:
     """The calls of all threads, one a line, each where it ended: that is when it counts."""
     begun: dict[str, str] = {}
     for line in lines:
@@ -129,11 +129,11 @@ def _note(recording: Recording, line: str, ignored: str) -> None:
     if match is None:
         return
     call, arguments, _ = match.groups()
-    texts = [_decode(text) for text in _TEXT.findall(arguments)]
+    texts = [decode(text) for text in _TEXT.findall(arguments)]
     opened = _OPENED.match(arguments)
     paths = [text.decode(errors="replace") for text in texts if call not in ("write", "writev")]
     if opened:
-        paths = [_decode(opened[2]).decode(errors="replace")]
+        paths = [decode(opened[2]).decode(errors="replace")]
         if call == "writev" and opened[1] == "1":
             recording.operations.append(Operation("say", "", data=texts[0]))
             return
@@ -143,7 +143,7 @@ def _note(recording: Recording, line: str, ignored: str) -> None:
         _append(recording, call, below, texts[0] if call == "write" else b"", number, arguments)
 
 
-def _decode(text: str) -> bytes:
+def decode(text: str) -> bytes:
     return bytes.fromhex(text.replace("\\x", ""))
 
 

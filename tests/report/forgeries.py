@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from proctor.report.case.page import load_script
 from tests.report.cases import (
+    FILES,
     Data,
     change_line,
+    digest_of,
     drop_file,
     edit,
     own_entry,
@@ -27,6 +29,7 @@ EVIDENCE = "The evidence is what was sealed"
 LEFT_OUT = "What was left out is accounted for"
 READABLE = "The data in the page can be read"
 REMARKS = "What was said later is about this record"
+REWARD = "The reward follows from the reward file"
 PAGE = "The page says what its data says"
 
 
@@ -125,6 +128,16 @@ def _double_key(data: Data) -> None:
     change_line('"reward":1.0,', '"reward":1.0,"reward":0.0,')(data)
 
 
+def _name_twice(data: Data) -> None:
+    """The reward file named again, with the digest of a file that is in the page."""
+    other, path = digest_of(data, "result.json"), '"path":"verifier/reward.txt"'
+    line = own_entry(data)["line"]
+    start = line.index(path)
+    first = line.rindex("{", 0, start)
+    twin = f'{{{path},"sha256":"{other}","size":{len(FILES["result.json"])}}},'
+    own_entry(data)["line"] = line[:first] + twin + line[first:]
+
+
 def _add_script(page: bytes) -> bytes:
     policy = page.replace(b"script-src ", b"script-src &#x27;unsafe-inline&#x27; ", 1)
     return policy.replace(b"</body>", b"<script>document.title += '!'</script></body>")
@@ -218,6 +231,13 @@ FORGERIES = (
         _redone(replace_file("verifier/reward.txt", b"0\n")),
         EVIDENCE,
         "altered-evidence",
+    ),
+    Forgery("the reward file named twice", _redone(_name_twice), REWARD, "reward-not-shown"),
+    Forgery(
+        "the reward file said to be too large",
+        _redone(drop_file("verifier/reward.txt", "size")),
+        REWARD,
+        "reward-not-shown",
     ),
     Forgery("two files swapped", _redone(_swap), EVIDENCE, "altered-evidence"),
     Forgery("a file that unpacks to more", _redone(_add_bomb), EVIDENCE, "altered-evidence"),

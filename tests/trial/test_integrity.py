@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from proctor.harbor.trial import load_trial
 from proctor.harbor.trial_result import TrialResult
+from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.trial.agent import AgentContext
 from proctor.trial.clock import Clock
 from proctor.trial.environment import Environment
@@ -202,3 +204,32 @@ def test_a_trace_without_end_is_kept_and_not_read(
     assert found["code"] == "files-refused"
     assert found["detail"] == {"file": "agent/trajectory.jsonl", "size": 3000}
     assert (stage.plan.paths.agent_dir / "trajectory.jsonl").stat().st_size == 3000
+
+
+def test_a_linked_reward_counts_as_in_harbor_and_is_found_and_kept_as_a_file(
+    tmp_path: Path,
+) -> None:
+    """Harbor follows the link on the host; a reader of the job gets the bytes that it led to."""
+    (tmp_path / "held").write_text("1\n")
+    script = f"#!/bin/bash\nln -s {tmp_path}/held /logs/verifier/reward.txt\n"
+    task = write_task(tmp_path / "task", {"tests/test.sh": script})
+    plan = make_plan(task, tmp_path / "jobs")
+    result = run(stage := Stage(plan, run_inside("true"), MountedEnvironment))
+    assert result.verifier_result is not None
+    assert result.verifier_result.rewards == {"reward": 1.0}
+    (finding,) = findings_of(stage)
+    assert (finding["code"], finding["phase"]) == ("linked-reward", "verify")
+    assert finding["detail"] == {"link": "verifier/reward.txt", "target": str(tmp_path / "held")}
+    file = plan.paths.verifier_dir / "reward.txt"
+    assert (file.is_symlink(), file.read_text()) == (False, "1\n")
+    assert load_trial(str(plan.paths.trial_dir), DEFAULT_PROFILE).follows
+
+
+def test_a_link_to_no_reward_is_found_too_and_gives_none(tmp_path: Path) -> None:
+    script = "#!/bin/bash\nln -s /proc/self/nothing /logs/verifier/reward.txt\n"
+    task = write_task(tmp_path / "task", {"tests/test.sh": script})
+    stage = Stage(make_plan(task, tmp_path / "jobs"), run_inside("true"), MountedEnvironment)
+    result = run(stage)
+    assert result.exception_info is not None
+    assert result.exception_info.exception_type == "RewardFileNotFoundError"
+    assert [finding["code"] for finding in findings_of(stage)] == ["linked-reward"]

@@ -306,11 +306,12 @@ def test_a_long_trace_is_usable(page: Page, tmp_path: Path) -> None:
 def test_what_was_left_out_is_told_as_not_checked(
     shared: Page, honest: bytes, tmp_path: Path
 ) -> None:
-    forged = redo(honest, drop_file("verifier/reward.txt", "size"))
+    forged = redo(honest, drop_file("verifier/test-stdout.txt", "size"))
     open_file(shared, tmp_path / "case.html", forged)
-    assert verdict_of(shared).startswith("6 checks passed, none failed; 3 could not be made.")
+    assert verdict_of(shared).startswith("7 checks passed, none failed; 2 could not be made.")
     assert (
-        "verifier/reward.txt (too large to be embedded)" in shared.locator(".checks").inner_text()
+        "verifier/test-stdout.txt (too large to be embedded)"
+        in shared.locator(".checks").inner_text()
     )
 
 

@@ -14,6 +14,9 @@ from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.importers.prime.samples import make_b, submit
+from tests.ledger.ledgers import EXPERIMENT
+from tests.report.cases import FILES, TRIAL, seal_case
+from tests.report.owned import ONE, certified
 from tests.web.browsing import NO_TLS, serving
 from tests.web.looking import PHONE, find_barriers, is_too_wide, watch_dialogs
 from tests.web.sealed import JOBS, copy_job, open_for_writing, seal_harm, seal_jobs
@@ -101,6 +104,13 @@ def test_a_reward_that_was_edited_since_is_seen(tmp_path: Path) -> None:
     assert "ledger is damaged" in edited.text
     assert "is not the one that was sealed" in edited.text
     assert "1.5" not in edited.text
+
+
+def test_a_basis_of_another_name_hides_no_other_number(tmp_path: Path) -> None:
+    files = {**FILES, "verifier/reward.txt": b"0"}
+    seal_case(tmp_path, files, certified({"reward": ONE}, "trial result")).close()
+    seen = look(Subject(ledger=tmp_path / "ledger"), f"/trials/{EXPERIMENT}/{TRIAL}")
+    assert "does not give the numbers" in seen.text
 
 
 def test_kept_attempts_and_the_trial_lead_to_each_other(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from proctor.audit.findings import Finding, Kind
 from proctor.errors import JobError
-from proctor.files import read_small
+from proctor.files import read_inside
 from proctor.harbor.documents import TRIAL
 from proctor.harbor.job import Job
 from proctor.harbor.render import render_json
@@ -61,12 +61,17 @@ def _audit_attempts(job: Job) -> Iterator[Finding]:
 
 
 def _find_attempts(trial: str) -> list[str]:
+    kept = f"{trial}/{_ATTEMPTS}"
     try:
-        with os.scandir(f"{trial}/{_ATTEMPTS}") as entries:
-            names = [entry.name for entry in entries if entry.name.isdecimal()]
+        if os.path.islink(kept):
+            return []
+        with os.scandir(kept) as entries:
+            names = [
+                entry.name for entry in entries if entry.name.isdecimal() and not entry.is_symlink()
+            ]
     except OSError:
         return []
-    return [f"{trial}/{_ATTEMPTS}/{name}" for name in sorted(names, key=int)]
+    return [f"{kept}/{name}" for name in sorted(names, key=int)]
 
 
 def _was_retried(attempt: str) -> bool:
@@ -104,7 +109,7 @@ def _audit_findings(job: Job) -> Iterator[Finding]:
 
 def _find_codes(path: str) -> list[str]:
     try:
-        data = read_small(path)
+        data = read_inside(os.path.dirname(path), path)
     except FileNotFoundError:
         return []
     except OSError:

@@ -15,7 +15,7 @@ from proctor.audit.findings import Finding, Kind
 from proctor.audit.traces import ATIF, ToolCall
 from proctor.digest import sha256_pieces
 from proctor.errors import JobError, TaskError, TraceError
-from proctor.files import read_small
+from proctor.files import find_way_out, read_small
 from proctor.harbor.job import Job
 from proctor.harbor.trial import FoundTrial
 from proctor.task.directory import load_task
@@ -77,6 +77,8 @@ def _load_commands(found: FoundTrial) -> list[str]:
         try:
             seen = os.lstat(path)
             if not stat.S_ISREG(seen.st_mode) or seen.st_size > _LONGEST:
+                continue
+            if find_way_out(found.directory, path) is not None:
                 continue
             commands = find_commands(_load_entries(path, kind))
         except (OSError, JobError, TraceError):

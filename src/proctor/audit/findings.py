@@ -1,4 +1,7 @@
-"""What an audit finds: differences, which fail it, and notes, which do not."""
+"""What an audit finds: differences, what cannot be shown, and notes.
+
+The first two fail an audit; a note does not.
+"""
 
 from enum import StrEnum
 
@@ -6,7 +9,11 @@ import msgspec
 
 
 class Kind(StrEnum):
-    """Every kind of finding. Those from UNFINISHED_JOB on are notes."""
+    """Every kind of finding.
+
+    Differences come first; from NOT_RECOMPUTED on, what cannot be shown; from UNFINISHED_JOB on,
+    notes.
+    """
 
     EDITED_REWARD = "edited-reward"
     """The trial result claims other rewards than the reward file holds."""
@@ -36,6 +43,8 @@ class Kind(StrEnum):
     """Trials of one task ran on different contents of it."""
     IMPOSSIBLE_TIME = "impossible-time"
     """A trial or a phase ended before it began, or a phase lies outside its trial."""
+    LINKED_FILE = "linked-file"
+    """A reward file, a result or a whole trial is a link that leads elsewhere: not followed."""
     TORN_FILE = "torn-file"
     """A file that cannot be read as what it should be."""
     MISSING_RESULT = "missing-result"
@@ -63,6 +72,14 @@ class Kind(StrEnum):
     CONTRADICTED_ORDER = "contradicted-order"
     """The published lists of trials fit no single order."""
 
+    NOT_RECOMPUTED = "not-recomputed"
+    """A published metric that cannot be recomputed: its script was not run, or nothing declares
+    which metric it is and it is not the mean."""
+    NO_REWARD_FILES = "no-reward-files"
+    """Rewards of a custom verifier, which leaves none, or of steps whose files were overwritten."""
+    NO_TRIALS = "no-trials"
+    """The job has no trial with a result: no number can follow from anything."""
+
     UNFINISHED_JOB = "unfinished-job"
     UNFINISHED_TRIAL = "unfinished-trial"
     LOST_ATTEMPTS = "lost-attempts"
@@ -84,10 +101,10 @@ class Kind(StrEnum):
     """Attempts gave the very same sequence of commands, and a long one."""
     COMMANDS_LIKE_SOLUTION = "commands-like-solution"
     """An agent's commands hold most lines of the task's own solution."""
-    NO_REWARD_FILES = "no-reward-files"
-    """Rewards of a custom verifier, which leaves none, or of steps whose files were overwritten."""
-    NOT_RECOMPUTED = "not-recomputed"
-    """A metric was inferred, or is a script that was not run."""
+    INFERRED_METRIC = "inferred-metric"
+    """Nothing declares the metric; the published value is the mean of the rewards."""
+    NO_METRICS_YET = "no-metrics-yet"
+    """A resumed job publishes no metric until its next trial ends."""
     LOST_NUMBER = "lost-number"
     """A reward that is no finite number: harbor writes null and cannot read it back."""
     NO_PLAN = "no-plan"
@@ -96,12 +113,23 @@ class Kind(StrEnum):
     """A stopped job's result.json lacks trials that ended last, as many as ran at once at most."""
 
     @property
+    def is_difference(self) -> bool:
+        """Whether it contradicts what is published."""
+        return self in _DIFFERENCES
+
+    @property
+    def is_unshown(self) -> bool:
+        """Whether it contradicts nothing, but a published number cannot be shown to follow."""
+        return not (self.is_difference or self.is_note)
+
+    @property
     def is_note(self) -> bool:
         """Whether it leaves the published numbers standing."""
         return self in _NOTES
 
 
 _ALL = list(Kind)
+_DIFFERENCES = frozenset(_ALL[: _ALL.index(Kind.NOT_RECOMPUTED)])
 _NOTES = frozenset(_ALL[_ALL.index(Kind.UNFINISHED_JOB) :])
 
 

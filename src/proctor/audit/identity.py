@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.mixing import limits_of
 from proctor.errors import JobError
-from proctor.files import read_small
+from proctor.files import read_inside
 from proctor.harbor.documents import Decoder, LockDocument, Phase, TrialConfigDocument
 from proctor.harbor.job import Job
 from proctor.harbor.order import Slot, agent_slot, moment
@@ -87,8 +87,9 @@ def _audit_name(found: FoundTrial) -> Iterator[Finding]:
 def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
     path = f"{found.directory}/config.json"
     try:
-        told = json.loads(read_small(path))
-        recorded = json.loads(read_small(f"{found.directory}/result.json")).get("config")
+        told = json.loads(read_inside(found.directory, path))
+        result = read_inside(found.directory, f"{found.directory}/result.json")
+        recorded = json.loads(result).get("config")
     except FileNotFoundError:
         message = "no config.json: what the trial was told cannot be checked"
         yield Finding(Kind.NO_PLAN, path, message)

@@ -12,6 +12,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from proctor.audit.beside import audit_beside
 from proctor.audit.commands import audit_commands
@@ -30,6 +31,15 @@ _REFUSES_ODD_REWARDS = (0, 23)
 """The first release of harbor with the rules of the profile harbor-0.25."""
 
 
+class Verdict(StrEnum):
+    """Whether published numbers follow from the evidence."""
+
+    FOLLOWS = "follows"
+    CANNOT_BE_SHOWN = "cannot be shown"
+    """Nothing contradicts them, and something that they rest on cannot be recomputed."""
+    DIFFERS = "differs"
+
+
 @dataclass(frozen=True, slots=True)
 class Audit:
     """What was found about one job."""
@@ -41,7 +51,12 @@ class Audit:
     @property
     def differences(self) -> list[Finding]:
         """Findings with which the published numbers do not stand."""
-        return [finding for finding in self.findings if not finding.kind.is_note]
+        return [finding for finding in self.findings if finding.kind.is_difference]
+
+    @property
+    def unshown(self) -> list[Finding]:
+        """Findings for which a published number cannot be shown to follow."""
+        return [finding for finding in self.findings if finding.kind.is_unshown]
 
     @property
     def notes(self) -> list[Finding]:
@@ -49,9 +64,16 @@ class Audit:
         return [finding for finding in self.findings if finding.kind.is_note]
 
     @property
-    def follows(self) -> bool:
+    def verdict(self) -> Verdict:
         """Whether the published numbers follow from the evidence."""
-        return not self.differences
+        if self.differences:
+            return Verdict.DIFFERS
+        return Verdict.CANNOT_BE_SHOWN if self.unshown else Verdict.FOLLOWS
+
+    @property
+    def follows(self) -> bool:
+        """Whether the published numbers are shown to follow."""
+        return self.verdict is Verdict.FOLLOWS
 
 
 def audit_job(

@@ -15,6 +15,7 @@ from proctor.harbor.published import PublishedResult, parse_stats
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import stats_document
 from proctor.harbor.trial import FoundTrial
+from proctor.reward.metric import DEFAULT_METRIC
 
 _PLAIN_COUNTERS = (
     "n_completed_trials",
@@ -41,17 +42,20 @@ def audit_result(scoring: Scoring) -> Iterator[Finding]:
     findings = list(_compare_stats(path, published, scoring))
     if findings and _lags(job, published):
         counted = _score_counted(scoring, published)
-        if all(finding.kind.is_note for finding in _compare_stats(path, published, counted)):
+        remaining = list(_compare_stats(path, published, counted))
+        if not any(finding.kind.is_difference for finding in remaining):
             n, there = counted.denominators.run, len(job.trials)
             message = f"counts {n} of {there} trials: the last may have ended as it was stopped"
             yield Finding(Kind.LAGGING_RESULT, path, message, str(n), str(there))
+            yield from (finding for finding in remaining if finding.kind.is_unshown)
             return
     yield from findings
 
 
 def _audit_parts(job: Job) -> Iterator[Finding]:
     for problem in job.problems:
-        yield Finding(Kind.TORN_FILE, problem.path, problem.message)
+        kind = Kind.LINKED_FILE if problem.is_linked else Kind.TORN_FILE
+        yield Finding(kind, problem.path, problem.message)
     torn = {problem.path for problem in job.problems}
     path = f"{job.directory}/result.json"
     if job.published is None and path not in torn:
@@ -172,7 +176,7 @@ def _compare_metrics(path: str, key: str, published: Values, orders: Orders) -> 
     if scoring.live and not stated and scored:
         # harbor starts a resumed job with the trials it finds, and metrics at the next that ends.
         message = f"{where} is empty, as after a resume; the trials give {len(scored)} metrics"
-        yield Finding(Kind.NOT_RECOMPUTED, path, message)
+        yield Finding(Kind.NO_METRICS_YET, path, message)
     elif len(stated) != len(scored):
         message = f"{where} has {len(stated)} entries; the job declares {len(scored)} metrics"
         yield Finding(Kind.EDITED_METRIC, path, message, str(len(stated)), str(len(scored)))
@@ -188,8 +192,7 @@ def _compare_metric(
 ) -> Iterator[Finding]:
     name = metric.declared.name
     if metric.declared.inferred:
-        message = f"{where}: metric {name} is inferred from the published names"
-        yield Finding(Kind.NOT_RECOMPUTED, path, message)
+        yield _inferred(path, where, name)
     if metric.origin is Origin.CARRIED:
         message = f"{where}: metric {name} is not recomputed. {metric.detail}".strip()
         yield Finding(Kind.NOT_RECOMPUTED, path, message)
@@ -200,13 +203,25 @@ def _compare_metric(
         yield from _compare_values(Kind.EDITED_METRIC, path, where, entry, metric.entry)
 
 
+def _inferred(path: str, where: str, name: str) -> Finding:
+    """A metric that nothing declares: whoever publishes could have chosen the one that flatters.
+
+    The mean is what harbor computes unless told otherwise, and so only a note.
+    """
+    if name == DEFAULT_METRIC:
+        message = f"{where}: no file declares the metric; the published value was taken for a mean"
+        return Finding(Kind.INFERRED_METRIC, path, message)
+    message = f"{where}: no file declares the metric; the published value suggests {name}"
+    return Finding(Kind.NOT_RECOMPUTED, path, message)
+
+
 def _others(orders: Orders) -> list[Scoring]:
     return orders.others() if orders.open else []
 
 
 def _excused(finding: Finding, found: object, others: Sequence[object]) -> Finding:
     """A difference, or a note if another order of the trials could have made the number."""
-    if finding.kind.is_note or not lies_among(found, others):
+    if not finding.kind.is_difference or not lies_among(found, others):
         return finding
     message = f"{finding.message}: the order of trials decides the last bits, and is not known"
     return replace(finding, kind=Kind.ORDER_DEPENDENT, message=message)
@@ -243,6 +258,9 @@ def _shortened(text: str, limit: int = 120) -> str:
 
 def audit_presence(job: Job) -> Iterator[Finding]:
     """Findings about trials that are there and not counted, or counted and not there."""
+    if not job.trials:
+        message = "no trial has a result: there is nothing that a number could follow from"
+        yield Finding(Kind.NO_TRIALS, job.directory, message)
     published = job.published
     if published is None:
         return

@@ -8,7 +8,7 @@ from proctor.audit.shown import error_left, is_reward_error, show_claim, show_ve
 from proctor.harbor.documents import StepDocument
 from proctor.harbor.trial import FoundTrial, Weighed, claims_same, weigh_steps
 from proctor.reward.profile import Profile
-from proctor.reward.score import Scored
+from proctor.reward.score import Scored, Unscored
 from proctor.reward.steps import Verdict
 
 
@@ -43,6 +43,10 @@ def _audit_step(found: FoundTrial, step: StepDocument, weighed: Weighed) -> Iter
             yield Finding(Kind.EDITED_EXCEPTION, path, message, "none", left)
         return
     claimed, counted = show_claim(step.verifier_result), show_verdict(weighed.verdict)
+    match weighed.evidence:
+        case Unscored(reason=reason, error="LinkedRewardError"):
+            yield Finding(Kind.LINKED_FILE, path, f"step {step.step_name}: {reason}", claimed)
+            return
     held = f"its reward file holds {counted}" if weighed.evidence else "it has no reward file"
     message = f"step {step.step_name} claims {claimed}, {held}"
     kind = Kind.EDITED_STEP_REWARD if weighed.evidence else Kind.MISSING_REWARD_FILE
@@ -70,6 +74,9 @@ def _audit_unweighed_step(
         held = show_verdict(Verdict(weighed.evidence.rewards))
         message = f"step {name}: the reward file holds {held}, which does not count: {why}"
         yield Finding(Kind.UNUSED_REWARD_FILE, path, message)
+    elif verifier.import_path and step.verifier_result is not None and not weighed.overwritten:
+        message = f"step {name}: rewards of the custom verifier {verifier.import_path}; "
+        yield Finding(Kind.NO_REWARD_FILES, path, f"{message}it left no reward file")
 
 
 def _audit_course(found: FoundTrial, steps: Sequence[StepDocument]) -> Iterator[Finding]:

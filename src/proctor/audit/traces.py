@@ -15,6 +15,7 @@ import msgspec
 from proctor.audit.findings import Finding, Kind
 from proctor.digest import sha256_hex
 from proctor.errors import JobError, TraceError
+from proctor.files import find_way_out
 from proctor.harbor.documents import Decoder
 from proctor.harbor.job import Job
 from proctor.harbor.trial import FoundTrial
@@ -66,7 +67,7 @@ def _audit_attempts(task: str, trials: list[FoundTrial]) -> Iterator[Finding]:
     for found in trials:
         path = f"{found.directory}/agent/{_ATIF_FILE}"
         try:
-            times = _load_times(path) or _load_live_times(f"{found.directory}/agent/{_LIVE_FILE}")
+            times = _load_times(found.directory) or _load_live_times(found.directory)
         except JobError as error:
             yield Finding(Kind.TORN_FILE, path, str(error))
             continue
@@ -79,20 +80,22 @@ def _audit_attempts(task: str, trials: list[FoundTrial]) -> Iterator[Finding]:
             yield Finding(Kind.COPIED_TRIAL, _find_trace(same[-1]), message)
 
 
-def _load_times(path: str) -> list[str]:
+def _load_times(trial: str) -> list[str]:
     """The times in an ATIF file; none where there is none.
 
     Raises:
         JobError: it cannot be read.
     """
-    steps = ATIF.load(path).steps if os.path.lexists(path) else []
+    path = f"{trial}/agent/{_ATIF_FILE}"
+    steps = ATIF.load(path, trial).steps if os.path.lexists(path) else []
     return [step.timestamp for step in steps if step.timestamp]
 
 
-def _load_live_times(path: str) -> list[str]:
+def _load_live_times(trial: str) -> list[str]:
     """The times in a trace that was written live; one that is no plain file has none."""
+    path = f"{trial}/agent/{_LIVE_FILE}"
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
+        if not stat.S_ISREG(os.lstat(path).st_mode) or find_way_out(trial, path) is not None:
             return []
         entries = (entry for chunk in read_chunks(path, salvage=True) for entry in chunk.entries)
         return [entry.timestamp for entry in entries if entry.timestamp]

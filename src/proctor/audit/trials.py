@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.shown import REWARD_ERRORS, error_left, is_reward_error, show_claim, show_verdict
 from proctor.audit.steps import audit_listed, audit_steps
-from proctor.files import read_small
+from proctor.files import read_inside
 from proctor.harbor.job import Job
 from proctor.harbor.render import render_json
 from proctor.harbor.trial import Basis, FoundTrial
@@ -17,7 +17,8 @@ from proctor.reward.score import Scored, Unscored
 def audit_trials(job: Job, profile: Profile) -> Iterator[Finding]:
     """Findings about each trial by itself."""
     for problem in job.broken:
-        yield Finding(Kind.TORN_FILE, f"{problem.path}/result.json", problem.message)
+        kind = Kind.LINKED_FILE if problem.is_linked else Kind.TORN_FILE
+        yield Finding(kind, f"{problem.path}/result.json", problem.message)
     for found in job.trials:
         if found.document.step_results is None:
             yield from audit_listed(found, ())
@@ -42,6 +43,8 @@ def _unfollowed(found: FoundTrial) -> Finding:
     claimed, counted = show_claim(found.claimed), show_verdict(found.trial.verdict)
     path = f"{found.directory}/result.json"
     match found.evidence:
+        case Unscored(reason=reason, error="LinkedRewardError"):
+            return Finding(Kind.LINKED_FILE, f"{found.directory}/verifier", reason, claimed)
         case Unscored(reason=reason, error=str(error)) if error not in REWARD_ERRORS:
             return Finding(Kind.TORN_FILE, f"{found.directory}/verifier", reason)
     if found.follows:
@@ -134,7 +137,8 @@ def _explained_by_files(found: FoundTrial) -> bool:
 
 def _names_exception(trace: str, exception: str) -> bool:
     try:
-        return exception in read_small(trace).decode("utf-8", "replace")
+        data = read_inside(os.path.dirname(trace), trace)
+        return exception in data.decode("utf-8", "replace")
     except OSError:
         return False
 

@@ -1,5 +1,6 @@
 """`proctor audit`: whether published numbers follow from the evidence, and how two runs differ."""
 
+import os
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -9,7 +10,7 @@ from msgspec.structs import asdict
 
 from proctor.audit.difference import RunDifference, compare_runs
 from proctor.audit.findings import Finding
-from proctor.audit.job import Audit, audit_job, load_as_run
+from proctor.audit.job import Audit, Verdict, audit_job, load_as_run
 from proctor.cli.audit_plan import FIRST, audit_experiment
 from proctor.cli.options import PATH, check_apart, check_companions, is_given
 from proctor.cli.output import json_option, print_json, print_line, reading_progress
@@ -17,6 +18,7 @@ from proctor.cli.rerun_options import rerun_options
 from proctor.cli.table import print_table
 from proctor.harbor.job import Job
 from proctor.reward.profile import PROFILES, Profile
+from proctor.sentence import count_of
 
 
 @click.command("audit")
@@ -56,9 +58,10 @@ def command(
 ) -> int:
     """See whether published numbers follow from the evidence.
 
-    Reward files are held against trial results, and those against the job result. Every
-    difference is named by its kind, with file and value. What is merely so, or cannot be known, is
-    a note.
+    Reward files are compared with trial results, and those with the job result. Every
+    difference is named by its kind, with file and value. A number that cannot be recomputed, such
+    as one of a metric script that is not there, cannot be shown to follow. Anything else worth
+    knowing is a note.
 
     With --against, two runs are compared task by task: reward, status, reason, resolved.
 
@@ -70,8 +73,8 @@ def command(
     With --plan, JOBS is an experiment of the ledger: each way in which it departs from the plan
     that `proctor plan` sealed for it is shown, such as extra attempts or late exclusions.
 
-    Exit code 1: the numbers do not follow, the runs differ, something is not as planned, or a
-    reward is another when run again.
+    Exit code 1: the numbers do not follow or cannot be shown to follow, the runs differ, something
+    is not as planned, or a reward is another when run again.
     3, of --rerun: no reward differs, but not every trial was reproduced. 130: interrupted.
 
     Example: proctor audit jobs/nightly --rerun 5 --seed 1234
@@ -96,13 +99,13 @@ def command(
         audit_job(path, rules, run_scripts=run_metric_scripts, watch=reading_progress(path))
         for path in jobs
     ]
+    follows = all(audit.follows for audit in audits)
     if as_json:
-        follows = all(audit.follows for audit in audits)
         print_json({"follows": follows, "jobs": [_document(audit) for audit in audits]})
     else:
         for audit in audits:
             _print(audit)
-    return 0 if all(audit.follows for audit in audits) else 1
+    return 0 if follows else 1
 
 
 def _check_options(again: Mapping[str, Any]) -> None:
@@ -128,11 +131,12 @@ def _load_two(jobs: Sequence[str], against: str, rules: Profile | None) -> tuple
 
 
 def _print(audit: Audit) -> None:
-    n = len(audit.differences)
-    verdict = f"{n} difference{'s' if n > 1 else ''}" if n else "the published numbers follow"
-    print_line(f"{audit.job.directory}: {verdict} ({audit.profile.name})")
+    print_line(f"{audit.job.directory}: {_say_verdict(audit)} ({audit.profile.name})")
     for finding in audit.differences:
         print_line(f"  {finding.kind}  {_inside(audit, finding)}")
+        print_line(f"    {finding.message}")
+    for finding in audit.unshown:
+        print_line(f"  cannot be shown: {finding.kind}  {_inside(audit, finding)}")
         print_line(f"    {finding.message}")
     by_kind: dict[str, list[Finding]] = {}
     for finding in audit.notes:
@@ -143,16 +147,28 @@ def _print(audit: Audit) -> None:
         print_line(f"    {first.message}{also}")
 
 
+def _say_verdict(audit: Audit) -> str:
+    match audit.verdict:
+        case Verdict.DIFFERS:
+            return count_of(len(audit.differences), "difference")
+        case Verdict.CANNOT_BE_SHOWN:
+            return "the published numbers cannot be shown to follow"
+        case Verdict.FOLLOWS:
+            return "the published numbers follow"
+
+
 def _inside(audit: Audit, finding: Finding) -> str:
-    return finding.path.removeprefix(audit.job.directory).lstrip("/")
+    return os.path.relpath(finding.path, audit.job.directory)
 
 
 def _document(audit: Audit) -> dict[str, object]:
     return {
         "directory": audit.job.directory,
         "profile": audit.profile.name,
+        "verdict": str(audit.verdict),
         "follows": audit.follows,
         "differences": [asdict(finding) for finding in audit.differences],
+        "unshown": [asdict(finding) for finding in audit.unshown],
         "notes": [asdict(finding) for finding in audit.notes],
     }
 

@@ -12,6 +12,7 @@ from proctor.errors import InputError
 from proctor.ledger.claims.proof import load_checkpoint
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
+from proctor.report.case.derivation import judge_reward
 from proctor.report.case.making import MadeCase, make_case
 from proctor.sentence import count_of
 
@@ -99,6 +100,7 @@ def _describe(made: MadeCase, output: str) -> dict[str, object]:
         "entries": opened.checkpoint.tree.size,
         "key": opened.keys[-1].key,
         "script_sha256": opened.case.script,
+        "reward_problems": [str(found) for found in judge_reward(opened)],
         "embedded": sum(file.sha256 in opened.files for file in opened.evidence),
         "left_out": [
             {"path": file.path, "sha256": file.sha256, "size": file.size, "why": why}
@@ -119,5 +121,7 @@ def _print(made: MadeCase, output: str) -> None:
         if why := opened.left_out.get(file.sha256):
             reason = "withheld" if why == "withheld" else "too large; --max-size takes more"
             print_line(f"  not in it: {file.path}, {file.size:,} bytes ({reason})")
+    for found in judge_reward(opened):
+        print_line(f"  `proctor check` will fail it: {found.message}")
     print_line(f"  key  {opened.keys[-1].key}")
     print_line("  Give the key, or a checkpoint, by another way: whoever has it can compare.")

@@ -47,8 +47,9 @@ def command(
 ) -> int:
     """Take sealed trials out, in a form that others read.
 
-    bundle (.tar.zst) holds the chosen trials with their evidence, and the leaf hash of every other
-    entry: whoever gets it can check the signed root, and how many trials it leaves out.
+    bundle (.tar.zst) holds the chosen trials with their evidence, and every other entry without:
+    whoever gets it can check the signed root, and that it leaves out trials alone. The records of
+    those trials can be read in it; `proctor case` and `proctor ledger prove` show one trial alone.
     harbor is a directory of JOB/TRIAL with every file byte for byte as it was imported, and the
     job's own. aec-bench is a directory of EXPERIMENT/TRIAL.json. atif is a directory of
     trajectory.json files that harbor's validator takes. otel is a file of OpenTelemetry spans, one

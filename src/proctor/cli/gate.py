@@ -104,6 +104,7 @@ def command(
     \b
     Exit codes; of several misses all are printed and the gravest decides, in this order:
       5  damaged     the ledger or the evidence is not what was written
+      7  unshown     a published number cannot be recomputed (--check-evidence)
       3  incomplete  trials are missing, or fewer than --min-trials
       4  errors      more errors than --max-errors
       1  score       a mean or pass rate below its floor, or a drop beyond --max-drop

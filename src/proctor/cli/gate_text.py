@@ -108,6 +108,7 @@ def _run_document(judged: Judged) -> dict[str, object]:
         "against": {key: _drop_document(judged, key) for key in judged.drops},
         "checks": [{**msgspec.to_builtins(check), "met": check.is_met} for check in judged.checks],
         "damage": measured.damage,
+        "unshown": measured.unshown,
         "notes": measured.notes,
     }
 

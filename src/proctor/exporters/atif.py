@@ -10,14 +10,16 @@ trace is converted. A trial without a trace is left out and said: ATIF holds not
 """
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from proctor.contained import create_below
 from proctor.errors import NotSealedError, TraceError
 from proctor.exporters.chosen import Chosen, Exported
-from proctor.exporters.placing import new_directory, write_within
+from proctor.exporters.placing import new_directory
 from proctor.exporters.report import NAME, Report
 from proctor.exporters.trials import (
     SealedTrial,
@@ -69,11 +71,12 @@ def _write_trial(chosen: Chosen, trial: SealedTrial, place: Path, report: Report
             f"{trial.name}: it left no trace that can be read, and ATIF holds nothing else"
         )
         return
-    home = place / trial.row.experiment_id / trial.row.trial_id
+    home = f"{trial.row.experiment_id}/{trial.row.trial_id}"
     for document in documents:
-        folder = home / make_id(document.part) if document.part else home
-        write_within(folder / _FILE, document.data)
-        missing = _write_media(chosen, trial, document, folder)
+        folder = f"{home}/{make_id(document.part)}" if document.part else home
+        with create_below(place, f"{folder}/{_FILE}") as file:
+            file.write(document.data)
+        missing = _write_media(chosen, trial, document, place / folder)
         report.lose(trial.name, [*document.losses, *missing], document.part)
     report.lose(trial.name, find_losses(trial.told(), _read_back(documents[0])))
     report.trials += 1
@@ -177,8 +180,9 @@ def _write_media(
         sha256 = kept.get(str(PurePosixPath(document.folder, name)))
         if sha256 is None or not _is_plain(name) or not chosen.ledger.artifacts.holds(sha256):
             losses.append(Loss("media", render_summary(name), "it is not among the evidence"))
-        elif not (folder / name).exists():
-            write_within(folder / name, chosen.ledger.artifacts.load(sha256))
+        elif not os.path.lexists(folder / name):
+            with create_below(folder, name) as file:
+                chosen.ledger.artifacts.copy(sha256, file)
     return losses
 
 

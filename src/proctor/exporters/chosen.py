@@ -32,7 +32,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     entries: int | None = None
     """Of the whole ledger; only a bundle speaks of it."""
     left_out: int | None = None
-    """Entries whose lines are not in the bundle."""
+    """Trials of which the bundle has the record, and not the evidence."""
     evidence: int | None = None
     """Files of evidence in the bundle."""
     jobs: int | None = None

@@ -58,17 +58,6 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
 
 
-def write_within(path: Path, data: bytes) -> None:
-    """Write a file of a directory that is being made, with the directories that lead to it.
-
-    Raises:
-        OSError: it cannot be written, or is there already.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as file:
-        file.write(data)
-
-
 def check_absent(target: Path) -> None:
     """Refuse a path where something is.
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from proctor.errors import JobError
+from proctor.files import find_way_out
 from proctor.harbor.documents import Decoder, ExceptionDocument
 
 type Object = dict[str, Any]
@@ -192,5 +193,8 @@ def check_is_trial(directory: str) -> None:
         raise JobError(f"{directory}: a job; expected one of the trial directories in it")
     for name in names:
         path = os.path.join(directory, name)
-        if os.path.islink(path):
-            raise JobError(f"{path}: a link, which is not followed; expected harbor's own file")
+        if find_way_out(directory, path) is not None:
+            raise JobError(
+                f"{path}: a link that leads out of the trial, not followed; expected harbor's own "
+                "file"
+            )

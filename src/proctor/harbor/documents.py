@@ -10,13 +10,14 @@ Keys that are not named here are skipped, so files of later releases read as wel
 type they are written with: 1 stays an int. Where harbor writes null for nan, null is what is read.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from proctor.errors import JobError
-from proctor.files import read_small
+from proctor.files import read_inside
 from proctor.reward.number import Number
 
 type WrittenRewards = dict[str, Number | None]
@@ -247,14 +248,14 @@ class Decoder[T]:
         """
         return self._decode(data)
 
-    def load(self, path: str) -> T:
-        """The document at path.
+    def load(self, path: str, root: str | None = None) -> T:
+        """The document at path; a link that leads out of its directory, or of `root`, is refused.
 
         Raises:
             JobError: unreadable, torn, or not of this kind.
         """
         try:
-            return self._decode(read_small(path))
+            return self._decode(read_inside(root or os.path.dirname(path), path))
         except msgspec.ValidationError as error:
             raise JobError(f"{path}: not as {self._writer} writes it: {error}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -9,9 +9,11 @@ Reading salvages: a broken trial becomes a Problem and the others are kept. Only
 is no job at all is an error.
 """
 
+import errno
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -35,6 +37,8 @@ class Problem(msgspec.Struct, frozen=True):
 
     path: str
     message: str
+    is_linked: bool = False
+    """A link that is not followed: it leads out of the trial, or out of the job."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -102,7 +106,9 @@ def load_job(directory: str, profile: Profile = DEFAULT_PROFILE, watch: Watch | 
     Raises:
         JobError: the path is no job directory; says what it is instead.
     """
-    entries = _trial_entries(directory)
+    # `job/` and `./job` are the same job, and so are the places of their trials.
+    directory = str(Path(directory))
+    entries, linked = _trial_entries(directory)
     problems: list[Problem] = []
     published = _load_part(load_published, f"{directory}/result.json", problems)
     config = _load_part(JOB_CONFIG.load, f"{directory}/config.json", problems)
@@ -112,6 +118,7 @@ def load_job(directory: str, profile: Profile = DEFAULT_PROFILE, watch: Watch | 
     set_aside = [path for path in entries if os.path.basename(path) in earlier]
     entries = [path for path in entries if os.path.basename(path) not in earlier]
     trials, unfinished, broken = _load_trials(entries, profile, watch)
+    broken += linked
     if not trials:
         _check_is_job(directory, unfinished or broken, published, config, lock)
     if published is None or published.finished:
@@ -147,7 +154,7 @@ def _load_trials(
         except JobError as error:
             missing = isinstance(error.__cause__, FileNotFoundError)
             if not missing or os.path.lexists(f"{path}/result.json"):
-                broken.append(Problem(path, str(error)))
+                broken.append(_problem(path, error))
             elif _is_trial_directory(path):
                 unfinished.append(path)
         if watch is not None and (index % _WATCH_EVERY == 0 or index == len(paths)):
@@ -155,11 +162,19 @@ def _load_trials(
     return trials, unfinished, broken
 
 
-def _trial_entries(directory: str) -> list[str]:
-    """Paths of the subdirectories, sorted by name; nothing outside the directory is looked at."""
+def _problem(path: str, error: JobError) -> Problem:
+    cause = error.__cause__
+    return Problem(path, str(error), isinstance(cause, OSError) and cause.errno == errno.EXDEV)
+
+
+def _trial_entries(directory: str) -> tuple[list[str], list[Problem]]:
+    """Paths of the subdirectories, sorted by name, and trials that are links to elsewhere."""
     try:
         with os.scandir(directory) as entries:
-            return sorted(entry.path for entry in entries if _leads_down(entry, directory))
+            found = [entry for entry in entries if _leads_down(entry, directory)]
+        paths = sorted(each.path.removeprefix("./") for each in found if not each.is_symlink())
+        links = sorted(each.path.removeprefix("./") for each in found if each.is_symlink())
+        return paths, [_say_linked(path) for path in links if _holds_trial(path)]
     except FileNotFoundError as error:
         raise JobError(
             f"{directory}: no such directory; expected a Harbor job directory"
@@ -171,6 +186,15 @@ def _trial_entries(directory: str) -> list[str]:
         ) from error
     except OSError as error:
         raise JobError(f"{directory}: cannot be read: {error.strerror}") from error
+
+
+def _holds_trial(path: str) -> bool:
+    return os.path.lexists(f"{path}/result.json") or _is_trial_directory(path)
+
+
+def _say_linked(path: str) -> Problem:
+    message = f"{path}: a link to a trial elsewhere, not followed; expected the trial's directory"
+    return Problem(path, message, is_linked=True)
 
 
 def _leads_down(entry: os.DirEntry[str], directory: str) -> bool:
@@ -196,7 +220,7 @@ def _load_part[T](load: Callable[[str], T], path: str, problems: list[Problem]) 
     try:
         return load(path)
     except JobError as error:
-        problems.append(Problem(path, str(error)))
+        problems.append(_problem(path, error))
         return None
 
 

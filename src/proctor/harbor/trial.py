@@ -8,7 +8,8 @@
 
 The reward files are the evidence, the trial result is a claim about them. Evidence counts when
 verification ended without an exception; otherwise the claim does, because a verifier that was
-stopped may leave a file that was never meant to count.
+stopped may leave a file that was never meant to count. A link is followed only where it stays
+inside the trial's directory.
 """
 
 import math
@@ -95,6 +96,7 @@ class Weighed(msgspec.Struct, frozen=True, gc=False):
 
 
 def weigh(
+    trial: str,
     verifier_dir: str,
     claimed: VerifierDocument | None,
     config: VerifierConfig,
@@ -108,7 +110,7 @@ def weigh(
     verification goes on, and one while stopping the environment comes after it: in both cases a
     claim stands beside the exception.
     """
-    evidence = _find_evidence(verifier_dir, profile)
+    evidence = _find_evidence(trial, verifier_dir, profile)
     own_way = evidence is None and config.import_path is not None
     if config.disable or own_way or (failed and claimed is None):
         return Weighed(_claimed_verdict(claimed), evidence, by_file=False)
@@ -131,7 +133,7 @@ def weigh_steps(
             continue
         verifier_dir = f"{directory}/steps/{_step_path(step.step_name)}/verifier"
         failed = step.exception_info is not None
-        found = weigh(verifier_dir, step.verifier_result, config, profile, failed=failed)
+        found = weigh(directory, verifier_dir, step.verifier_result, config, profile, failed=failed)
         weighed.append((step, found))
     return weighed
 
@@ -144,7 +146,8 @@ def _step_path(name: str) -> str:
 def _found_single(directory: str, document: TrialDocument, profile: Profile) -> FoundTrial:
     failed = document.exception_info is not None
     config, claimed = document.config.verifier, document.verifier_result
-    weighed = weigh(f"{directory}/verifier", claimed, config, profile, failed=failed)
+    verifier_dir = f"{directory}/verifier"
+    weighed = weigh(directory, verifier_dir, claimed, config, profile, failed=failed)
     error = _error_of(weighed.evidence) if weighed.by_file else None
     basis = Basis.REWARD_FILE if weighed.by_file else Basis.TRIAL_RESULT
     trial = _trial(document, weighed.verdict, error)
@@ -189,8 +192,8 @@ def _in_claimed_order(verdict: Verdict | None, claimed: VerifierDocument | None)
     return Verdict({keys[key]: rewards[keys[key]] for key in written})
 
 
-def _find_evidence(verifier_dir: str, profile: Profile) -> Score | None:
-    score = read_score(verifier_dir, profile)
+def _find_evidence(trial: str, verifier_dir: str, profile: Profile) -> Score | None:
+    score = read_score(verifier_dir, profile, trial)
     if isinstance(score, Unscored) and score.error == "RewardFileNotFoundError":
         return None
     return score

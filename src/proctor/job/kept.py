@@ -11,6 +11,7 @@ A crash anywhere leaves an attempts/.N, and the next call goes on with it: nothi
 is ever mixed, since a new one begins only after (4). All other bytes stay as they were written.
 """
 
+import errno
 import os
 from pathlib import Path
 
@@ -38,6 +39,8 @@ def keep_attempt(trial_dir: Path) -> int:
     Raises:
         OSError: something cannot be moved; what was moved so far is found by the next call.
     """
+    if (trial_dir / ATTEMPTS).is_symlink():
+        raise OSError(errno.ELOOP, "is a link, which is not followed", str(trial_dir / ATTEMPTS))
     begun = _find_begun(str(trial_dir))
     left = [name for name in list_names(str(trial_dir)) if name != ATTEMPTS]
     if begun is not None and any(os.path.lexists(begun / name) for name in left):

@@ -26,7 +26,7 @@ import msgspec
 from pydantic import ValidationError
 
 from proctor.errors import JobError
-from proctor.files import read_small, replace_file, write_atomic, write_new
+from proctor.files import read_small, replace_file, write_all, write_atomic, write_new
 from proctor.harbor.configs import JobConfig
 from proctor.job.flakes import FLAKES
 from proctor.job.settings import Settings
@@ -37,6 +37,7 @@ LOCK = "lock.json"
 RESULT = "result.json"
 LOG = "job.log"
 RUNNER = "runner.lock"
+_NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class NamedSlot(msgspec.Struct, frozen=True, gc=False):
@@ -204,8 +205,13 @@ class JobFiles:
 
     def append_log(self, sentence: str) -> None:
         """Another line of job.log."""
-        with self._saying(LOG), (self.directory / LOG).open("a", encoding="utf-8") as log:
-            log.write(f"{sentence}\n")
+        with self._saying(LOG):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_LINK
+            fd = os.open(self.directory / LOG, flags, 0o666)
+            try:
+                write_all(fd, f"{sentence}\n".encode())
+            finally:
+                os.close(fd)
 
     def _write(self, name: str, data: bytes) -> None:
         with self._saying(name):
@@ -242,7 +248,7 @@ def held_job(directory: Path) -> Iterator[JobFiles]:
     path = directory / RUNNER
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
     except OSError as error:
         elsewhere = (
             "" if os.access(directory, os.F_OK) else "; --jobs-dir names another place for jobs"

@@ -17,6 +17,7 @@
     upkeep       the index brought up to the log
     derived      what else is made from a ledger, and must forget what is withheld
     lock         one writer at a time
+    memory       checkpoints that a witness or a monitor has seen
     ledger       a ledger that is open: reading, and appending as one writer
     place        which ledger
     keeping      evidence opened where no link leads out, and put
@@ -25,6 +26,7 @@
     submission   a trial's directory as something to be sealed
     query        which trials are sealed
     review       what is said of a sealed trial afterwards
+    attestation  signed statements that name every entry of an experiment
     withhold     bytes taken out, their digests kept
     restore      … and brought back
     stats        counts and bytes

@@ -21,7 +21,7 @@ from typing import BinaryIO, cast
 
 from backports import zstd
 
-from proctor.digest import sha256_copy, sha256_hex
+from proctor.digest import is_digest, sha256_copy, sha256_hex
 from proctor.errors import AlteredArtifactError, MissingArtifactError
 from proctor.files import open_plain, sync_directory, sync_file, write_small
 from proctor.ledger.unnamed import Unnamed
@@ -97,12 +97,18 @@ class Artifacts:
         """Up to so many files the disk is asked for one after the other."""
 
     def path_of(self, sha256: str) -> Path:
-        """Where an artifact is, or would be."""
+        """Where an artifact is, or would be.
+
+        Raises:
+            AlteredArtifactError: the name is not a digest, and could lead anywhere.
+        """
+        if not is_digest(sha256):
+            raise AlteredArtifactError(f"{sha256[:80]!r} is not the SHA-256 of an artifact")
         return self._root / sha256[:2] / f"{sha256}.zst"
 
     def holds(self, sha256: str) -> bool:
         """Whether there is something under that name."""
-        return os.path.lexists(self.path_of(sha256))
+        return is_digest(sha256) and os.path.lexists(self.path_of(sha256))
 
     def put(self, source: BinaryIO) -> tuple[str, int]:
         """Keep what is left of a stream: its digest, and how many bytes that were.

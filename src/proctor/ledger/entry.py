@@ -177,6 +177,24 @@ class KeyEntry(Entry, frozen=True, kw_only=True):
     """Base64 of the former key's signature over this key's text; null in the first entry."""
 
 
+class AttestEntry(Entry, frozen=True, kw_only=True):
+    """A statement that names every entry of an experiment so far, by count and digest."""
+
+    kind: Literal["attest"] = "attest"
+    experiment_id: str
+    size: Seq
+    """The first so many entries of the log are covered."""
+    plan: Seq | None
+    """Place of the experiment's first plan; null where there is none."""
+    entries: Seq
+    """How many entries of the experiment there are."""
+    digest: str
+    """SHA-256 over their places and leaves; see `proctor.ledger.attestation`."""
+    unnamed: Seq
+    """How many withholdings without a subject are covered."""
+    author: str
+
+
 class NoteEntry(Entry, frozen=True, kw_only=True):
     """A remark."""
 
@@ -196,6 +214,7 @@ type AnyEntry = (
     | PlanEntry
     | KeyEntry
     | NoteEntry
+    | AttestEntry
 )
 
 KINDS: dict[str, type[AnyEntry]] = {
@@ -207,6 +226,7 @@ KINDS: dict[str, type[AnyEntry]] = {
     "plan": PlanEntry,
     "key": KeyEntry,
     "note": NoteEntry,
+    "attest": AttestEntry,
 }
 
 

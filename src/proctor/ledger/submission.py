@@ -7,6 +7,7 @@ finding says so: whoever ran in the trial must not be able to keep it from being
 Nothing here makes a record, and nothing is sealed yet.
 """
 
+import contextlib
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -16,8 +17,8 @@ from typing import Any
 import msgspec
 
 from proctor.audit.certificate import certify_trial
-from proctor.errors import JobError, NotSealedError
-from proctor.files import read_small, walk_files
+from proctor.errors import JobError, LinkedRewardError, NotSealedError
+from proctor.files import read_inside, read_small, walk_files
 from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.ledger.entry import Slot, Source, TrialScore
 from proctor.ledger.keeping import AROUND, Around, check_evidence_path
@@ -26,6 +27,8 @@ from proctor.outcome.reasons import ReasonCode, reason_for_exception
 from proctor.record.ids import check_id
 from proctor.record.renamed import replace_id
 from proctor.reward.profile import DEFAULT_PROFILE
+from proctor.reward.read import LARGEST
+from proctor.reward.score import Unscored
 from proctor.trial.finding import FindingCode
 
 ATTEMPTS = "attempts"
@@ -113,12 +116,17 @@ def submit_record(record: bytes, trial: Path, beside: Beside | None = None) -> S
     files, refused = list_files(str(trial))
     head = _read_head(record, trial)
     score, reason = _find_score(trial, head, beside.found)
+    linked = read_linked(trial) if refused else {}
     return Submission(
         record=record,
         where=str(trial),
         root=trial,
         evidence=tuple(files),
-        findings=(*_load_findings(trial), *find_refused(refused)),
+        attached=linked,
+        findings=(
+            *_load_findings(trial),
+            *find_refused([name for name in refused if name not in linked]),
+        ),
         score=score,
         cost_basis=beside.cost_basis,
         reason_code=None if reason is None else str(reason),
@@ -126,6 +134,27 @@ def submit_record(record: bytes, trial: Path, beside: Beside | None = None) -> S
         source=beside.source,
         around=beside.around,
     )
+
+
+def read_linked(trial: Path) -> dict[str, bytes]:
+    """What a score rests on and a link inside the trial leads to, by the name of the link.
+
+    A link is no evidence; the bytes that were read through it are.
+    """
+    folders = [trial / "verifier", *sorted((trial / "steps").glob("*/verifier"))]
+    rewards = [folder / name for folder in folders for name in ("reward.json", "reward.txt")]
+    found = {}
+    for path in [trial / "result.json", trial / "config.json", *rewards]:
+        name = str(path.relative_to(trial))
+        with contextlib.suppress(OSError):
+            if not _is_plain(trial, name):
+                found[name] = read_inside(str(trial), str(path), LARGEST)
+    return found
+
+
+def _is_plain(trial: Path, name: str) -> bool:
+    """Whether no link is on the way from a trial to a file of it."""
+    return os.path.realpath(trial / name) == f"{os.path.realpath(trial)}/{name}"
 
 
 def rename_trial(submission: Submission, trial_id: str) -> Submission:
@@ -224,6 +253,9 @@ def _find_score(
         return None, ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED
     score = TrialScore(profile=DEFAULT_PROFILE.name, certificate=_certify(found, head.trial_id))
     verdict = found.trial.verdict
+    if found.trial.exception == LinkedRewardError.__name__ and head.evaluation.reward is not None:
+        message = found.evidence.reason if isinstance(found.evidence, Unscored) else ""
+        raise NotSealedError(f"{trial}: its record has a reward that its files do not: {message}")
     if verdict is not None and verdict.rewards:
         return score, None
     return score, reason_for_exception(found.trial.exception) or ReasonCode.HARBOR_REWARD_MISSING

@@ -8,9 +8,9 @@
 An attempt that was sealed while it was still the trial itself is not sealed a second time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 
 import msgspec
@@ -23,6 +23,9 @@ from proctor.ledger.sealing import Sealed, Secrets, Submission, check_submission
 from proctor.ledger.submission import find_attempts, has_record, rename_trial, submit_trial
 
 AUTHOR = "proctor resume"
+_RERUN = ".rerun-"
+_FIRST_RERUN = f"{_RERUN}1"
+_REPLACED = ("superseded", "withheld")
 REASON = "the trial was run again under the same name"
 
 
@@ -71,6 +74,22 @@ def find_before(ledger: Ledger, submission: Submission, trial: str) -> Sealed | 
                 status = read_head_of(sealed).status
             return Sealed(found.seq, name.experiment_id, known, found.record, status, is_new=False)
     return None
+
+
+def find_reruns(statuses: Mapping[str, str]) -> dict[str, list[str]]:
+    """Trials that a resume ran again: each name, and all that its runs were sealed as, in order.
+
+    Only the last of them counts. `statuses` are those of trials, by their names.
+    """
+    found = {}
+    for name in statuses:
+        base = name.removesuffix(_FIRST_RERUN)
+        if base == name or base not in statuses:
+            continue
+        sealed_as = list(takewhile(statuses.__contains__, _names(base)))
+        if all(statuses[former] in _REPLACED for former in sealed_as[:-1]):
+            found[base] = sealed_as
+    return found
 
 
 def place_again(ledger: Ledger, submission: Submission) -> tuple[Submission, SupersedeEntry | None]:
@@ -125,7 +144,7 @@ def _find_new(
 def _names(trial: str) -> Iterator[str]:
     yield trial
     for number in count(1):
-        yield f"{trial}.rerun-{number}"
+        yield f"{trial}{_RERUN}{number}"
 
 
 def _identify(submission: Submission) -> tuple[_Name, str]:

@@ -21,6 +21,7 @@ from proctor.errors import LedgerError, MissingArtifactError
 from proctor.files import open_plain, write_atomic
 from proctor.ledger.derived import remove_search_index
 from proctor.ledger.entry import (
+    AttestEntry,
     EvidenceFile,
     KeyEntry,
     Subject,
@@ -195,7 +196,7 @@ def _aim_at_entry(ledger: Ledger, seq: int) -> _Target:
     entry = decode_line(line, f"{ledger.directory}: entry {seq}")
     if isinstance(entry, Withheld):
         return _aim_again(ledger, seq)
-    if isinstance(entry, KeyEntry | WithholdEntry):
+    if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry):
         raise LedgerError(
             f"{ledger.directory}: entry {seq} is of kind {entry.kind!r}, which others rest on; "
             "it cannot be withheld"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from proctor.audit.shown import REWARD_ERRORS
+from proctor.contained import create_below
 from proctor.errors import InputError, NotReplayableError, ProctorError, TraceError
 from proctor.files import read_small
 from proctor.harbor.configs import JobConfig
@@ -152,13 +153,13 @@ async def _run_one(trials: Trials, name: str, wish: RerunWish) -> Rerun | None:
 def _put_trace(trial: RecordedTrial, plan: RerunPlan, directory: Path) -> Path | None:
     if trial.trace is None or not plan.commands:
         return None
-    path = directory / "traces" / make_id(trial.name) / trial.trace.name
+    path = f"traces/{make_id(trial.name)}/{trial.trace.name}"
     try:
-        path.parent.mkdir(parents=True)
-        path.write_bytes(trial.trace.data)
+        with create_below(directory, path) as file:
+            file.write(trial.trace.data)
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    return path
+        raise InputError(f"{directory / path}: cannot be written: {error.strerror}") from error
+    return directory / path
 
 
 def _conclude(trial: RecordedTrial, plan: RerunPlan, outcome: JobOutcome) -> Rerun:

@@ -16,12 +16,13 @@ from importlib import import_module
 from types import ModuleType
 
 from proctor.errors import (
+    LinkedRewardError,
     RewardError,
     RewardFileEmptyError,
     RewardFileNotFoundError,
     VerifierOutputParseError,
 )
-from proctor.files import read_small
+from proctor.files import read_inside, read_small
 from proctor.reward.number import Rewards
 from proctor.reward.profile import DEFAULT_PROFILE, Profile
 from proctor.reward.score import Score, Scored, Unscored
@@ -39,10 +40,15 @@ _ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 _JSON_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 
-def read_score(verifier_dir: str, profile: Profile = DEFAULT_PROFILE) -> Score:
-    """The score that a trial's verifier directory holds. Never raises for what is in the files."""
+def read_score(
+    verifier_dir: str, profile: Profile = DEFAULT_PROFILE, trial: str | None = None
+) -> Score:
+    """The score that a trial's verifier directory holds. Never raises for what is in the files.
+
+    With `trial`, the trial's directory, no link is followed that leads out of it.
+    """
     try:
-        rewards = load_rewards(verifier_dir, profile)
+        rewards = load_rewards(verifier_dir, profile, trial)
     except RewardError as error:
         return Unscored(str(error), type(error).__name__, error.reason_code)
     except ValueError as error:
@@ -56,8 +62,13 @@ def read_score(verifier_dir: str, profile: Profile = DEFAULT_PROFILE) -> Score:
     return Scored(rewards)
 
 
-def load_rewards(verifier_dir: str, profile: Profile = DEFAULT_PROFILE) -> Rewards | None:
+def load_rewards(
+    verifier_dir: str, profile: Profile = DEFAULT_PROFILE, trial: str | None = None
+) -> Rewards | None:
     """Rewards of a verifier directory; None when reward.json says null.
+
+    With `trial`, the trial's directory, no link is followed that leads out of it; harbor follows
+    any.
 
     Raises:
         RewardError: no file, an empty one, or one that does not parse.
@@ -66,10 +77,10 @@ def load_rewards(verifier_dir: str, profile: Profile = DEFAULT_PROFILE) -> Rewar
         RecursionError: JSON nested deeper than harbor's interpreter goes.
     """
     text_path, json_path = f"{verifier_dir}/reward.txt", f"{verifier_dir}/reward.json"
-    data = _read_present(json_path, "JSON")
+    data = _read_present(json_path, "JSON", trial)
     if data is not None:
         return parse_reward_json(data, json_path, profile)
-    data = _read_present(text_path, "text")
+    data = _read_present(text_path, "text", trial)
     if data is not None:
         return parse_reward_text(data, text_path, profile)
     raise RewardFileNotFoundError(f"No reward file found at {text_path} or {json_path}")
@@ -160,13 +171,18 @@ def _check_finite_numbers(document: object, path: str) -> None:
             raise VerifierOutputParseError(f"Non-finite reward {value!r} in JSON file {path}")
 
 
-def _read_present(path: str, kind: str) -> bytes | None:
+def _read_present(path: str, kind: str, trial: str | None) -> bytes | None:
     """The file's bytes; None when it is absent, as a dangling or circular link is."""
     try:
-        return read_small(path, LARGEST)
+        return read_small(path, LARGEST) if trial is None else read_inside(trial, path, LARGEST)
     except OSError as error:
         if error.errno in _ABSENT:
             return None
+        if error.errno == errno.EXDEV:
+            raise LinkedRewardError(
+                f"{path}: not read: {error.filename} is a link that leads out of the trial; "
+                "expected a file of the trial itself"
+            ) from error
         if error.errno == errno.EFBIG:
             message = f"Failed to parse rewards from {kind} file {path}"
             reason = f"it is larger than {LARGEST >> 20} MiB; expected a few numbers"

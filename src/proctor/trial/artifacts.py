@@ -99,8 +99,11 @@ async def _fetch(
     sitting: Sitting, environment: Environment, artifact: Artifact, directory: Path
 ) -> Entry:
     source, target = artifact.source, place_of(artifact, directory)
-    if target is None:
-        sitting.logger.warning("artifact %r: .. in its destination; it is not fetched", source)
+    # The agent may have written into this directory where it is mounted: no link is followed.
+    if target is None or is_behind_link(directory, target):
+        sitting.logger.warning(
+            "artifact %r: its destination leads out of artifacts/; it is not fetched", source
+        )
         return Entry(source, f"artifacts/{artifact.destination}", "file", "failed")
     shown = "artifacts"
     if target is not directory:
@@ -191,6 +194,12 @@ def place_of(artifact: Artifact, directory: Path) -> Path | None:
     destination = artifact.destination or PurePosixPath(artifact.source).name
     parts = [part for part in PurePosixPath(destination).parts if part not in ("", "/")]
     return None if ".." in parts else directory.joinpath(*parts)
+
+
+def is_behind_link(directory: Path, path: Path) -> bool:
+    """Whether a link lies below a directory on the way to a path, or at its end."""
+    between = [path, *path.parents][: len(path.parts) - len(directory.parts)]
+    return any(each.is_symlink() for each in between)
 
 
 def _is_convention(path: str) -> bool:

@@ -13,6 +13,8 @@ class FindingCode(StrEnum):
 
     REWARD_PLANTED = "reward-planted"
     """Files lay in /logs/verifier before the verifier began."""
+    LINKED_REWARD = "linked-reward"
+    """The reward file was a link that led out of the trial's directory."""
     TESTS_PLANTED = "tests-planted"
     """Files lay in /tests before the tests were put there."""
     TESTS_CHANGED = "tests-changed"

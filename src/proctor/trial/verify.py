@@ -19,6 +19,7 @@ from proctor.task.directory import Step
 from proctor.trial.environment import Environment, is_watched
 from proctor.trial.inside import acting_as, empty_directories, exec_script, is_mounted
 from proctor.trial.integrity import look_after, look_before, look_for_busy
+from proctor.trial.linked import keep_linked_rewards
 from proctor.trial.network_switch import network_of_phase
 from proctor.trial.paths import INSIDE
 from proctor.trial.sitting import Sitting, host_variables
@@ -111,7 +112,9 @@ async def run_verifier(
     """Run the task's tests, or the job's own verifier; `has_tests`: the image brings them along."""
     custom = make_verifier(sitting, environment, step)
     if custom is not None:
-        return await custom.verify()
+        verified = await custom.verify()
+        keep_linked_rewards(sitting)
+        return verified
     if has_tests:
         await _run_script(sitting, environment, step, INSIDE.tests_dir / "test.sh")
     else:
@@ -119,6 +122,7 @@ async def run_verifier(
         await _upload_tests(environment, tests.sources)
         await _run_script(sitting, environment, step, tests.script)
     await _download_results(sitting, environment)
+    keep_linked_rewards(sitting)
     return VerifierResult(rewards=load_rewards(str(sitting.paths.verifier_dir), HARBOR_0_13))
 
 

@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from proctor.environments.sandbox.delete import delete_tree
-from proctor.environments.sandbox.mounts import file_system_of, list_mounts
 from proctor.environments.sandbox.scratch import can_hold_upper
 from proctor.environments.sandbox.syscalls import unmount
+from proctor.filesystems import file_system_of, list_mounts
 from tests.environments.sandbox.rootfs import PROGRAMS, make_rootfs, pack
 from tests.environments.sandboxes import ENGINE_PREFIX
 from tests.faults.site import descendants

@@ -1,5 +1,7 @@
 """Certificates and score records, recomputed from what they hold."""
 
+from collections.abc import Sequence
+
 from proctor.audit.certificate import check_certificate, find_unchecked, parse_certificate
 from proctor.audit.checks.checked import Checked
 from proctor.audit.things import Thing
@@ -13,7 +15,7 @@ from proctor.outcome.scoring_policy import ScoringPolicy, parse_scoring_policy
 _COMMON_POLICIES = (ScoringPolicy(), ScoringPolicy(aggregation=Aggregation.BEST_OF_K))
 _FOLLOWS = "every number follows from its operands"
 _DIFFERS = "a number does not follow from its operands"
-_FOLLOWS_SO_FAR = "what can be checked follows; the outcome also rests on what cannot"
+_NOT_SHOWN = "the outcome rests on a number that its operands cannot show"
 
 
 def check_certificate_file(path: str) -> Checked:
@@ -28,9 +30,8 @@ def check_certificate_file(path: str) -> Checked:
         difference = check_certificate(certificate)
     except CertificateError as error:
         raise CertificateError(f"{path}: {error}") from error
-    unchecked = tuple(find_unchecked(certificate))
     differs = None if difference is None else str(difference)
-    return _answer(path, Thing.CERTIFICATE, differs, unchecked)
+    return _answer(path, Thing.CERTIFICATE, differs, find_unchecked(certificate))
 
 
 def check_score_record_file(path: str, policy: str | None = None) -> Checked:
@@ -61,15 +62,16 @@ def check_score_record_file(path: str, policy: str | None = None) -> Checked:
 
 
 def _answer(
-    path: str, thing: Thing, difference: str | None, unchecked: tuple[str, ...] = ()
+    path: str, thing: Thing, difference: str | None, unshown: Sequence[str] = ()
 ) -> Checked:
-    summary = _FOLLOWS_SO_FAR if unchecked else _FOLLOWS
+    summary = _NOT_SHOWN if unshown else _FOLLOWS
+    problems = [] if difference is None else [Diagnostic("differs", difference)]
+    problems += [Diagnostic("not-shown", f"{each} cannot be recomputed") for each in unshown]
     return Checked(
         path=path,
         thing=thing,
         summary=summary if difference is None else _DIFFERS,
-        diagnostics=() if difference is None else (Diagnostic("differs", difference),),
-        unchecked=unchecked,
+        diagnostics=tuple(problems),
     )
 
 

@@ -9,6 +9,7 @@ from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.exchange.checked import describe_hidden
 from proctor.ledger.exchange.take_in import TakenIn, import_bundle
 from proctor.ledger.exchange.unbundle import check_bundle
 
@@ -32,7 +33,8 @@ def command(
 
     Everything in it is checked first: the leaves give the signed root, the evidence has its
     digests. Without --signed-by the key that the bundle itself names is taken, which shows that it
-    is whole and not whose it is. What is sealed here already is left as it is.
+    is whole and not whose it is. What is sealed here already is left as it is. A trial that was
+    superseded by one that is left out is refused.
 
     Example: proctor import bundle nightly.tar.zst --signed-by owner.pub
     """
@@ -57,6 +59,7 @@ def _document(taken: TakenIn) -> dict[str, object]:
         "sealed": taken.new,
         "sealed_before": taken.known,
         "left_out": taken.bundle.left_out,
+        "hidden": taken.bundle.hidden,
         "withheld": len(taken.bundle.withheld),
         "remarks": taken.remarks,
         "evidence_missing": taken.without,
@@ -71,6 +74,8 @@ def _print(taken: TakenIn, *, is_trusted: bool) -> None:
     print_line(f"trials      {taken.new} sealed, {taken.known} sealed before")
     if bundle.left_out or bundle.withheld:
         print_line(f"not in it   {bundle.left_out} left out, {len(bundle.withheld)} withheld")
+    if bundle.hidden:
+        print_line(f"unchecked   {describe_hidden(bundle)}")
     if taken.remarks:
         print_line(f"remarks     {taken.remarks}")
     if taken.without:

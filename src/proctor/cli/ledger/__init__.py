@@ -5,6 +5,7 @@
     list         what is in it
     verify       whether all of it is what was sealed
     prove        proofs that are checked without it
+    attest       a statement that names every entry of an experiment
     claim        a score with its proofs, in one file
     checkpoint   what it is at this moment, signed
     cosign       the same, signed by somebody else
@@ -32,6 +33,7 @@ COMMANDS = {
     "list": "List sealed trials, in the order they were sealed.",
     "verify": "Recompute everything, and name what is damaged; exit 1 then.",
     "prove": "Prove that an entry is in the ledger, or that the ledger only grew.",
+    "attest": "State, signed, which entries of an EXPERIMENT the ledger holds.",
     "claim": "Pack a score, the entries it rests on, their proof and the checkpoint into one file.",
     "checkpoint": "Print or save the ledger's checkpoint: origin, size, root and signature.",
     "cosign": "Put your own signature, with the time, under a copy of somebody's CHECKPOINT.",

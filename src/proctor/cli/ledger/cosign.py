@@ -1,4 +1,4 @@
-"""`proctor ledger cosign`: somebody else's signature under a copy of a checkpoint."""
+"""`proctor ledger cosign`: a witness's signature under a copy of a checkpoint."""
 
 import os
 import time
@@ -6,13 +6,12 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import json_option
-from proctor.cli.options import PATH, check_companions
+from proctor.cli.ledger.options import find_memory, json_option, state_option
+from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json, print_line
 from proctor.errors import KeyFileError
-from proctor.ledger.claims.cosigning import check_growth, cosign_copy, load_copy
-from proctor.ledger.claims.proof import load_checkpoint
 from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.claims.witness import Shown, witness_copy
 from proctor.ledger.keys import SigningKey, load_key, make_key
 
 
@@ -22,9 +21,14 @@ from proctor.ledger.keys import SigningKey, load_key, make_key
     "--key", "key_file", type=PATH, required=True, help="Your signing key; not the ledger's."
 )
 @click.option("--name", help="Make the key, under this name, where there is none yet.")
-@click.option("--log-key", metavar="PUB", help="The ledger's public key: it must have signed.")
-@click.option("--ledger", "directory", type=PATH, help="The ledger: its log must give this.")
-@click.option("--since", type=PATH, metavar="OLDER", help="It must have grown from this one.")
+@click.option(
+    "--log-key", metavar="PUB", help="The ledger's public key; needed the first time you see it."
+)
+@click.option(
+    "--ledger", "directory", type=PATH, help="The ledger, to show that it only grew since then."
+)
+@click.option("--proof", type=PATH, help="A consistency proof that shows it without the ledger.")
+@state_option
 @json_option
 def command(
     checkpoint: str,
@@ -32,44 +36,50 @@ def command(
     name: str | None,
     log_key: str | None,
     directory: str | None,
-    since: str | None,
+    proof: str | None,
+    state: str | None,
     as_json: bool,
 ) -> int:
     """Put your own signature, with the time, under a copy of somebody's CHECKPOINT.
 
-    It says: I saw this at that time. With --ledger the log is read and must give what the
-    checkpoint says; with --since it must have grown from a checkpoint that you kept. The file is
-    replaced in one step. Cosigning twice with one key changes nothing.
+    It says: I saw this at that time, and it extends everything I saw of this ledger before. The
+    last checkpoint of each ledger is remembered, and the next one is cosigned only if it extends
+    it: --ledger or --proof shows that. A fork or a step back is refused with exit code 1, and both
+    signed checkpoints are kept. Cosigning twice with one key changes nothing.
 
-    Example: proctor ledger cosign checkpoint-2026-11-15 --key ~/keys/mine --since kept --ledger L
+    Example: proctor ledger cosign checkpoint-2026-11-15 --key ~/keys/mine --ledger ledger
     """
-    check_companions({"since": "directory"})
-    path = Path(checkpoint)
-    trusted = find_verifier_key(log_key) if log_key is not None else None
-    found = load_copy(path, trusted)
-    if directory is not None:
-        older = load_checkpoint(since) if since is not None else None
-        check_growth(found, older, Path(directory))
-    # Last: what is not cosigned leaves no new key behind either.
-    key, is_made = _find_key(Path(key_file), name)
-    done = cosign_copy(path, found, key, int(time.time()))
-    facts = {
-        "checkpoint": checkpoint,
-        "origin": done.checkpoint.origin,
-        "size": done.checkpoint.tree.size,
-        "public_key": str(key.cosigner),
-        "time": done.time,
-        "is_new": done.is_new,
-        "key_made": is_made,
-    }
+    check_apart("directory", "proof")
+    shown = Shown(
+        log_key=find_verifier_key(log_key) if log_key is not None else None,
+        ledger=Path(directory) if directory is not None else None,
+        proof=proof,
+    )
+    found: list[tuple[SigningKey, bool]] = []
+
+    def find_key() -> SigningKey:
+        # Asked for last: a checkpoint that is refused leaves no new key behind.
+        found.append(_find_key(Path(key_file), name))
+        return found[0][0]
+
+    done = witness_copy(Path(checkpoint), find_memory(state), shown, find_key, int(time.time()))
+    ((key, is_made),) = found
     if as_json:
-        print_json(facts)
+        print_json(
+            {
+                "checkpoint": checkpoint,
+                "origin": done.checkpoint.origin,
+                "size": done.checkpoint.tree.size,
+                "public_key": str(key.cosigner),
+                "time": done.time,
+                "is_new": done.is_new,
+                "key_made": is_made,
+            }
+        )
         return 0
     how = "cosigned" if done.is_new else "was cosigned already, and stays as it is"
     print_line(f"{checkpoint}: {how}; the key to check it with is")
     print_line(str(key.cosigner))
-    if directory is None:
-        click.echo("proctor: note: nobody looked at the log; --ledger names it", err=True)
     return 0
 
 

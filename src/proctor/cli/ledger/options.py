@@ -7,6 +7,7 @@ import click
 
 from proctor.cli.options import PATH
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.memory import Memory, default_memory_path
 from proctor.ledger.place import ledger_directory
 
 ledger_option = click.option(
@@ -14,6 +15,11 @@ ledger_option = click.option(
 )
 key_option = click.option(
     "--key", "key_file", type=PATH, help="Signing key.  [default: PROCTOR_KEY, your own]"
+)
+state_option = click.option(
+    "--state",
+    type=PATH,
+    help="Where seen checkpoints are kept.  [default: $XDG_STATE_HOME/proctor/checkpoints]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -30,3 +36,8 @@ def open_ledger(given: str | None) -> Ledger:
         LedgerError: there is none.
     """
     return Ledger.open(find_directory(given))
+
+
+def find_memory(given: str | None) -> Memory:
+    """Where seen checkpoints are remembered."""
+    return Memory(Path(given) if given else default_memory_path(os.environ))

@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor.environments.sandbox.mounts import Mount, list_mounts
 from proctor.errors import SandboxError, UnsupportedError
+from proctor.filesystems import Mount, list_mounts
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.sentence import reason_of
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.limits import PREFIX, find_hierarchies, remove_group
-from proctor.environments.sandbox.mounts import list_mounts
 from proctor.environments.sandbox.network import MARK
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.layers import LayerStore
@@ -26,6 +25,7 @@ from proctor.environments.sandbox.salvage import salvage
 from proctor.environments.sandbox.scratch import LOCK, cache_directory, scratch_roots
 from proctor.environments.sandbox.subordinate import delete_mapped
 from proctor.errors import ImageError, SandboxError
+from proctor.filesystems import list_mounts
 from proctor.sentence import reason_of
 
 _PATIENCE_SEC = 5.0

@@ -27,22 +27,19 @@ from pathlib import Path
 import msgspec
 
 from proctor.environments.sandbox.locks import find_stranger
-from proctor.environments.sandbox.mounts import file_system_of
 from proctor.environments.sandbox.runs import RunId, this_run
 from proctor.errors import SandboxError
+from proctor.filesystems import NETWORK, file_system_of
 from proctor.sentence import reason_of
 
 LOCK = "lock"
 NOTE = "session.json"
 _RETIRED_NOTE = ".session.json"
 
-_NO_UPPER = frozenset(
-    {
-        *("overlay", "aufs", "ecryptfs", "squashfs", "ramfs", "9p", "virtiofs", "afs", "ceph"),
-        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "vboxsf", "drvfs"),
-        *("vfat", "exfat", "msdos", "ntfs", "ntfs3", "hfsplus"),
-    }
-)
+_NO_UPPER = NETWORK | {
+    *("overlay", "aufs", "ecryptfs", "squashfs", "ramfs"),
+    *("vfat", "exfat", "msdos", "ntfs", "ntfs3", "hfsplus"),
+}
 _IN_MEMORY = (Path("/dev/shm"), Path("/tmp"))  # noqa: S108 - looked at, then used with a 0700 directory
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
 _SPREAD_FLAG = 0x00020000

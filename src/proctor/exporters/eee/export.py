@@ -5,13 +5,14 @@ from pathlib import Path
 
 import msgspec
 
+from proctor.contained import create_below
 from proctor.digest import sha256_file
 from proctor.exporters.chosen import Chosen, Exported
 from proctor.exporters.eee.back import find_row_losses
 from proctor.exporters.eee.groups import Group, Key, Source, key_of, make_aggregate
 from proctor.exporters.eee.messages import make_messages
 from proctor.exporters.eee.rows import make_row
-from proctor.exporters.placing import new_directory, write_within
+from proctor.exporters.placing import new_directory
 from proctor.exporters.report import NAME, Report
 from proctor.exporters.trials import (
     SealedTrial,
@@ -86,4 +87,5 @@ def _write_aggregate(group: Group, place: Path) -> None:
     folder = place / group.folder
     checksum = sha256_file(folder / f"{group.uuid}_samples.jsonl")
     data = msgspec.json.encode(make_aggregate(group, checksum))
-    write_within(folder / f"{group.uuid}.json", msgspec.json.format(data, indent=2) + b"\n")
+    with create_below(place, f"{group.folder}/{group.uuid}.json") as file:
+        file.write(msgspec.json.format(data, indent=2) + b"\n")

@@ -6,9 +6,11 @@
     standing     an experiment's trials: counted, superseded, withheld
     operands     sealed trials as operands of a score
     claim        a score, its entries and their proof as one file
+    attested     … whether it holds all that an attestation counts
     claiming     a claim made from a ledger
     trust        public keys against a checkpoint's signatures
     cosigning    somebody else's signature under a copy of a checkpoint
+    witness      … only where it extends what was seen before
     checks       checkpoints, proofs and claims by themselves
 
 Nothing here appends to a ledger.

@@ -12,7 +12,15 @@ from proctor.audit.checks.checked import Checked, Tally
 from proctor.audit.things import Thing
 from proctor.diagnostic import Diagnostic
 from proctor.errors import DamageError
-from proctor.ledger.claims.claim import Claim, Counts, find_differences, parse_claim, prove_claim
+from proctor.ledger.claims.attested import find_kept_back
+from proctor.ledger.claims.claim import (
+    Claim,
+    Counts,
+    carried_by,
+    find_differences,
+    parse_claim,
+    prove_claim,
+)
 from proctor.ledger.claims.document import load_document
 from proctor.ledger.claims.operands import FROM_BREAKDOWN, FROM_REWARD
 from proctor.ledger.claims.proof import (
@@ -157,13 +165,16 @@ def check_claim_file(path: str, given: Given = ()) -> Checked:
         tally.add(Diagnostic("differs", found) for found in find_differences(claim, proven))
     except DamageError as error:
         tally.add([Diagnostic("not-proven", str(error))])
-    summary = _judge_claim(claim, {found.code for found in tally.kept if found.is_problem})
-    if not any(found.is_problem for found in tally.kept):
+    problems = {found.code for found in tally.kept if found.is_problem}
+    if "not-proven" not in problems:
+        unchecked += _find_unattested(claim)
+    if not problems:
         tally.add(Diagnostic("rests-on", text, is_problem=False) for text in render_basis(claim))
+        tally.add(Diagnostic("attested", text, is_problem=False) for text in _say_attested(claim))
     return Checked(
         path=path,
         thing=Thing.CLAIM,
-        summary=summary,
+        summary=_judge_claim(claim, problems),
         diagnostics=tally.kept,
         more=tally.more,
         unchecked=(*unchecked, *_find_unchecked(claim)),
@@ -243,4 +254,34 @@ def _find_unchecked(claim: Claim) -> Iterator[str]:
     yield "how many trials were planned: that is the claimant's word"
     if claim.dataset is not None:
         yield "how many trials other datasets have: that is the claimant's word too"
-    yield "that the ledger holds no other trial of the experiment: that takes the ledger"
+
+
+def _say_attested(claim: Claim) -> Iterator[str]:
+    """What a signed statement shows about completeness."""
+    entry = carried_by(claim).find_attestation()
+    if entry is None:
+        return
+    unnamed = count_of(entry.unnamed, "withholding")
+    yield (
+        f"entry {entry.seq} attests that {count_of(entry.entries, 'entry', 'entries')} among the "
+        f"first {entry.size:,} of the ledger belong to {claim.experiment}: all of them are here; "
+        f"{unnamed} there without a subject"
+    )
+
+
+def _find_unattested(claim: Claim) -> Iterator[str]:
+    carried = carried_by(claim)
+    entry = carried.find_attestation()
+    if entry is None:
+        yield (
+            "that the ledger holds no other trial of the experiment: no attestation, so "
+            "completeness is the claimant's word; `proctor ledger attest` makes one"
+        )
+        return
+    if kept_back := find_kept_back(carried):
+        said = count_of(len(kept_back), "entry", "entries")
+        yield f"that {said} here by hash alone are trials of other datasets: the claimant's word"
+    yield (
+        f"trials sealed after the first {entry.size:,} entries: the attestation does not cover them"
+    )
+    yield "trials that were never sealed, or sealed into another ledger: nothing here shows them"

@@ -2,10 +2,11 @@
 
     {"format": "proctor-claim-2", "experiment": …, "dataset": …, "sealed_only": …,
      "checkpoint": note, "counts": {…}, "certificate": {…},
-     "entries": [{"seq": n, "line": …} or {"seq": n, "leaf": …}, …], "nodes": [hash, …]}
+     "entries": [{"seq": n, "line": …} or {"seq": n, "leaf": …}, …], "nodes": [hash, …],
+     "attestation": n or null, "hashed": [{"seq": n, "leaf": …}, …]}
 
-Whoever has the file and the ledger's public key checks it without the ledger. It cannot show that
-the ledger holds nothing else about the experiment: that takes the ledger.
+Whoever has the file and the ledger's public key checks it without the ledger. That the ledger holds
+nothing else about the experiment is shown as far as a signed attestation in it says so.
 """
 
 import json
@@ -21,6 +22,7 @@ from proctor.audit.certificate import (
     check_certificate,
 )
 from proctor.errors import CertificateError, DamageError, ProofError, ProofFileError
+from proctor.ledger.claims.attested import Carried, find_omissions
 from proctor.ledger.claims.document import LARGEST, parse_document, parse_hash
 from proctor.ledger.claims.multiproof import root_from
 from proctor.ledger.claims.operands import ORDER, group_operands, profiles_of
@@ -31,8 +33,9 @@ from proctor.ledger.note import Checkpoint, parse_checkpoint
 from proctor.ledger.tree import leaf_hash
 
 FORMAT = "proctor-claim-2"
-_READABLE = (FORMAT, "proctor-claim-1")
-"""The first one says nothing of lines that were withheld without naming a trial."""
+FIRST_FORMAT = "proctor-claim-1"
+"""Of claims without attestations, and without a word of lines withheld without naming a trial; they
+are read for ever."""
 _LONGEST_SHOWN = 300
 
 
@@ -91,7 +94,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A score that anyone can check."""
 
     format: str
-    """proctor-claim-2, or proctor-claim-1"""
+    """proctor-claim-2; proctor-claim-1 has no `attestation` and no `hashed`."""
     experiment: str
     dataset: str | None
     """The claim is about this dataset alone; null for the whole experiment."""
@@ -106,11 +109,28 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Keys, trials, and what was said of them, in the order of the log."""
     nodes: list[str]
     """The hashes, as hex, that lead from all the entries together to the root."""
+    attestation: Seq | None = None
+    """Place of the entry that attests all entries of the experiment; null where none does."""
+    hashed: list[Packed] = []
+    """Entries that the attestation counts and that are here by their leaves alone."""
 
     @property
     def scope(self) -> Scope:
         """Which trials are claimed."""
         return Scope(self.experiment, self.dataset, self.sealed_only)
+
+
+def carried_by(claim: Claim) -> Carried:
+    """What a claim carries of the log; hashes that are none are told by `prove_claim`."""
+    return Carried(
+        experiment=claim.experiment,
+        dataset=claim.dataset,
+        other_datasets=claim.counts.other_datasets,
+        attestation=claim.attestation,
+        lines={each.seq: each.line.encode() for each in claim.entries if each.line is not None},
+        withheld={each.seq: bytes.fromhex(each.leaf) for each in claim.entries if each.leaf},
+        hashed={each.seq: bytes.fromhex(each.leaf) for each in claim.hashed if each.leaf},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +152,24 @@ def parse_claim(data: bytes, where: str) -> Claim:
     if len(data) > LARGEST:
         raise ProofFileError(f"{where}: more than {LARGEST >> 20} MiB")
     claim = parse_document(data, Claim, where)
-    if claim.format not in _READABLE:
+    if claim.format not in (FORMAT, FIRST_FORMAT):
         raise ProofFileError(f"{where}: format is {claim.format[:60]!r}; expected {FORMAT!r}")
-    places = [packed.seq for packed in claim.entries]
-    if places != sorted(set(places)):
+    if claim.format == FIRST_FORMAT and (claim.attestation is not None or claim.hashed):
+        raise ProofFileError(f"{where}: {FIRST_FORMAT} has no attestation; expected {FORMAT!r}")
+    _check_places(claim, where)
+    return claim
+
+
+def _check_places(claim: Claim, where: str) -> None:
+    places, hashed = ([each.seq for each in part] for part in (claim.entries, claim.hashed))
+    if {*places} & {*hashed} or any(part != sorted(set(part)) for part in (places, hashed)):
         raise ProofFileError(f"{where}: expected entries in the order of the log, each once")
     for packed in claim.entries:
         if (packed.line is None) == (packed.leaf is None):
             raise ProofFileError(f"{where}: entry {packed.seq}: expected either `line` or `leaf`")
-    return claim
+    for packed in claim.hashed:
+        if packed.line is not None or packed.leaf is None:
+            raise ProofFileError(f"{where}: hashed: entry {packed.seq}: expected `leaf` alone")
 
 
 def prove_claim(claim: Claim, where: str) -> Proven:
@@ -160,7 +189,11 @@ def prove_claim(claim: Claim, where: str) -> Proven:
     lines = {
         packed.seq: packed.line.encode() for packed in claim.entries if packed.line is not None
     }
-    leaves = {seq: leaf_hash(line) for seq, line in lines.items()} | missing
+    hashed = {
+        packed.seq: parse_hash(packed.leaf or "", f"{where}: entry {packed.seq}")
+        for packed in claim.hashed
+    }
+    leaves = {seq: leaf_hash(line) for seq, line in lines.items()} | missing | hashed
     if root_from(leaves, checkpoint.tree.size, nodes) != checkpoint.tree.root:
         raise ProofError(
             f"the {len(leaves):,} entries are not in the ledger that the checkpoint speaks of"
@@ -191,6 +224,7 @@ def find_differences(claim: Claim, proven: Proven) -> Iterator[str]:
     except CertificateError as error:
         yield str(error)
     yield from _compare_counts(claim, proven)
+    yield from find_omissions(carried_by(claim))
 
 
 def _compare_operands(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor.errors import DamageError, LedgerError
+from proctor.ledger.attestation import find_attestation, survey_log
 from proctor.ledger.claims.claim import (
     FORMAT,
     Claim,
@@ -21,6 +22,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import render_missing
 from proctor.ledger.withheld import find_unnamed
+from proctor.ledger.withhold import find_withholdings
 from proctor.reward.metric import DEFAULT_METRIC
 
 _TRIALS = "SELECT seq, record, dataset_id, status FROM trials WHERE experiment_id = ? AND seq < ?"
@@ -51,8 +53,8 @@ def make_claim(ledger: Ledger, wishes: Wishes, checkpoint: Checkpoint) -> Claim:
     """
     scope = wishes.scope
     leaves = find_leaves(ledger, checkpoint, "the checkpoint")
-    places, n_others = _find_entries(ledger, scope, len(leaves))
-    packed, entries, missing = _pack(ledger, leaves, places)
+    chosen = _find_entries(ledger, scope, len(leaves))
+    packed, entries, missing = _pack(ledger, leaves, chosen.places)
     standing = sort_out(entries, missing, scope)
     there = len(standing.counted) + len(standing.withheld) + len(standing.diagnostic)
     planned = there if wishes.planned is None else wishes.planned
@@ -68,17 +70,32 @@ def make_claim(ledger: Ledger, wishes: Wishes, checkpoint: Checkpoint) -> Claim:
         dataset=scope.dataset,
         sealed_only=scope.sealed_only,
         checkpoint=checkpoint.render().decode(),
-        counts=count_trials(standing, certificate, planned, n_others),
+        counts=count_trials(standing, certificate, planned, len(chosen.others)),
         certificate=certificate,
         entries=packed,
-        nodes=[node.hex() for node in prove_entries(leaves, places)],
+        nodes=[
+            node.hex() for node in prove_entries(leaves, sorted({*chosen.places, *chosen.hashed}))
+        ],
+        attestation=chosen.attestation,
+        hashed=[Packed(seq=seq, leaf=leaves[seq].hex()) for seq in chosen.hashed],
     )
     _check(claim)
     return claim
 
 
-def _find_entries(ledger: Ledger, scope: Scope, size: int) -> tuple[list[int], int]:
-    """The places of what the claim needs, and how many trials of other datasets there are."""
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The places of what a claim takes."""
+
+    places: list[int]
+    others: frozenset[int]
+    """Trials of other datasets."""
+    attestation: int | None = None
+    hashed: tuple[int, ...] = ()
+    """What is taken by its leaf alone."""
+
+
+def _find_entries(ledger: Ledger, scope: Scope, size: int) -> _Chosen:
     rows = ledger.index.select(_TRIALS, (scope.experiment, size))
     # Of one that was withheld no dataset is known: it is told of, whatever was asked for.
     ours = [
@@ -90,8 +107,31 @@ def _find_entries(ledger: Ledger, scope: Scope, size: int) -> tuple[list[int], i
         raise LedgerError(_render_missing(ledger, scope, is_there=bool(rows)))
     remarks = _first(ledger.index.select(_REMARKS, (scope.experiment, size)))
     keys = _first(ledger.index.select(_KEYS, (size,)))
+    others = frozenset({row[0] for row in rows} - {*ours})
     unnamed = _find_unnamed(ledger, size)
-    return sorted({*ours, *remarks, *keys, *unnamed}), len(rows) - len(ours)
+    chosen = _Chosen(sorted({*ours, *remarks, *keys, *unnamed}), others)
+    return _with_attestation(ledger, scope, size, chosen)
+
+
+def _with_attestation(ledger: Ledger, scope: Scope, size: int, chosen: _Chosen) -> _Chosen:
+    """The latest attestation of the experiment, and everything that it counts."""
+    entry = find_attestation(ledger, scope.experiment, size)
+    if entry is None:
+        return chosen
+    survey = survey_log(ledger.entries, size)
+    counted = survey.find_counted(entry)
+    if counted is None:
+        raise DamageError(
+            f"{ledger.directory}: the log contradicts the attestation of entry {entry.seq}; "
+            "`proctor ledger verify` says how"
+        )
+    hidden = counted.keys() & {*survey.hidden(entry.size)}
+    hashed = hidden | (counted.keys() & chosen.others)
+    withholdings = [each.seq for each in find_withholdings(ledger) if each.entry in hidden]
+    places = {*chosen.places, entry.seq, *withholdings, *(counted.keys() - hashed)}
+    return _Chosen(
+        sorted(seq for seq in places if seq < size), chosen.others, entry.seq, tuple(sorted(hashed))
+    )
 
 
 def _find_unnamed(ledger: Ledger, size: int) -> Iterator[int]:

@@ -1,8 +1,8 @@
 """Cosigning: somebody else's signature and time under a copy of a ledger's checkpoint.
 
-Who cosigns says: I saw this checkpoint at this time, and it did not contradict what I had seen
-before. That is why the older checkpoint, and the log between the two, are looked at first where
-they are at hand. The copy is replaced in one step. Nothing here touches a ledger.
+A cosigner says: I saw this checkpoint at this time, and it extends what I had seen before.
+`witness` decides whether it does; here the copy is read and replaced in one step, and the log that
+is to show it is read. No ledger is written.
 """
 
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from pathlib import Path
 from proctor.errors import DamageError, LedgerError, NoteError, ProofFileError
 from proctor.files import write_atomic
 from proctor.ledger.claims.document import parse_hash
-from proctor.ledger.claims.proof import check_origin, load_checkpoint
-from proctor.ledger.entry import Withheld, decode_line
+from proctor.ledger.claims.proof import load_checkpoint
+from proctor.ledger.entry import AnyEntry, KeyEntry, Withheld, decode_line
 from proctor.ledger.keys import SigningKey, cosign
-from proctor.ledger.note import LARGEST_NOTE, Checkpoint, VerifierKey
+from proctor.ledger.note import LARGEST_NOTE, Checkpoint
 from proctor.ledger.segments import read_lines
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tree import leaf_hash, root_of
@@ -46,25 +46,46 @@ def check_copy(path: Path) -> None:
         )
 
 
-def read_tree(directory: Path, size: int) -> list[bytes]:
-    """The leaves of a ledger as its log gives them; its index, which proves nothing, is not asked.
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """A log as its lines give it; the index, which proves nothing, is not asked."""
+
+    leaves: list[bytes]
+    keys: list[tuple[int, KeyEntry]]
+    """The keys among the entries of the checkpoint, by their places."""
+
+    def root_at(self, size: int) -> bytes:
+        """Root of the tree over the first entries."""
+        return root_of(self.leaves[:size])
+
+
+def read_log(directory: Path, size: int, wanted: int) -> LogRead:
+    """The first entries of a log: `size` at least, `wanted` if there are so many.
 
     Raises:
         DamageError: the log is shorter, or holds what is no entry.
     """
-    leaves: list[bytes] = []
-    for line in islice(read_lines(directory / "entries"), size):
-        where = f"{directory}: entry {len(leaves)}"
-        leaves.append(_leaf_of(line.data, where))
-    if len(leaves) < size:
+    found = LogRead([], [])
+    for line in islice(read_lines(directory / "entries"), wanted):
+        seq = len(found.leaves)
+        where = f"{directory}: entry {seq}"
+        entry = decode_line(line.data, where)
+        found.leaves.append(leaf_of(entry, line.data, where))
+        if isinstance(entry, KeyEntry) and seq < size:
+            found.keys.append((seq, entry))
+    if len(found.leaves) < size:
         raise DamageError(
-            f"{directory}: has {len(leaves):,} entries; the checkpoint speaks of {size:,}"
+            f"{directory}: has {len(found.leaves):,} entries; the checkpoint speaks of {size:,}"
         )
-    return leaves
+    return found
 
 
-def _leaf_of(line: bytes, where: str) -> bytes:
-    entry = decode_line(line, where)
+def leaf_of(entry: AnyEntry | Withheld, line: bytes, where: str) -> bytes:
+    """The leaf of a line: that of one that was withheld is the hash it names.
+
+    Raises:
+        DamageError: it names none.
+    """
     if not isinstance(entry, Withheld):
         return leaf_hash(line)
     try:
@@ -73,47 +94,17 @@ def _leaf_of(line: bytes, where: str) -> bytes:
         raise DamageError(str(error)) from error
 
 
-def check_growth(checkpoint: Checkpoint, older: Checkpoint | None, directory: Path) -> None:
-    """See that a ledger has what a checkpoint says, and grew from an older one.
-
-    Raises:
-        LedgerError: the older one is of another ledger, or the newer of the two.
-        DamageError: the log gives another tree: it was cut or rewritten.
-    """
-    if older is not None:
-        check_origin(older, checkpoint, "the older checkpoint")
-        if older.tree.size > checkpoint.tree.size:
-            raise LedgerError(
-                f"the older checkpoint speaks of {older.tree.size:,} entries, more than the "
-                f"{checkpoint.tree.size:,} of the one to be cosigned"
-            )
-    leaves = read_tree(directory, checkpoint.tree.size)
-    if root_of(leaves) != checkpoint.tree.root:
-        raise DamageError(
-            f"{directory}: its first {len(leaves):,} entries are not those that the checkpoint "
-            "speaks of; it is not cosigned"
-        )
-    if older is not None and root_of(leaves[: older.tree.size]) != older.tree.root:
-        raise DamageError(
-            f"{directory}: its first {older.tree.size:,} entries are not those that the older "
-            "checkpoint speaks of: the log was rewritten; it is not cosigned"
-        )
-
-
-def load_copy(path: Path, log_key: VerifierKey | None) -> Checkpoint:
+def load_copy(path: Path) -> Checkpoint:
     """The checkpoint that is to be cosigned.
 
     Raises:
         LedgerError: it is a ledger's own file, or cannot be read.
         NoteError: it is no checkpoint, or nobody signed it.
-        SignatureError: the log's key, where it is known, did not sign it.
     """
     check_copy(path)
     checkpoint = load_checkpoint(str(path))
     if not checkpoint.signatures:
         raise NoteError(f"{path}: nobody signed it; only what its log signed is cosigned")
-    if log_key is not None:
-        check_signature(checkpoint, log_key, str(path))
     return checkpoint
 
 
@@ -133,7 +124,7 @@ def cosign_copy(path: Path, checkpoint: Checkpoint, key: SigningKey, time: int) 
     if len(data := cosigned.render()) > LARGEST_NOTE:
         raise NoteError(f"{path}: no room for one more signature")
     try:
-        write_atomic(path, data)
+        write_atomic(path.resolve(), data)
     except OSError as error:
         raise LedgerError(f"{path}: cannot be written: {error.strerror}") from error
     return Cosigned(cosigned, time, is_new=True)

@@ -6,6 +6,7 @@
     take_in      … and sealed here
     harbor_jobs  sealed trials as harbor keeps them
     aec_tree     sealed trials as aec-bench keeps them
+    copying      ... file by file, below one directory
 
 Nothing here makes a record.
 """

@@ -9,17 +9,17 @@ aec-bench could not read back, such as a reward that is null, is left out and to
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from proctor.digest import sha256_hex
 from proctor.errors import LedgerError
-from proctor.files import read_small, write_new
-from proctor.ledger.entry import EvidenceFile, TrialEntry
-from proctor.ledger.head import read_head_of
+from proctor.ledger.entry import TrialEntry
+from proctor.ledger.exchange.copying import read_checked_head, write_below
 from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.withhold import find_withheld
 from proctor.record.foreign import find_foreign
-from proctor.record.ids import check_id
 from proctor.record.read import parse_record
 from proctor.record.write import render_record
 
@@ -58,11 +58,7 @@ def write_tree(ledger: Ledger, places: Iterable[int], target: Path) -> Tree:
 
 
 def _write_trial(ledger: Ledger, entry: TrialEntry, target: Path, tree: Tree) -> None:
-    head = read_head_of(entry)
-    # The one place where they become a path.
-    check_id(head.trial_id, "trial_id")
-    check_id(head.experiment_id, "experiment_id")
-    experiment = target / head.experiment_id
+    head = read_checked_head(entry, ledger.directory)
     original = {file.path: file for file in entry.evidence if file.path.startswith(f"{ORIGINAL}/")}
     loaded = parse_record(bytes(entry.record), head.trial_id, salvage=True)
     problems = [note.message for note in find_foreign(loaded.record) if note.is_problem]
@@ -74,29 +70,17 @@ def _write_trial(ledger: Ledger, entry: TrialEntry, target: Path, tree: Tree) ->
     tree.refused += [f"{name}: evidence {path!r} is withheld" for path in gone]
     if original and not original.keys().isdisjoint(gone):
         return
-    artifacts = experiment / "_artifacts" / head.trial_id
     for file in entry.evidence:
         check_evidence_path(file.path, f"{ledger.directory}: entry {entry.seq}")
     for file in entry.evidence:
-        if file.path not in original and file.path not in gone:
-            _write(artifacts / file.path, _load(ledger, file))
-    for path, file in original.items():
-        _write(experiment / path.removeprefix(f"{ORIGINAL}/"), _load(ledger, file))
+        if file.path in gone:
+            continue
+        place = f"_artifacts/{head.trial_id}/{file.path}"
+        if file.path in original:
+            place = file.path.removeprefix(f"{ORIGINAL}/")
+        copy = partial(ledger.artifacts.copy_sealed, file.sha256, file.size)
+        write_below(target, f"{head.experiment_id}/{place}", file.sha256, copy)
     if not original:
-        _write(experiment / f"{head.trial_id}.json", render_record(loaded.record, loaded.kept))
+        data = render_record(loaded.record, loaded.kept)
+        write_below(target, f"{name}.json", sha256_hex(data), lambda file: file.write(data))
     tree.written += 1
-
-
-def _load(ledger: Ledger, file: EvidenceFile) -> bytes:
-    return ledger.artifacts.load(file.sha256)
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        write_new(path, data)
-    except FileExistsError:
-        if path.is_symlink() or not path.is_file() or read_small(str(path)) != data:
-            raise LedgerError(
-                f"{path}: there is something else already; an export replaces nothing"
-            ) from None

@@ -1,19 +1,20 @@
 """A bundle: a ledger, or a part of one, in one file that proves what it holds.
 
-    bundle.json          the format, and whose ledger it is
+    bundle.json          the format, whose ledger it is, and which trials are left out
     checkpoint           the signed note
-    entries.jsonl        every entry in order: its line, or {"left_out": leaf hash, "seq": n}
+    entries.jsonl        the line of every entry, in order, also of trials that are left out
     artifacts/<sha256>   the evidence of the trials that are in it, as plain bytes
 
-A tar file, zstd-compressed. What was left out still counts: the leaves give the signed root, so
-nothing can be missing without a place for it. `unbundle` reads what this writes.
+A tar file, zstd-compressed. A trial that is left out is shown by its line, without evidence: the
+hash of a line does not tell its kind, and only trials may be left out. The lines give the signed
+root, so none can be missing. `unbundle` reads what this writes.
 """
 
 import io
 import os
 import tarfile
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, BinaryIO, cast
@@ -23,11 +24,13 @@ from backports import zstd
 
 from proctor.errors import LedgerError
 from proctor.files import sync_directory, sync_file
-from proctor.ledger.entry import TrialEntry, Withheld, decode_line
+from proctor.ledger.entry import TrialEntry, decode_line
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 
-FORMAT = "proctor-bundle-1"
+FORMAT = "proctor-bundle-2"
+FIRST_FORMAT = "proctor-bundle-1"
+"""Read for ever: of what it left out it has the leaf hashes alone."""
 _LEVEL = 3
 _IN_MEMORY = 16 << 20
 
@@ -40,12 +43,13 @@ class BundleHead(msgspec.Struct, frozen=True, kw_only=True):
     """Of the ledger it was taken from."""
     size: int
     """Entries that ledger had."""
-    left_out: int
-    """Entries whose lines are not in the bundle."""
+    left_out: tuple[tuple[int, int], ...] | int
+    """Runs of trials that are left out, each from its first place to its last; a count in the first
+    format."""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands for an entry that was left out."""
+    """What stands for an entry that was left out, in the first format."""
 
     left_out: str
     """Its leaf hash, as hex."""
@@ -59,6 +63,7 @@ class Bundled:
     size: int
     trials: int
     left_out: int
+    """Trials whose lines are in it, and whose evidence is not."""
     artifacts: int
 
 
@@ -94,21 +99,20 @@ def _write(
 ) -> Bundled:
     size = checkpoint.tree.size
     artifacts: set[str] = set()
-    n_trials = n_left_out = 0
+    left_out: list[int] = []
+    n_trials = 0
     with _spool() as lines:
-        for seq, line, leaf in _lines(ledger, size):
+        for seq in range(size):
+            line = ledger.line(seq)
             entry = decode_line(line, f"{ledger.directory}: entry {seq}")
-            kept = line
-            if isinstance(entry, Withheld):
-                n_left_out += 1
-            elif isinstance(entry, TrialEntry) and trials is not None and seq not in trials:
-                kept = msgspec.json.encode(LeftOut(left_out=leaf.hex(), seq=seq))
-                n_left_out += 1
+            if isinstance(entry, TrialEntry) and trials is not None and seq not in trials:
+                left_out.append(seq)
             elif isinstance(entry, TrialEntry):
                 n_trials += 1
                 artifacts.update(file.sha256 for file in entry.evidence)
-            lines.write(kept + b"\n")
-        head = BundleHead(format=FORMAT, origin=checkpoint.origin, size=size, left_out=n_left_out)
+            lines.write(line + b"\n")
+        runs = _find_runs(left_out)
+        head = BundleHead(format=FORMAT, origin=checkpoint.origin, size=size, left_out=runs)
         _add(tar, "bundle.json", io.BytesIO(msgspec.json.encode(head) + b"\n"))
         _add(tar, "checkpoint", io.BytesIO(checkpoint.render()))
         _add(tar, "entries.jsonl", lines)
@@ -117,17 +121,19 @@ def _write(
         with _spool() as plain:
             ledger.artifacts.copy(digest, plain)
             _add(tar, f"artifacts/{digest}", plain)
-    return Bundled(size, n_trials, n_left_out, len(held))
+    return Bundled(size, n_trials, len(left_out), len(held))
+
+
+def _find_runs(places: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """The first and the last of each run of numbers without a gap."""
+    ends = [at for at, place in enumerate(places) if places[at + 1 : at + 2] != [place + 1]]
+    begins = [0, *(end + 1 for end in ends)]
+    return tuple((places[begin], places[end]) for begin, end in zip(begins, ends, strict=False))
 
 
 def _spool() -> BinaryIO:
     """A place for bytes of any number: in memory while they are few."""
     return cast(BinaryIO, tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY))
-
-
-def _lines(ledger: Ledger, size: int) -> Iterator[tuple[int, bytes, bytes]]:
-    for seq, leaf in enumerate(ledger.index.leaves(size)):
-        yield seq, ledger.line(seq), leaf
 
 
 def _add(tar: tarfile.TarFile, name: str, data: BinaryIO) -> None:

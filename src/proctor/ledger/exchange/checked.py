@@ -32,6 +32,8 @@ def check_bundle_file(path: str, given: Sequence[str] = ()) -> Checked:
         summary = _summarize(found)
         if key is None:
             unchecked = (f"whose it is: it names its own key, {found.signer}; --key tells",)
+        if found.hidden:
+            unchecked = (*unchecked, describe_hidden(found))
     return Checked(
         path=path,
         thing=Thing.BUNDLE,
@@ -39,6 +41,15 @@ def check_bundle_file(path: str, given: Sequence[str] = ()) -> Checked:
         diagnostics=tally.kept,
         more=tally.more,
         unchecked=unchecked,
+    )
+
+
+def describe_hidden(found: Unbundled) -> str:
+    """What cannot be said of a bundle in which entries are hashes alone."""
+    return (
+        f"that the {count_of(found.hidden, 'entry', 'entries')} left out are trials: only their "
+        "hashes are in the bundle, and reviews, supersessions, withholdings or plans may be among "
+        "them; a bundle that `proctor export` writes today shows every entry"
     )
 
 

@@ -8,18 +8,18 @@ A trial that was imported goes back into the directory it came from; any other g
 a ledger does not hold does not come back: links, empty directories, times and modes of files.
 """
 
-import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
-from proctor.digest import sha256_file
 from proctor.errors import LedgerError, NotSealedError
 from proctor.ledger.entry import EvidenceFile, TrialEntry, evidence_digest
-from proctor.ledger.head import read_head_of
+from proctor.ledger.exchange.copying import read_checked_head, write_below
 from proctor.ledger.keeping import AROUND, check_evidence_path
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.withhold import find_withheld
@@ -30,6 +30,7 @@ _OF_A_TRIAL = ("result.json", "config.json")
 _FOREIGN = ("prime", "traces")
 """Where trials come from that are never harbor's, whatever their files are called."""
 _KEPT = re.compile(r"(.+)\.attempt-([0-9]{1,9})")
+_OWN_NAMES: Mapping[int, str] = MappingProxyType({})
 _DEPTHS = (2, 4)
 """Parts of a trial's place: JOB/TRIAL, JOB/TRIAL/attempts/N."""
 
@@ -54,18 +55,23 @@ class Jobs:
     """A sentence for everything that could not be given back."""
 
 
-def write_jobs(ledger: Ledger, places: Iterable[int], target: Path) -> Jobs:
+def write_jobs(
+    ledger: Ledger, places: Iterable[int], target: Path, names: Mapping[int, str] = _OWN_NAMES
+) -> Jobs:
     """Write the trials at these places of the log below a directory; nothing there is replaced.
+
+    `names` are those of trials that lay under another name than they are sealed as, by place.
 
     Raises:
         LedgerError: a file is there with other bytes, or cannot be written.
+        RecordError: the ids of a trial may not become names of directories.
         DamageError: the ledger does not hold what it should.
     """
     writer = _Writer(ledger, target)
     try:
         # The last one first: what was run again under its name is what lies in the job.
         for seq in sorted(places, reverse=True):
-            writer.write(seq)
+            writer.write(seq, names.get(seq))
         writer.write_around()
     except OSError as error:
         raise LedgerError(f"{target}: cannot be written: {reason_of(error)}") from error
@@ -86,12 +92,12 @@ class _Writer:
         """That id, by the digest of the result.json it stands in."""
         self.jobs = Jobs()
 
-    def write(self, seq: int) -> None:
+    def write(self, seq: int, lay_as: str | None) -> None:
         entry = self._ledger.entry(seq)
         if not isinstance(entry, TrialEntry):
             self.jobs.refused.append(f"entry {seq}: its bytes were withheld")
             return
-        head = read_head_of(entry)
+        head = read_checked_head(entry, self._ledger.directory)
         name = f"{head.experiment_id}/{head.trial_id}"
         own = [file for file in entry.evidence if not file.path.startswith(AROUND)]
         # An agent may call its answer result.json: where it came from tells what it is.
@@ -99,7 +105,7 @@ class _Writer:
         if is_foreign or not any(file.path in _OF_A_TRIAL for file in own):
             self.jobs.refused.append(f"{name}: no trial of harbor's")
             return
-        place = find_place(entry)
+        place = find_place(entry, lay_as)
         job = place.split("/")[0]
         around = [file for file in entry.evidence if file.path.startswith(AROUND)]
         job_id = self._find_job_id(around)
@@ -153,32 +159,24 @@ class _Writer:
             if file.path not in gone:
                 path = file.path.removeprefix(prefix)
                 check_evidence_path(path, f"{self._ledger.directory}: {place}")
-                self._copy(file.sha256, self._target / place / path)
-
-    def _copy(self, sha256: str, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
-        try:
-            with temporary.open("xb") as file:
-                self._ledger.artifacts.copy(sha256, file)
-            # A name in one step: what a kill leaves is never half a file under its own name.
-            path.hardlink_to(temporary)
-        except FileExistsError:
-            if path.is_symlink() or not path.is_file() or sha256_file(path) != sha256:
-                raise LedgerError(
-                    f"{path}: there is something else already; an export replaces nothing"
-                ) from None
-        finally:
-            temporary.unlink(missing_ok=True)
+                copy = partial(self._ledger.artifacts.copy_sealed, file.sha256, file.size)
+                write_below(self._target, f"{place}/{path}", file.sha256, copy)
 
 
-def find_place(entry: TrialEntry) -> str:
-    """Where a trial lies among jobs: where it came from, else by its experiment and its id."""
-    source, head = entry.source, read_head_of(entry)
+def find_place(entry: TrialEntry, lay_as: str | None = None) -> str:
+    """Where a trial lies among jobs: where it came from, else by its experiment and its id.
+
+    `lay_as` is the name that it had in its job, where that is not its id.
+
+    Raises:
+        RecordError: its ids may not become names of directories.
+        DamageError: there is no record in the entry.
+    """
+    source, head = entry.source, read_checked_head(entry, "a ledger")
     if source is not None and source.kind == "harbor" and _is_place(source.name):
         return source.name
     kept = _KEPT.fullmatch(head.trial_id)
-    trial = f"{kept[1]}/attempts/{kept[2]}" if kept else head.trial_id
+    trial = f"{kept[1]}/attempts/{kept[2]}" if kept else lay_as or head.trial_id
     job = source.name if source is not None and source.kind == "harbor" else head.experiment_id
     return f"{job}/{trial}" if _is_place(f"{job}/{trial}") else f"{head.experiment_id}/{trial}"
 

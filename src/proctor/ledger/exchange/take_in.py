@@ -2,7 +2,8 @@
 
 Each keeps its record and its evidence byte for byte, and says where it comes from. What is sealed
 here already with the same bytes stays as it is. Evidence that the bundle does not have is put down
-as withheld. Reviews, rescores and supersessions come along where their trials do.
+as withheld. Reviews, rescores and supersessions come along where their trials do; a trial that was
+superseded by one that is left out does not come in, as nothing here would say so.
 """
 
 from collections.abc import Iterator
@@ -60,12 +61,16 @@ def import_bundle(ledger: Ledger, path: Path, key: VerifierKey | None = None) ->
         DamageError: it does not hold what its checkpoint signs; nothing was taken from it.
         RecordError: a record in it breaks the format; nothing was taken either.
         ConflictError: a trial is sealed here with other bytes.
-        LedgerError: the ledger cannot be written.
+        LedgerError: the ledger cannot be written, or a trial was superseded by one that is left
+            out; nothing was taken either.
     """
     taken = TakenIn(check_bundle(path, key))
+    handed: set[str] = set()
     for entry in read_entries(path):
         if isinstance(entry, TrialEntry):
             check_record(bytes(entry.record), f"{path}: entry {entry.seq}")
+            handed.add(record_digest(entry))
+    _check_superseded(ledger, handed, path)
     for digest in sorted(taken.bundle.named.keys() - taken.bundle.artifacts):
         if ledger.artifacts.holds(digest):
             ledger.artifacts.check(digest, taken.bundle.named[digest])
@@ -81,6 +86,19 @@ def import_bundle(ledger: Ledger, path: Path, key: VerifierKey | None = None) ->
 
 _REMARKS = (ReviewEntry, RescoreEntry, SupersedeEntry)
 type _Remark = ReviewEntry | RescoreEntry | SupersedeEntry
+
+
+def _check_superseded(ledger: Ledger, handed: set[str], path: Path) -> None:
+    """Refuse a trial whose supersession could not be sealed here along with it."""
+    ledger.refresh()
+    for entry in read_entries(path):
+        if not isinstance(entry, SupersedeEntry) or entry.subject.record not in handed:
+            continue
+        if entry.by.record not in handed and not _is_sealed(ledger, entry.by):
+            raise LedgerError(
+                f"{path}: {entry.subject.trial_id} was superseded by {entry.by.trial_id}, which is "
+                "left out; export both trials, or neither"
+            )
 
 
 def _keep_artifacts(ledger: Ledger, path: Path) -> None:
@@ -159,11 +177,12 @@ def _remark(ledger: Ledger, remarks: tuple[_Remark, ...], taken: TakenIn) -> Non
 def _is_ours(ledger: Ledger, entry: _Remark) -> bool:
     """Whether every trial it speaks of is sealed here with the bytes it speaks of."""
     subjects = [entry.subject, entry.by] if isinstance(entry, SupersedeEntry) else [entry.subject]
-    found = [ledger.find_sealed(subject.experiment_id, subject.trial_id) for subject in subjects]
-    return all(
-        trial is not None and trial.record == subject.record
-        for trial, subject in zip(found, subjects, strict=True)
-    )
+    return all(_is_sealed(ledger, subject) for subject in subjects)
+
+
+def _is_sealed(ledger: Ledger, subject: Subject) -> bool:
+    found = ledger.find_sealed(subject.experiment_id, subject.trial_id)
+    return found is not None and found.record == subject.record
 
 
 def _content(entry: AnyEntry | Withheld) -> bytes:

@@ -1,15 +1,19 @@
 """What is in a bundle, checked before a byte of it is taken.
 
 1. The members are the ones a bundle has, plain files, in their order.
-2. The leaves, whole or left out, give the root that the checkpoint signs.
-3. The checkpoint is signed by the key that is trusted: one that is given, else the first entry's.
-4. Every artifact is what its name says, and belongs to a trial that is in the bundle.
+2. The lines give the root that the checkpoint signs. Of the first format, some are hashes alone.
+3. What is left out are trials, and nothing else.
+4. The checkpoint is signed by the key that is trusted: one that is given, else the first entry's.
+5. Every artifact belongs to a trial that is in the bundle, has the size that was sealed, and is
+   what its name says; the size is compared before anything is hashed.
 
 Nothing of it names a path: what is written goes where the ledger puts it.
 """
 
+import bisect
 import contextlib
 import itertools
+import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,8 +23,14 @@ from typing import IO, BinaryIO, Self, cast
 import msgspec
 from backports import zstd
 
-from proctor.digest import sha256_copy
-from proctor.errors import AlteredArtifactError, DamageError, InputError, NotSealedError
+from proctor.digest import is_digest, sha256_copy
+from proctor.errors import (
+    AlteredArtifactError,
+    DamageError,
+    InputError,
+    NotSealedError,
+    RecordError,
+)
 from proctor.files import open_plain
 from proctor.ledger.claims.trust import follow_keys
 from proctor.ledger.entry import (
@@ -32,7 +42,8 @@ from proctor.ledger.entry import (
     WithholdEntry,
     decode_line,
 )
-from proctor.ledger.exchange.bundle import FORMAT, BundleHead, LeftOut
+from proctor.ledger.exchange.bundle import FIRST_FORMAT, FORMAT, BundleHead, LeftOut
+from proctor.ledger.exchange.copying import read_checked_head
 from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.note import (
     LARGEST_NOTE,
@@ -43,9 +54,8 @@ from proctor.ledger.note import (
 )
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tree import HASH_SIZE, Frontier, leaf_hash
-from proctor.ledger.verification.scan import is_digest
 
-_LARGEST_HEAD = 4096
+_LARGEST_HEAD = 1 << 24
 _ARTIFACT = "artifacts/"
 
 
@@ -60,6 +70,9 @@ class Unbundled:
     trials: int = 0
     """Trials that are in it."""
     left_out: int = 0
+    """Trials that it does not hand over."""
+    hidden: int = 0
+    """Those among them that are hashes alone: nothing shows that they are trials."""
     withheld: set[tuple[int | None, str | None]] = field(default_factory=set)
     """Places and leaf hashes of lines that were taken out."""
     excused: set[tuple[int | None, str | None]] = field(default_factory=set)
@@ -78,6 +91,8 @@ class _PlainInfo(tarfile.TarInfo):
         found = super().frombuf(buf, encoding, errors)
         if found.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
             raise tarfile.ReadError(f"{found.name[:80]!r} is no plain file; it has no others")
+        if found.size < 0:
+            raise tarfile.ReadError(f"{found.name[:80]!r} has a size below 0")
         return found
 
 
@@ -99,16 +114,16 @@ def check_bundle(path: Path, key: VerifierKey | None = None) -> Unbundled:
         head = _parse_head(_read(members, "bundle.json", _LARGEST_HEAD, path), path)
         note = _read(members, "checkpoint", LARGEST_NOTE, path)
         checkpoint = parse_checkpoint(note, f"{path}: checkpoint")
+        if (head.origin, head.size) != (checkpoint.origin, checkpoint.tree.size):
+            raise DamageError(
+                f"{path}: says that it is {head.size} entries of {head.origin}; its checkpoint "
+                f"signs {checkpoint.tree.size} of {checkpoint.origin}"
+            )
         bundle = Unbundled(checkpoint)
-        _check_entries(_next(members, "entries.jsonl", path), bundle, path)
+        _check_entries(_next(members, "entries.jsonl", path), head, bundle, path)
         _check_signer(bundle, key, path)
-        for digest, file in _artifacts(members, path):
-            _check_artifact(digest, file, bundle, path)
-    if (head.origin, head.size) != (checkpoint.origin, checkpoint.tree.size):
-        raise DamageError(
-            f"{path}: says that it is {head.size} entries of {head.origin}; its checkpoint signs "
-            f"{checkpoint.tree.size} of {checkpoint.origin}"
-        )
+        for digest, size, file in _artifacts(members, path):
+            _check_artifact(digest, size, file, bundle, path)
     return bundle
 
 
@@ -121,20 +136,21 @@ def read_artifacts(path: Path) -> Iterator[tuple[str, BinaryIO]]:
     with _open(path) as members:
         for name in ("bundle.json", "checkpoint", "entries.jsonl"):
             _next(members, name, path)
-        yield from _artifacts(members, path)
+        for digest, _size, file in _artifacts(members, path):
+            yield digest, file
 
 
 def read_entries(path: Path) -> Iterator[AnyEntry]:
-    """The entries of a bundle that was checked, in order, without what was left out.
+    """The entries of a bundle that was checked, in order, without the trials that are left out.
 
     Raises:
         InputError: it changed meanwhile.
     """
     with _open(path) as members:
-        for name in ("bundle.json", "checkpoint"):
-            _next(members, name, path)
+        head = _parse_head(_read(members, "bundle.json", _LARGEST_HEAD, path), path)
+        _next(members, "checkpoint", path)
         for _leaf, entry in _lines(_next(members, "entries.jsonl", path), path):
-            if not isinstance(entry, Withheld | LeftOut):
+            if not isinstance(entry, Withheld | LeftOut) and not _is_left_out(head, entry.seq):
                 yield entry
 
 
@@ -166,19 +182,18 @@ def _members(tar: tarfile.TarFile, path: Path) -> _Members:
         yield member, cast(BinaryIO, file)
 
 
-def _next(members: _Members, name: str, path: Path) -> BinaryIO:
+def _next(members: _Members, name: str, path: Path, largest: int | None = None) -> BinaryIO:
     member, file = next(members, (None, None))
     if member is None or file is None or member.name != name:
         found = repr(member.name[:80]) if member else "the end"
         raise InputError(f"{path}: no bundle: expected {name}, found {found}")
+    if largest is not None and member.size > largest:
+        raise InputError(f"{path}: {name} has more than {largest:,} bytes")
     return file
 
 
 def _read(members: _Members, name: str, largest: int, path: Path) -> bytes:
-    data = _next(members, name, path).read(largest + 1)
-    if len(data) > largest:
-        raise InputError(f"{path}: {name} has more than {largest:,} bytes")
-    return data
+    return _next(members, name, path, largest).read()
 
 
 def _parse_head(data: bytes, path: Path) -> BundleHead:
@@ -186,19 +201,43 @@ def _parse_head(data: bytes, path: Path) -> BundleHead:
         head = msgspec.json.decode(data, type=BundleHead)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: no bundle: bundle.json: {error}") from error
-    if head.format != FORMAT:
+    if head.format not in (FORMAT, FIRST_FORMAT):
         raise InputError(
-            f"{path}: a bundle of format {head.format[:80]!r}; this proctor reads {FORMAT!r}"
+            f"{path}: a bundle of format {head.format[:80]!r}; this proctor reads {FORMAT!r} and "
+            f"{FIRST_FORMAT!r}"
         )
+    if isinstance(head.left_out, int) != (head.format == FIRST_FORMAT):
+        raise InputError(f"{path}: bundle.json: left_out is not as {head.format} has it")
+    places = [place for run in _runs(head) for place in (run[0], run[1] + 1)]
+    if places != sorted(places) or any(first > last for first, last in _runs(head)):
+        raise InputError(f"{path}: bundle.json: left_out is not in order")
     return head
 
 
-def _check_entries(file: BinaryIO, bundle: Unbundled, path: Path) -> None:
-    frontier = Frontier()
+def _runs(head: BundleHead) -> tuple[tuple[int, int], ...]:
+    return () if isinstance(head.left_out, int) else head.left_out
+
+
+def _is_left_out(head: BundleHead, seq: int) -> bool:
+    runs = _runs(head)
+    at = bisect.bisect_right(runs, (seq, sys.maxsize)) - 1
+    return at >= 0 and seq <= runs[at][1]
+
+
+def _check_entries(file: BinaryIO, head: BundleHead, bundle: Unbundled, path: Path) -> None:
+    frontier, tree = Frontier(), bundle.checkpoint.tree
     for leaf, entry in _lines(file, path):
+        if frontier.size == tree.size:
+            raise DamageError(f"{path}: has more than the {tree.size} entries that are signed")
         frontier.append(leaf)
-        _note(entry, bundle, path)
-    tree = bundle.checkpoint.tree
+        if isinstance(entry, TrialEntry):
+            _check_trial(entry, path)
+        if isinstance(entry, LeftOut) or _is_left_out(head, entry.seq):
+            _note_left_out(entry, head, bundle, path)
+        else:
+            _note(entry, bundle, path)
+    if bundle.left_out != sum(last - first + 1 for first, last in _runs(head)) + bundle.hidden:
+        raise DamageError(f"{path}: leaves out entries that the ledger does not have")
     if (frontier.size, frontier.root()) != (tree.size, tree.root):
         raise DamageError(
             f"{path}: its {frontier.size} entries do not give the root that the checkpoint signs "
@@ -209,10 +248,27 @@ def _check_entries(file: BinaryIO, bundle: Unbundled, path: Path) -> None:
         raise DamageError(f"{path}: entry {seq} was taken out, and no entry says so")
 
 
-def _note(entry: AnyEntry | Withheld | LeftOut, bundle: Unbundled, path: Path) -> None:
+def _note_left_out(
+    entry: AnyEntry | Withheld | LeftOut, head: BundleHead, bundle: Unbundled, path: Path
+) -> None:
+    """Count what is left out; only a trial may be, and its line shows that it is one."""
+    if isinstance(entry, LeftOut):
+        if head.format == FORMAT:
+            raise DamageError(
+                f"{path}: entry {entry.seq} is a hash alone; {FORMAT} has every line, so that "
+                "reviews, supersessions, withholdings, plans and keys cannot be left out"
+            )
+        bundle.hidden += 1
+    elif not isinstance(entry, TrialEntry):
+        kind = "withheld" if isinstance(entry, Withheld) else entry.kind
+        raise DamageError(
+            f"{path}: entry {entry.seq}, of kind {kind!r}, is left out; only trials may be"
+        )
+    bundle.left_out += 1
+
+
+def _note(entry: AnyEntry | Withheld, bundle: Unbundled, path: Path) -> None:
     match entry:
-        case LeftOut():
-            bundle.left_out += 1
         case Withheld():
             bundle.withheld.add((entry.seq, entry.withheld))
         case WithholdEntry():
@@ -226,18 +282,28 @@ def _note(entry: AnyEntry | Withheld | LeftOut, bundle: Unbundled, path: Path) -
             pass
 
 
-def _name_evidence(entry: TrialEntry, bundle: Unbundled, path: Path) -> None:
-    """Note what a trial names; nothing that a ledger would not have sealed."""
-    for file in entry.evidence:
-        where = f"{path}: entry {entry.seq}"
-        try:
+def _check_trial(entry: TrialEntry, path: Path) -> None:
+    """Refuse a trial with names that no ledger would have sealed."""
+    where = f"{path}: entry {entry.seq}"
+    try:
+        read_checked_head(entry, path)
+        for file in entry.evidence:
             check_evidence_path(file.path, where)
-        except NotSealedError as error:
-            raise DamageError(str(error)) from error
+    except (NotSealedError, RecordError) as error:
+        raise DamageError(str(error)) from error
+    for file in entry.evidence:
         if not is_digest(file.sha256):
             raise DamageError(f"{where}: evidence {file.sha256[:80]!r} is no SHA-256")
+
+
+def _name_evidence(entry: TrialEntry, bundle: Unbundled, path: Path) -> None:
+    """Note what a trial names."""
+    for file in entry.evidence:
         if bundle.named.setdefault(file.sha256, file.size) != file.size:
-            raise DamageError(f"{where}: {file.sha256} has another size than an entry before says")
+            raise DamageError(
+                f"{path}: entry {entry.seq}: {file.sha256} has another size than an entry before "
+                "says"
+            )
 
 
 def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[bytes, AnyEntry | Withheld | LeftOut]]:
@@ -290,25 +356,28 @@ def _check_signer(bundle: Unbundled, given: VerifierKey | None, path: Path) -> N
     check_signature(bundle.checkpoint, bundle.signer, f"{path}: checkpoint")
 
 
-def _artifacts(members: _Members, path: Path) -> Iterator[tuple[str, BinaryIO]]:
+def _artifacts(members: _Members, path: Path) -> Iterator[tuple[str, int, BinaryIO]]:
     for member, file in members:
         digest = member.name.removeprefix(_ARTIFACT)
         if digest == member.name or "/" in digest:
             raise InputError(f"{path}: {member.name[:80]!r} is no member of a bundle")
-        yield digest, file
+        yield digest, member.size, file
 
 
-def _check_artifact(digest: str, file: BinaryIO, bundle: Unbundled, path: Path) -> None:
+def _check_artifact(digest: str, size: int, file: BinaryIO, bundle: Unbundled, path: Path) -> None:
     # Named by a trial first: a digest that an entry names is hex, and never a path.
     if digest not in bundle.named:
         raise DamageError(f"{path}: {digest[:80]!r} is evidence of no trial in the bundle")
+    # Before anything is hashed: a few kilobytes can unpack to a day of work.
+    if size != bundle.named[digest]:
+        raise AlteredArtifactError(
+            f"{path}: artifact {digest} has {size} bytes; sealed were {bundle.named[digest]}"
+        )
+    if digest in bundle.artifacts:
+        raise DamageError(f"{path}: artifact {digest} is there twice")
     found = sha256_copy(file, cast(BinaryIO, _Sink()))
     if found != digest:
         raise AlteredArtifactError(
             f"{path}: artifact {digest} holds bytes with the SHA-256 {found}"
-        )
-    if file.tell() != bundle.named[digest]:
-        raise AlteredArtifactError(
-            f"{path}: artifact {digest} has {file.tell()} bytes; sealed were {bundle.named[digest]}"
         )
     bundle.artifacts.add(digest)

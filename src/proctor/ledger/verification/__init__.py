@@ -3,6 +3,7 @@
     whole        a whole ledger by itself
     verify       all of a ledger recomputed, its damage named
     steps        the steps of that
+    attested     … the one that recomputes attestations
     artifact_check   … and the one that reads the evidence
     damage       the kinds of damage
     scan         what a piece of a segment holds

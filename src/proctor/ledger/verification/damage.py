@@ -50,6 +50,8 @@ class DamageKind(StrEnum):
     """The ledger is another key's than the one that is trusted, or names none."""
     BAD_KEY_CHANGE = "bad-key-change"
     """A new key that the former one did not sign."""
+    FALSE_ATTESTATION = "false-attestation"
+    """A signed statement about an experiment that the log contradicts."""
     WRONG_ORIGIN = "wrong-origin"
     """A checkpoint of another log."""
 

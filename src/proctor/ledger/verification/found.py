@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from proctor.ledger.entry import KeyEntry, WithholdEntry
+from proctor.ledger.entry import AttestEntry, KeyEntry, WithholdEntry
 from proctor.ledger.segments import Place
 from proctor.ledger.verification.evidence import NamedEvidence
 from proctor.ledger.verification.leaves import Leaves
@@ -28,6 +28,7 @@ class FoundLog:
     """Every segment that holds lines, with its first one."""
     keys: list[tuple[int, KeyEntry]] = field(default_factory=list)
     withholdings: list[tuple[int, WithholdEntry]] = field(default_factory=list)
+    attestations: list[tuple[int, AttestEntry]] = field(default_factory=list)
     withheld: dict[int, str] = field(default_factory=dict)
     """Lines that were taken out, with what is wrong with what stands there."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
@@ -48,6 +49,8 @@ class FoundLog:
         for number, entry in piece.entries:
             if isinstance(entry, KeyEntry):
                 self.keys.append((first + number, entry))
+            elif isinstance(entry, AttestEntry):
+                self.attestations.append((first + number, entry))
             else:
                 self.withholdings.append((first + number, entry))
         self.withheld.update((first + number, wrong) for number, wrong in piece.withheld)

@@ -5,7 +5,6 @@ if it is asked for, decoded; what that means for the ledger is for `verify` to s
 """
 
 import os
-import re
 from array import array
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, repeat
@@ -13,12 +12,13 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.digest import sha256_digest, sha256_slices
+from proctor.digest import is_digest, sha256_digest, sha256_slices
 from proctor.errors import DamageError
 from proctor.files import open_plain
 from proctor.ledger.entry import (
     LARGEST_ENTRY,
     AnyEntry,
+    AttestEntry,
     KeyEntry,
     TrialEntry,
     Withheld,
@@ -46,7 +46,6 @@ NO_SEQ = -1
 _TRIAL = b'"kind":"trial"'
 _KIND_AT = len('\n{"at":"2000-01-01T00:00:00.000Z",')
 _WITHHELD = b'{"withheld":'
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _CHUNK = 1 << 19
 """Bytes that are read at a time: what is hashed next is still in the processor's cache."""
 _DECODER = msgspec.json.Decoder(TrialEntry)
@@ -91,7 +90,7 @@ class Scanned:
     """Bytes of the lines, newlines left off."""
     seqs: array[int] = field(default_factory=lambda: array("q"))
     """The numbers that the lines give themselves; none where trials were not decoded."""
-    entries: list[tuple[int, KeyEntry | WithholdEntry]] = field(default_factory=list)
+    entries: list[tuple[int, KeyEntry | WithholdEntry | AttestEntry]] = field(default_factory=list)
     withheld: list[tuple[int, str]] = field(default_factory=list)
     """Lines that were taken out, with what stands in their place if it is not as it should."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
@@ -237,11 +236,6 @@ def _take_last(buffer: bytearray, length: int, scanned: Scanned) -> None:
     scanned.seqs.append(NO_SEQ)
 
 
-def is_digest(text: str) -> bool:
-    """Whether a text is a SHA-256 as entries have it; anything else must not become a path."""
-    return _DIGEST.fullmatch(text) is not None
-
-
 def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
     try:
         entry = _DECODER.decode(line)
@@ -285,7 +279,7 @@ def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tupl
         return leaf, NO_SEQ
     if not isinstance(entry, Withheld):
         scanned.remarks += remarks_of(entry)
-    if isinstance(entry, KeyEntry | WithholdEntry):
+    if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry):
         scanned.entries.append((number, entry))
     if isinstance(entry, TrialEntry | Withheld):
         # Only a line that is not as it was written comes here: nothing is kept of it.

@@ -6,7 +6,8 @@
 4. The log is held against what was signed.
 5. What is signed must be entries; what was taken out must have an entry that says so.
 6. Every artifact that an entry names is read, unless it shall be fast.
-7. An index that is out of step is made anew.
+7. Attestations must name the entries that are there.
+8. An index that is out of step is made anew.
 
 Nothing else is written. A ledger that somebody appends to meanwhile is read again.
 """
@@ -27,6 +28,7 @@ from proctor.ledger.note import (
 )
 from proctor.ledger.segments import find_segments, has_checkpoint, render_absence
 from proctor.ledger.verification.artifact_check import check_artifacts
+from proctor.ledger.verification.attested import check_attestations
 from proctor.ledger.verification.damage import Damage, Findings
 from proctor.ledger.verification.evidence import NamedEvidence
 from proctor.ledger.verification.found import FoundLog
@@ -179,7 +181,8 @@ def _verify(
         tell_behind(scope, findings)
         if own is not None and signed.is_own_signed and not comparison.differences:
             check_gaps(check, scope)
-            check_index(check, scope, own.tree, remembered)  # (7)
+            check_attestations(check, scope)  # (7)
+            check_index(check, scope, own.tree, remembered)  # (8)
     trusted = signed.keys.trusted
     return Verification(
         directory=check.directory,

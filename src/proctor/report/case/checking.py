@@ -37,7 +37,7 @@ from proctor.ledger.entry import (
 from proctor.ledger.note import VerifierKey, parse_verifier_key
 from proctor.ledger.signature import check_signature, did_sign
 from proctor.ledger.tree import check_inclusion, leaf_hash
-from proctor.report.case.derivation import find_differences, find_unchecked_reward
+from proctor.report.case.derivation import find_unchecked_reward, judge_reward
 from proctor.report.case.document import parse_case
 from proctor.report.case.opened import OpenedCase, open_case
 from proctor.report.case.page import FoundPage, differs_from, parse_page, render_page, script_digest
@@ -108,8 +108,7 @@ def _find_problems(opened: OpenedCase) -> Iterator[Diagnostic]:
             )
             yield Diagnostic("altered-evidence", message)
     yield from _check_left_out(opened)
-    if find_unchecked_reward(opened) is None:
-        yield from (Diagnostic("reward-differs", each) for each in find_differences(opened))
+    yield from judge_reward(opened)
     yield from _check_remarks(opened)
 
 

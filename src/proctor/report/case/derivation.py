@@ -1,22 +1,39 @@
-"""Whether a sealed reward follows from the reward file that was sealed with it.
+"""Whether a sealed reward follows from the reward files that were sealed with it.
 
-By the scoring unit's own rules, all of them. Trials of several steps, and trials whose score rests
-on something else than a reward file, are not added up here: an audit of the job does that.
+The files are read again by the scoring unit's own rules, and decide: what the record, its breakdown
+and the certificate say must be what they give, whatever the certificate names as its basis. A
+reward whose files are not in the page cannot be shown, which is a problem and not a gap.
+
+The page's script (script/rewards.js) derives the same; a change here is a change there.
 """
 
 import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
-from proctor.errors import RewardError
+from proctor.diagnostic import Diagnostic
+from proctor.errors import ProofFileError, RewardError
 from proctor.harbor.evaluation import make_evaluation
+from proctor.ledger.claims.document import check_unique
 from proctor.report.case.facts import REWARD_FILES
 from proctor.report.case.opened import OpenedCase
+from proctor.report.case.spelled import Spelled
 from proctor.reward.number import Rewards, same_number
 from proctor.reward.profile import DEFAULT_PROFILE, PROFILES, Profile
 from proctor.reward.read import parse_reward_json, parse_reward_text
+from proctor.reward.steps import Step, Strategy, Verdict, trial_verdict
 
-_BY_FILE = "reward file"
+_RESULT: Final = "result.json"
+_IN_STEP: Final = re.compile(r"steps/(.+)/verifier/reward\.(?:json|txt)", re.DOTALL)
+_WAYS: Final[tuple[tuple[Strategy, str], ...]] = (
+    ("mean", "the mean of the steps' reward files"),
+    ("final", "the last step's reward file"),
+)
 
 
 class _Evaluation(msgspec.Struct, frozen=True):
@@ -29,43 +46,149 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class _Certificate(msgspec.Struct, frozen=True):
-    basis: str | None = None
     rewards: dict[str, int | str] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Derived:
+    """What the files give."""
+
+    source: str
+    rewards: Rewards | None
+
+
+class _Stated(msgspec.Struct, frozen=True):
+    """What the entry says."""
+
+    evaluation: _Evaluation
+    certificate: _Certificate | None
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it states any number."""
+        certified = self.certificate.rewards if self.certificate else None
+        evaluation = self.evaluation
+        return bool(evaluation.reward is not None or evaluation.breakdown or certified)
+
+
+def judge_reward(opened: OpenedCase) -> Iterator[Diagnostic]:
+    """What is wrong with the reward: the files give another one, or it cannot be shown."""
+    try:
+        stated = _read_stated(opened)
+    except msgspec.MsgspecError as error:
+        yield Diagnostic("reward-differs", f"the stated reward cannot be read: {error}")
+        return
+    derived = _derive(opened)
+    if isinstance(derived, str):
+        if stated.is_scored:
+            yield Diagnostic("reward-not-shown", f"the reward cannot be shown: {derived}")
+        return
+    differences = [list(_compare(stated, each)) for each in derived]
+    if all(differences):
+        # The steps are put together in one of two ways; the first is harbor's default.
+        yield from (Diagnostic("reward-differs", each) for each in differences[0])
+
+
 def find_unchecked_reward(opened: OpenedCase) -> str | None:
-    """Why the reward cannot be derived from the page; None where it can be."""
-    file = next(
-        (each for name in REWARD_FILES for each in opened.evidence if each.path == name), None
-    )
-    basis = _certificate(opened).basis
-    if file is None:
-        return "the reward: there is no reward file at verifier/ among the evidence"
-    if file.sha256 not in opened.files:
-        return f"the reward: {file.path} is not in the page"
-    if basis not in (None, _BY_FILE):
-        return f"the reward: it rests on the {basis}; `proctor audit` adds that up"
+    """Why it was not derived that the trial has no reward; None where it was."""
+    derived = _derive(opened)
+    with contextlib.suppress(msgspec.MsgspecError):
+        if isinstance(derived, str) and not _read_stated(opened).is_scored:
+            return f"that the trial has no reward: {derived}"
     return None
 
 
-def find_differences(opened: OpenedCase) -> list[str]:
-    """Where record and certificate say something else than the reward file gives."""
+def _read_stated(opened: OpenedCase) -> _Stated:
+    evaluation = msgspec.json.decode(opened.trial.record, type=_Record).evaluation
     score = opened.trial.score
-    profile = PROFILES.get(score.profile, DEFAULT_PROFILE) if score else DEFAULT_PROFILE
-    name = next(name for name in REWARD_FILES if any(each.path == name for each in opened.evidence))
-    sha256 = next(each.sha256 for each in opened.evidence if each.path == name)
-    rewards = _read(name, opened.files[sha256], profile)
-    derived = make_evaluation(rewards, (), (), [])
+    if score is None or score.certificate is None:
+        return _Stated(evaluation, None)
+    return _Stated(evaluation, msgspec.convert(score.certificate, _Certificate))
+
+
+def _derive(opened: OpenedCase) -> list[_Derived] | str:
+    """What the files give, in every way that harbor has; a sentence where they are not there."""
+    twice = [path for path, n in Counter(each.path for each in opened.evidence).items() if n > 1]
+    if twice:
+        return f"the entry names {twice[0]} more than once"
+    document = _find_result(opened)
+    name = _find_reward_file(opened, "verifier")
+    is_stepped = document is not None and not document.at("step_results").is_nothing
+    steps = [found[1] for each in opened.evidence if (found := _IN_STEP.fullmatch(each.path))]
+    if document is not None and (why := _find_excuse(document, document)):
+        return [_Derived(why, None)]
+    if name is None and (is_stepped or steps):
+        return _derive_steps(opened, document, steps)
+    if name is None:
+        return "there is no reward file at verifier/ among the evidence"
+    data = _bytes_of(opened, name)
+    if data is None:
+        return f"{name} is not in the page"
+    return [_Derived(name, _read(name, data, _profile(opened)))]
+
+
+def _find_result(opened: OpenedCase) -> Spelled | None:
+    """The trial result, where it is in the page and can be read in one way only."""
+    data = _bytes_of(opened, _RESULT)
+    if data is None:
+        return None
     try:
-        stated = msgspec.json.decode(opened.trial.record, type=_Record).evaluation
-    except msgspec.MsgspecError as error:
-        return [f"the record's evaluation cannot be read: {error}"]
-    found = []
-    if stated.reward != derived.reward:
-        found.append(f"{name} gives the reward {derived.reward}; the record says {stated.reward}")
-    if stated.breakdown is not None and stated.breakdown != derived.breakdown:
-        found.append(f"{name} gives {derived.breakdown}; the record's breakdown {stated.breakdown}")
-    return [*found, *_compare_operand(opened, rewards, name)]
+        check_unique(data, _RESULT)
+    except ProofFileError:
+        return None
+    return Spelled(data)
+
+
+def _find_excuse(document: Spelled, part: Spelled) -> str | None:
+    """Why a trial or a step has no rewards although a reward file may be there."""
+    if document.at("config", "verifier", "disable").raw == b"true":
+        return f"{_RESULT} says that verification was disabled, so there is no reward"
+    failed, claimed = (not part.at(key).is_nothing for key in ("exception_info", "verifier_result"))
+    if failed and not claimed:
+        return f"{_RESULT} records an exception and no verifier result, so there is no reward"
+    return None
+
+
+def _derive_steps(
+    opened: OpenedCase, document: Spelled | None, found: list[str]
+) -> list[_Derived] | str:
+    if document is None:
+        return f"{_RESULT}, which lists the steps, is not in the page or not readable"
+    steps = list(document.at("step_results").items)
+    names = [step.at("step_name").string for step in steps]
+    if len(set(names)) < len(names):
+        return "two steps have the same name and share their files"
+    if missing := sorted(set(found).difference(name for name in names if name is not None)):
+        return f"steps/{missing[0]} has a reward file, and {_RESULT} lists no such step"
+    executed: list[Step] = []
+    for name, step in zip(names, steps, strict=True):
+        if _find_excuse(document, step):
+            executed.append(Step(str(name), None))
+            continue
+        path = _find_reward_file(opened, f"steps/{name}/verifier")
+        data = None if path is None else _bytes_of(opened, path)
+        if path is None or data is None:
+            return f"the reward file of step {name} is not in the page"
+        executed.append(Step(str(name), Verdict(_read(path, data, _profile(opened)))))
+    verdicts = [(how, trial_verdict(executed, way)) for way, how in _WAYS]
+    return [_Derived(how, verdict.rewards if verdict else None) for how, verdict in verdicts]
+
+
+def _find_reward_file(opened: OpenedCase, folder: str) -> str | None:
+    """The reward file that decides: reward.json where it is, else reward.txt."""
+    wanted = [f"{folder}/{each.rpartition('/')[2]}" for each in REWARD_FILES]
+    named = {each.path for each in opened.evidence}
+    return next((path for path in wanted if path in named), None)
+
+
+def _bytes_of(opened: OpenedCase, path: str) -> bytes | None:
+    found = next((each.sha256 for each in opened.evidence if each.path == path), "")
+    return opened.files.get(found)
+
+
+def _profile(opened: OpenedCase) -> Profile:
+    score = opened.trial.score
+    return PROFILES.get(score.profile, DEFAULT_PROFILE) if score else DEFAULT_PROFILE
 
 
 def _read(name: str, data: bytes, profile: Profile) -> Rewards | None:
@@ -75,29 +198,31 @@ def _read(name: str, data: bytes, profile: Profile) -> Rewards | None:
     return None
 
 
-def _certificate(opened: OpenedCase) -> _Certificate:
-    score = opened.trial.score
-    try:
-        return msgspec.convert((score and score.certificate) or {}, _Certificate)
-    except msgspec.ValidationError:
-        return _Certificate(basis="certificate, which cannot be read")
+def _compare(stated: _Stated, derived: _Derived) -> Iterator[str]:
+    """Where record and certificate say something else than the files give."""
+    source, record = derived.source, stated.evaluation
+    wanted = make_evaluation(derived.rewards, (), (), [])
+    if record.reward != wanted.reward:
+        yield f"{source}: reward {wanted.reward}; the record says {record.reward}"
+    if record.breakdown is not None and record.breakdown != (wanted.breakdown or {}):
+        yield f"{source}: rewards {wanted.breakdown}; the record's breakdown {record.breakdown}"
+    if stated.certificate is None:
+        return
+    given, certified = derived.rewards or {}, stated.certificate.rewards or {}
+    if set(given) != set(certified):
+        yield f"the certificate's operand has other rewards than {source} gives"
+        return
+    for key, written in certified.items():
+        number = _number(written)
+        if number is None or not same_number(number, given[key]):
+            yield f"the certificate's operand has {written} for {key}; {source}: {given[key]!r}"
 
 
-def _compare_operand(opened: OpenedCase, rewards: Rewards | None, name: str) -> list[str]:
-    score = opened.trial.score
-    if score is None or score.certificate is None:
-        return []
-    stated = _certificate(opened).rewards
-    if (stated is None) != (rewards is None) or set(stated or ()) != set(rewards or ()):
-        return [f"the certificate's operand has other rewards than {name}"]
-    return [
-        f"the certificate's operand has {written} for {key}; {name} gives {rewards[key]!r}"
-        for key, written in (stated or {}).items()
-        if rewards is not None and not same_number(_number(written), rewards[key])
-    ]
-
-
-def _number(written: int | str) -> int | float:
+def _number(written: int | str) -> int | float | None:
+    """A number as certificates spell it; None where it is spelled in another way."""
+    if isinstance(written, int):
+        return written
     with contextlib.suppress(ValueError, OverflowError):
-        return float.fromhex(written) if isinstance(written, str) else written
-    return float("nan")
+        number = float.fromhex(written)
+        return number if number.hex() == written else None
+    return None

@@ -78,6 +78,13 @@ def _check_damage(measured: Measured) -> Iterator[Check]:
             found=sentence,
             miss=Miss.DAMAGED,
         )
+    for sentence in measured.unshown:
+        yield Check(
+            thing=measured.name,
+            condition="published numbers that can be shown",
+            found=sentence,
+            miss=Miss.UNSHOWN,
+        )
 
 
 def _compare(judged: Judged, baseline: Measured, limits: Limits) -> Iterator[Check]:
@@ -105,6 +112,13 @@ def _check_baseline(measured: Measured, baseline: Measured) -> Iterator[Check]:
             condition=condition,
             found=baseline.damage[0],
             miss=Miss.DAMAGED,
+        )
+    elif baseline.unshown:
+        yield Check(
+            thing=measured.name,
+            condition=condition,
+            found=baseline.unshown[0],
+            miss=Miss.UNSHOWN,
         )
     elif not baseline.trials:
         yield Check(

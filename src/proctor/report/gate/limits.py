@@ -10,6 +10,8 @@ class Miss(StrEnum):
 
     DAMAGED = "damaged"
     """The ledger or the evidence is not what was written: no number can be trusted."""
+    UNSHOWN = "unshown"
+    """A published number cannot be recomputed from the evidence."""
     INCOMPLETE = "incomplete"
     """Trials are missing, or too few to say anything."""
     ERRORS = "errors"
@@ -25,7 +27,14 @@ class Miss(StrEnum):
         return _CODES[self]
 
 
-_CODES = {Miss.SCORE: 1, Miss.INCOMPLETE: 3, Miss.ERRORS: 4, Miss.DAMAGED: 5, Miss.COST: 6}
+_CODES = {
+    Miss.SCORE: 1,
+    Miss.INCOMPLETE: 3,
+    Miss.ERRORS: 4,
+    Miss.DAMAGED: 5,
+    Miss.COST: 6,
+    Miss.UNSHOWN: 7,
+}
 
 
 class MaxErrors(msgspec.Struct, frozen=True):

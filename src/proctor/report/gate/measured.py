@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.audit.certificate import CertifiedGroup, certified_column
+from proctor.audit.findings import Finding
 from proctor.audit.job import audit_job
 from proctor.errors import DamageError, InputError, JobError
 from proctor.harbor.job import Watch, load_job
@@ -78,6 +79,8 @@ class Measured:
     """Whether it ran to its end, as far as anybody says."""
     damage: list[str] = field(default_factory=list)
     """What is wrong with the evidence, in sentences."""
+    unshown: list[str] = field(default_factory=list)
+    """Published numbers that cannot be recomputed from the evidence, in sentences."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -133,7 +136,9 @@ def measure_job(path: str, *, check_evidence: bool = False, watch: Watch | None 
         trials = count_of(over, "trial")
         measured.damage.append(f"{path}: {trials} more than planned; `proctor audit` names them")
     if check_evidence:
-        measured.damage += list(_audit(path, measured.damage))
+        audit = audit_job(path)
+        measured.damage += list(_say(audit.differences, measured.damage))
+        measured.unshown = list(_say(audit.unshown, []))
     return measured
 
 
@@ -162,8 +167,9 @@ def _trial_of_job(found: FoundTrial, attempt: Attempt | None) -> MeasuredTrial:
     )
 
 
-def _audit(path: str, known: list[str]) -> Iterator[str]:
-    for finding in audit_job(path).differences:
+def _say(findings: list[Finding], known: list[str]) -> Iterator[str]:
+    """Findings of an audit as sentences, but those that are known already."""
+    for finding in findings:
         if not any(finding.message in sentence for sentence in known):
             yield f"{finding.path}: {finding.message} ({finding.kind})"
 

@@ -13,6 +13,7 @@
     setup_checks  model, agent, limits, records, images
     trace_checks  a trace for every rewarded trial
     kept_checks   evidence, plan, replacements, findings, reviews, the ledger
+    witness_checks  cosignatures of named witnesses
     verdict       what came of every check
     checking      all checks of a policy on a submission
     bundled/      the policies that come along

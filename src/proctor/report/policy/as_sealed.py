@@ -1,26 +1,32 @@
 """A job directory against the ledger that it was sealed into: trial by trial, file by file.
 
-Every trial of the directory must be sealed under its name, with the very files that lie there;
-every trial that is sealed of the experiment must be there. Files that the job itself has are not
-compared: they go on changing after its trials are sealed.
+Every trial of the directory must be sealed under its name, with the very files that lie there, or,
+where a resume ran it again, as its last run; every trial that is sealed of the experiment must be
+there. Files that the job itself has are not compared: they go on changing after its trials are
+sealed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from proctor.digest import sha256_file
+from proctor.digest import sha256_file, sha256_hex
+from proctor.errors import InputError
+from proctor.ledger.claims.standing import begun_again_as
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.keeping import AROUND
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.submission import list_files
+from proctor.ledger.submission import has_record, list_files, read_linked, submit_trial
+from proctor.ledger.trial_sealing import find_before, find_reruns
 from proctor.ledger.withheld import find_unnamed
 from proctor.report.attempt import Attempt
 from proctor.report.policy.from_jobs import UNSIGNED
+from proctor.report.policy.from_ledger import with_coverage
 from proctor.report.policy.submission import SealedIn, Submission
 from proctor.report.sealed import load_position
 from proctor.sentence import count_of
 
+_RECORD = "record.json"
 _SHOWN = 3
 
 
@@ -30,29 +36,45 @@ def hold_against(submission: Submission, ledger: Ledger, sealed: SealedIn) -> Su
     Raises:
         DamageError: the log does not give what its checkpoint says.
     """
-    differences = tuple(_find_differences(submission, ledger))
+    known = _find_sealed(submission, ledger)
+    differences = tuple(_find_differences(submission, known, ledger))
     return replace(
         submission,
-        sealed=replace(sealed, differences=differences, unnamed=tuple(find_unnamed(ledger))),
+        sealed=replace(
+            with_coverage(sealed, ledger, list(known.values())),
+            differences=differences,
+            unnamed=tuple(find_unnamed(ledger)),
+        ),
         unchecked=[each for each in submission.unchecked if each != UNSIGNED],
     )
 
 
-def _find_differences(submission: Submission, ledger: Ledger) -> Iterator[tuple[str, str]]:
-    handed_in = {trial.name: trial.attempt for trial in submission.trials}
-    experiments = dict.fromkeys(attempt.experiment for attempt in handed_in.values())
-    known = {
+def _find_sealed(submission: Submission, ledger: Ledger) -> dict[str, Attempt]:
+    """What is sealed of the experiments that trials were handed in of, by name."""
+    return {
         attempt.name: attempt
-        for experiment in experiments
+        for experiment in dict.fromkeys(each.attempt.experiment for each in submission.trials)
         for attempt in load_position(ledger, experiment=experiment).attempts
     }
+
+
+def _find_differences(
+    submission: Submission, known: Mapping[str, Attempt], ledger: Ledger
+) -> Iterator[tuple[str, str]]:
+    handed_in = {trial.name: trial.attempt for trial in submission.trials}
+    reruns = find_reruns({name: attempt.status for name, attempt in known.items()})
+    found = set()
     for name, attempt in handed_in.items():
-        if name not in known:
+        sealed_as = reruns[name][-1] if name in reruns else name
+        if sealed_as not in known:
+            sealed_as = _find_former(attempt, known, ledger) or name
+        found.add(sealed_as)
+        if sealed_as not in known:
             yield name, "is not in the ledger"
-        elif message := _compare(attempt, known[name], ledger):
+        elif message := _compare(attempt, known[sealed_as], ledger):
             yield name, message
     for name, attempt in known.items():
-        if name not in handed_in:
+        if name not in found:
             yield name, f"is sealed, with {_show(attempt)}, and not handed in"
 
 
@@ -62,6 +84,20 @@ def _show(attempt: Attempt) -> str:
     return "no reward" if attempt.reward is None else f"reward {attempt.reward:g}"
 
 
+def _find_former(attempt: Attempt, known: Mapping[str, Attempt], ledger: Ledger) -> str | None:
+    """What a kept attempt was sealed as, if that was while it was still the trial itself."""
+    base = begun_again_as(attempt.trial)
+    place = Path(attempt.place or "")
+    if base is None or not has_record(place):
+        return None
+    try:
+        found = find_before(ledger, submit_trial(place, experiment=attempt.experiment), base)
+    except InputError:
+        return None
+    name = None if found is None else f"{attempt.experiment}/{found.trial_id}"
+    return name if name in known else None
+
+
 def _compare(attempt: Attempt, sealed: Attempt, ledger: Ledger) -> str | None:
     entry = ledger.entry(sealed.seq or 0)
     if not isinstance(entry, TrialEntry):
@@ -69,9 +105,16 @@ def _compare(attempt: Attempt, sealed: Attempt, ledger: Ledger) -> str | None:
     kept = {file.path: file.sha256 for file in entry.evidence if not file.path.startswith(AROUND)}
     place = Path(attempt.place or "")
     try:
-        there = {name: sha256_file(place / name) for name in list_files(str(place))[0]}
+        files, refused = list_files(str(place))
+        there = {name: sha256_file(place / name) for name in files}
+        linked = read_linked(place) if refused else {}
+        there |= {name: sha256_hex(data) for name, data in linked.items()}
     except OSError as error:
         return f"cannot be compared: {error.filename}: {error.strerror}"
+    if attempt.trial != sealed.trial and begun_again_as(attempt.trial):
+        # Its record has the name of an attempt now, and is the sealed one in all else.
+        kept.pop(_RECORD, None)
+        there.pop(_RECORD, None)
     changed = sorted(
         name for name in kept.keys() | there.keys() if kept.get(name) != there.get(name)
     )

@@ -29,6 +29,7 @@ from proctor.report.policy.slice_checks import check_attempts_made, check_tasks
 from proctor.report.policy.submission import Submission
 from proctor.report.policy.trace_checks import check_traces
 from proctor.report.policy.verdict import CheckOutcome, Failure, Unchecked, Verdict
+from proctor.report.policy.witness_checks import check_witnesses
 from proctor.report.statistics.account import account_for
 
 type CheckFunction = Callable[[Policy, Submission], Iterator[Failure | Unchecked]]
@@ -49,6 +50,7 @@ _CHECKS: dict[Check, CheckFunction] = {
     Check.FINDINGS: check_findings,
     Check.REVIEWS: check_reviews,
     Check.LEDGER: check_ledger,
+    Check.WITNESSES: check_witnesses,
 }
 
 
@@ -101,6 +103,7 @@ def _find_asked(policy: Policy, submission: Submission) -> set[Check]:
         Check.REVIEWS: reviews.share or reviews.none_failed,
         # Whoever names a ledger wants to know what it says.
         Check.LEDGER: policy.ledger.verified or submission.sealed is not None,
+        Check.WITNESSES: policy.witnesses.quorum,
     }
     return {check for check, wish in wishes.items() if wish}
 

@@ -34,13 +34,18 @@ def load_jobs_submission(path: str, watch: Watch | None = None) -> Submission:
     Raises:
         JobError: there is no job.
     """
-    audits = [audit_job(str(job), watch=watch) for job in find_jobs(Path(path))]
-    found = load_jobs(path)
-    trials = [trial for audit in audits for trial in _submit(audit, _of_job(audit, found.attempts))]
+    jobs = [str(job) for job in find_jobs(Path(path))]
+    audits = [audit_job(job, watch=watch) for job in jobs]
+    found = [load_jobs(job) for job in jobs]
+    trials = [
+        trial
+        for audit, inside in zip(audits, found, strict=True)
+        for trial in _submit(audit, inside.attempts)
+    ]
     return Submission(
         name=path,
         trials=trials,
-        unreadable=found.unreadable,
+        unreadable=[each for inside in found for each in inside.unreadable],
         audits=audits,
         replacements=[replace_kept(trial.attempt) for trial in trials if trial.is_kept],
         lost_attempts=sum(map(count_lost, audits)),
@@ -62,11 +67,6 @@ def replace_kept(attempt: Attempt) -> Replacement:
         "infrastructure" if is_machine else "other",
         f"was made again after {ended}",
     )
-
-
-def _of_job(audit: Audit, attempts: list[Attempt]) -> list[Attempt]:
-    inside = audit.job.directory.rstrip("/") + "/"
-    return [each for each in attempts if (each.place or "").startswith(inside)]
 
 
 def _submit(audit: Audit, attempts: list[Attempt]) -> Iterator[SubmittedTrial]:

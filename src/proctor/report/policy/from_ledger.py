@@ -17,12 +17,14 @@ from proctor.audit.job import Audit, audit_job
 from proctor.errors import LedgerError
 from proctor.harbor.account import LockAccount, load_lock
 from proctor.harbor.trial import FoundTrial
-from proctor.ledger.entry import SupersedeEntry, TrialEntry
+from proctor.ledger.claims.proof import load_checkpoint
+from proctor.ledger.entry import KeyEntry, SupersedeEntry, TrialEntry
 from proctor.ledger.exchange.harbor_jobs import find_place, write_jobs
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.note import VerifierKey
+from proctor.ledger.note import VerifierKey, parse_verifier_key
 from proctor.ledger.query import render_missing
 from proctor.ledger.review import find_remarks
+from proctor.ledger.trial_sealing import find_reruns
 from proctor.ledger.verification.verify import Verification, verify_ledger
 from proctor.report.attempt import Attempt
 from proctor.report.counting import SUPERSEDED, find_begun_again
@@ -52,6 +54,20 @@ def verify_as_asked(
         str(directory),
         damage=tuple(f"{each.kind}: {each.where}: {each.message}" for each in found.damage),
         unchecked=tuple(_find_unchecked(found)),
+        kept=tuple(map(load_checkpoint, since)),
+    )
+
+
+def with_coverage(sealed: SealedIn, ledger: Ledger, attempts: Sequence[Attempt]) -> SealedIn:
+    """How much of the ledger a submission needs, and whose it is; call `refresh` before."""
+    rows = ledger.index.select("SELECT seq FROM entries WHERE kind = 'key'")
+    entries = [ledger.entry(seq) for (seq,) in rows]
+    keys = [parse_verifier_key(entry.key) for entry in entries if isinstance(entry, KeyEntry)]
+    places = [attempt.seq for attempt in attempts if attempt.seq is not None]
+    return replace(
+        sealed,
+        log_keys=frozenset(key.public for key in keys),
+        covered=max(places, default=-1) + 1,
     )
 
 
@@ -91,11 +107,21 @@ class _Unpacked:
         self._scratch = scratch
         self._found: dict[str, tuple[FoundTrial, LockAccount | None]] = {}
         """Trials by their place among the jobs, each with the lock of its job."""
+        self._lay_as: dict[int, str] = {}
+        """What trials that a resume ran again were called in their job, by their place."""
+        self._replaced: set[str] = set()
+        """Names of the runs before those."""
 
     def submit(self, name: str, attempts: list[Attempt], sealed: SealedIn) -> Submission:
         """All of it."""
-        places = [each.seq for each in attempts if each.seq is not None]
-        given_back = write_jobs(self._ledger, places, self._scratch)
+        by_name = {each.name: each for each in attempts}
+        for base, names in find_reruns({each.name: each.status for each in attempts}).items():
+            # It lay in the job under its own name; what it replaced is in no number.
+            self._lay_as[by_name[names[-1]].seq or 0] = by_name[base].trial
+            self._replaced |= set(names[:-1])
+        present = [each for each in attempts if each.name not in self._replaced]
+        places = [each.seq for each in present if each.seq is not None]
+        given_back = write_jobs(self._ledger, places, self._scratch, self._lay_as)
         jobs = sorted(each for each in self._scratch.iterdir() if each.is_dir())
         audits = list(map(self._audit, jobs))
         begun_again = find_begun_again(attempts)
@@ -110,7 +136,7 @@ class _Unpacked:
             replacements=[*kept, *_find_superseded(self._ledger, attempts)],
             lost_attempts=sum(map(count_lost, audits)),
             has_jobs=bool(jobs) and all((job / "result.json").exists() for job in jobs),
-            sealed=sealed,
+            sealed=with_coverage(sealed, self._ledger, attempts),
             unchecked=(*given_back.refused, _ONLY_OWNER),
         )
 
@@ -125,7 +151,9 @@ class _Unpacked:
         entry = self._ledger.entry(attempt.seq or 0)
         if not isinstance(entry, TrialEntry):
             return SubmittedTrial(attempt=attempt, open_traces=_open_nothing, is_withheld=True)
-        place = find_place(entry)
+        if attempt.name in self._replaced:
+            return SubmittedTrial(attempt=attempt, open_traces=_open_nothing)
+        place = find_place(entry, self._lay_as.get(attempt.seq or 0))
         scored, lock = self._found.get(place, (None, None))
         directory = str(self._scratch / place)
         facts = find_facts(directory, scored, lock, bytes(entry.record))

@@ -30,7 +30,9 @@ _PLAN = {
     Kind.UNFINISHED_JOB: PolicyCode.UNFINISHED_JOB,
     Kind.UNFINISHED_TRIAL: PolicyCode.UNFINISHED_JOB,
 }
-_UNTOLD = frozenset({Kind.NOT_RECOMPUTED, Kind.NO_REWARD_FILES, Kind.ORDER_DEPENDENT})
+_ELSEWHERE = _OFF_PLAN | {Kind.NO_TRIALS}
+"""What other checks tell: the plan, and the records."""
+_UNTOLD = frozenset({Kind.INFERRED_METRIC, Kind.ORDER_DEPENDENT})
 """Notes of an audit that something could not be told."""
 _REWARDS = ("reward.txt", "reward.json")
 _PRINTED = "test-stdout.txt"
@@ -42,8 +44,12 @@ def check_evidence(policy: Policy, submission: Submission) -> Iterator[Failure |
     for audit, finding in _findings(submission):
         if finding.kind in _COPIES:
             code = PolicyCode.COPIED_TRIAL
-        elif finding.kind.is_note or finding.kind in _OFF_PLAN or _is_for_want(submission, finding):
+        elif (
+            finding.kind.is_note or finding.kind in _ELSEWHERE or _is_for_want(submission, finding)
+        ):
             continue
+        elif finding.kind.is_unshown:
+            code = PolicyCode.NOT_SHOWN
         else:
             code = PolicyCode.NOT_FOLLOWING
         yield _fail(code, submission, audit, finding)
@@ -98,7 +104,7 @@ def _is_for_want(submission: Submission, finding: Finding) -> bool:
 def _fail(code: PolicyCode, submission: Submission, audit: Audit, finding: Finding) -> Failure:
     """A finding of an audit as a failure of the trial that it is about, or of the whole."""
     inside = Path(os.path.relpath(finding.path, audit.job.directory)).parts[0]
-    place = f"{audit.job.directory}/{inside}"
+    place = str(Path(audit.job.directory, inside))
     trial = next((each.name for each in submission.trials if each.place == place), None)
     where = "" if trial else f"{inside}: "
     return Failure(code, trial, f"{where}{finding.kind}: {finding.message}")

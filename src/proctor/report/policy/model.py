@@ -126,6 +126,15 @@ class LedgerRule(_Rule, frozen=True, kw_only=True):
     """Whether there must be a ledger that is what was signed, and a directory what was sealed."""
 
 
+class WitnessRule(_Rule, frozen=True, kw_only=True):
+    """Who else signed the ledger."""
+
+    quorum: Some | None = None
+    """How many different witnesses must have cosigned a checkpoint that covers all trials."""
+    keys: tuple[str, ...] = ()
+    """Their public keys, as `proctor ledger cosign` prints them."""
+
+
 class Policy(_Rule, frozen=True, kw_only=True):
     """What is asked of a submission."""
 
@@ -145,3 +154,4 @@ class Policy(_Rule, frozen=True, kw_only=True):
     integrity: IntegrityRule = IntegrityRule()
     reviews: ReviewRule = ReviewRule()
     ledger: LedgerRule = LedgerRule()
+    witnesses: WitnessRule = WitnessRule()

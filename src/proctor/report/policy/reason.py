@@ -21,6 +21,7 @@ class Check(StrEnum):
     FINDINGS = "findings"
     REVIEWS = "reviews"
     LEDGER = "ledger"
+    WITNESSES = "witnesses"
 
 
 class PolicyCode(StrEnum):
@@ -52,6 +53,8 @@ class PolicyCode(StrEnum):
     """Another agent, or another configuration of it, than in most trials."""
     CHANGED_LIMITS = "changed-limits"
     """A multiplier or an override of time or resources was set."""
+    NO_TRIALS = "no-trials"
+    """The submission, or a job of it, has no trial at all."""
     NO_RECORD = "no-record"
     """The trial cannot be read, or no record can be made of it."""
     PARTIAL_RECORD = "partial-record"
@@ -78,6 +81,8 @@ class PolicyCode(StrEnum):
     """Two trials have the very same trace."""
     NOT_FOLLOWING = "not-following"
     """A published number or a claim does not follow from the evidence."""
+    NOT_SHOWN = "not-shown"
+    """A published number or a claim cannot be recomputed from the evidence."""
     NO_VERIFIER_OUTPUT = "no-verifier-output"
     """A reward file is there, and nothing else that a verifier's run leaves."""
     COPIED_TRIAL = "copied-trial"
@@ -102,5 +107,7 @@ class PolicyCode(StrEnum):
     """The policy asks for a ledger, and none was given."""
     DAMAGED_LEDGER = "damaged-ledger"
     """The ledger is not what was signed."""
+    TOO_FEW_WITNESSES = "too-few-witnesses"
+    """Fewer of the named witnesses cosigned a checkpoint that covers all trials."""
     NOT_AS_SEALED = "not-as-sealed"
     """The directory is not what the ledger holds of it."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from proctor.harbor.spending import NO_MODEL
 from proctor.importers.trial_inputs import UNRESOLVED
@@ -76,7 +77,8 @@ def check_limits(policy: Policy, submission: Submission) -> Iterator[Failure | U
 
 
 def check_records(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """Every trial has a record, complete where that is asked for, that its files bear out."""
+    """There are trials; each has a record, complete where asked, that its files bear out."""
+    yield from _check_presence(submission)
     for unreadable in submission.unreadable:
         yield Failure(PolicyCode.NO_RECORD, unreadable.place, unreadable.message)
     for trial in submission.counted:
@@ -88,6 +90,19 @@ def check_records(policy: Policy, submission: Submission) -> Iterator[Failure | 
             yield Failure(PolicyCode.CONTRADICTED_RECORD, trial.name, contradiction)
         if policy.records.complete:
             yield from _check_grade(trial, PolicyCode.PARTIAL_RECORD)
+
+
+def _check_presence(submission: Submission) -> Iterator[Failure]:
+    """A submission without trials meets every other demand, and so must fail this one."""
+    if not submission.counted:
+        message = "has no trial that a number could be made of; expected one at least"
+        yield Failure(PolicyCode.NO_TRIALS, None, message)
+        return
+    places = [Path(trial.place) for trial in submission.trials if trial.place]
+    for audit in submission.audits:
+        if not any(place.is_relative_to(audit.job.directory) for place in places):
+            message = f"{audit.job.directory}: a job without trials; expected one at least"
+            yield Failure(PolicyCode.NO_TRIALS, None, message)
 
 
 def check_verifier(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from proctor.audit.job import Audit
+from proctor.ledger.note import Checkpoint
 from proctor.ledger.withheld import UnnamedWithholding
 from proctor.report.attempt import Attempt
 from proctor.report.counting import SET_ASIDE, SUPERSEDED
@@ -64,6 +65,12 @@ class SealedIn:
     """Of a directory: trials, and how they are not what was sealed."""
     unchecked: tuple[str, ...] = ()
     """What could not be told of it, one sentence each."""
+    kept: tuple[Checkpoint, ...] = ()
+    """Checkpoints that it was verified to have grown from, with their cosignatures."""
+    log_keys: frozenset[bytes] = frozenset()
+    """The public keys that signed it as its owner."""
+    covered: int = 0
+    """How many of its entries hold all trials of the submission."""
     unnamed: tuple[UnnamedWithholding, ...] = ()
     """What was withheld without naming a trial."""
 

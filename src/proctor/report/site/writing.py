@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from proctor.contained import create_below
 from proctor.errors import InputError
 from proctor.files import write_small
 from proctor.sentence import reason_of
@@ -59,9 +60,8 @@ def write_site(place: Path, pages: Iterator[tuple[str, str]], read: Sequence[str
 def _write_pages(made: Path, pages: Iterator[tuple[str, str]]) -> Iterator[str]:
     made.mkdir(mode=0o755)
     for name, text in pages:
-        path = made / name
-        path.parent.mkdir(exist_ok=True, parents=True)
-        write_small(str(path), text.encode("utf-8", "backslashreplace"), is_new=True)
+        with create_below(made, name) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
         yield name
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from proctor.errors import DamageError
 from proctor.ledger.entry import (
     AnyEntry,
+    AttestEntry,
     KeyEntry,
     NoteEntry,
     PlanEntry,
@@ -71,7 +72,7 @@ def tell_entry(entry: AnyEntry | Withheld) -> tuple[str, Reference | None]:
             reward = head.evaluation.reward
             score = "not scored" if reward is None else f"reward {reward!r}"
             return score, Reference(head.experiment_id, head.trial_id)
-        case PlanEntry() | KeyEntry() | NoteEntry():
+        case PlanEntry() | KeyEntry() | NoteEntry() | AttestEntry():
             return _tell_own(entry), None
         case _:
             return "taken out; its hash stays", None
@@ -90,7 +91,7 @@ def _tell_remark(entry: ReviewEntry | SupersedeEntry | RescoreEntry | WithholdEn
             return f"{_tell_withheld(entry)}: {entry.reason}"
 
 
-def _tell_own(entry: PlanEntry | KeyEntry | NoteEntry) -> str:
+def _tell_own(entry: PlanEntry | KeyEntry | NoteEntry | AttestEntry) -> str:
     match entry:
         case PlanEntry():
             return f"plan of {entry.experiment_id} by {entry.author}"
@@ -98,6 +99,9 @@ def _tell_own(entry: PlanEntry | KeyEntry | NoteEntry) -> str:
             return f"the key {'+'.join(entry.key.split('+')[:2])} signs from here on"
         case NoteEntry():
             return f"{entry.author}: {entry.text}"
+        case AttestEntry():
+            entries = count_of(entry.entries, "entry", "entries")
+            return f"{entry.author} attests {entries} of {entry.experiment_id} before {entry.size}"
 
 
 def _tell_withheld(entry: WithholdEntry) -> str:
@@ -126,7 +130,7 @@ def find_links(entry: AnyEntry | Withheld) -> Iterator[Link]:
                 yield Link("trial", about.name, about.address)
             if entry.entry is not None:
                 yield Link("entry", str(entry.entry), f"/ledger/entries/{entry.entry}")
-        case PlanEntry():
+        case PlanEntry() | AttestEntry():
             yield Link("experiment", entry.experiment_id, f"/experiments/{entry.experiment_id}")
         case _:
             return

@@ -200,8 +200,11 @@ def _find_disagreement(
 ) -> str | None:
     if any(not file.file.is_here for file in files):
         return None
-    given = next((file.rewards for file in files if not file.step), None)
-    if basis == "reward file" and not _is_same(given, operands):
+    whole = [file.rewards for file in files if not file.step]
+    given = whole[0] if whole else None
+    # A basis is the owner's word: numbers beside a reward file must be the file's under any name.
+    is_by_file = basis == "reward file" or (basis is not None and whole and operands)
+    if is_by_file and not _is_same(given, operands):
         return "The reward file, read again here, does not give the numbers that are on record."
     if basis == "step reward files" and strategy is None and files:
         return "The steps' reward files, read again here, do not give the numbers on record."

@@ -196,49 +196,56 @@ function isToldWithheld(shown, sha) {
 
 async function checkReward(shown) {
   const evaluation = shown.entry.at("record", "evaluation");
-  const stated = evaluation.at("reward");
   const certificate = shown.entry.at("score", "certificate");
-  const basis = certificate.at("basis").string;
-  const file = [REWARD_JSON, REWARD_TEXT].map((path) => shown.evidence.find((each) => each.path === path)).find(Boolean);
-  if (!file) {
-    const without = "There is no reward file at verifier/ among the evidence";
-    return ["open", stated.isNothing ? `${without}, and the trial is not scored.` : `${without}: the reward was not derived here.`];
+  const isScored =
+    !evaluation.at("reward").isNothing || hasMembers(evaluation.at("breakdown")) || hasMembers(certificate.at("rewards"));
+  const derived = deriveRewards(shown);
+  if (typeof derived === "string") {
+    if (isScored) throw new Error(`the reward cannot be shown: ${derived}`);
+    return ["open", `The record has no reward, which was not derived: ${derived}.`];
   }
-  const bytes = shown.files.get(file.sha256);
-  if (!bytes) return ["open", `${file.path} is not in this page: the reward was not derived.`];
-  if (basis !== null && basis !== "reward file") {
-    return ["open", `The score rests on the ${say(certificate.at("basis"))}, which this page does not add up.`];
-  }
-  const rewards = readRewards(file.path, bytes);
-  if (rewards === null) {
-    return ["open", `${file.path} is not one of the simple cases that this page reads; \`proctor check\` applies all the rules.`];
-  }
-  compareRewards(rewards, evaluation, certificate);
-  const reward = chooseReward(rewards);
-  if (reward === null ? !stated.isNothing : stated.isNothing || stated.value !== reward) {
-    throw new Error(`${file.path} gives the reward ${reward}; the record says ${stated.raw}`);
-  }
-  const spelled = [...rewards].map(([name, value]) => `${name} ${value}`).join(", ");
-  const held = JSON.stringify(onOneLine(fromUtf8(bytes), 80));
-  const counted = `counted as ${reward ?? "none"}. The record says ${stated.raw}.`;
-  return ["passed", `${file.path} holds ${held}; read as ${spelled}; ${counted}`];
+  const differences = derived.map((each) => findDifference(each, evaluation, certificate));
+  const at = differences.indexOf(null);
+  if (at < 0) throw new Error(differences[0]);
+  const { source, rewards } = derived[at];
+  const stated = `The record says ${evaluation.at("reward").raw}.`;
+  if (rewards === null) return ["passed", `${source}: no reward. ${stated}`];
+  const spelled = [...rewards].map(([name, value]) => `${onOneLine(name, 80)} ${value}`).join(", ");
+  const bytes = bytesOf(shown, source);
+  const held = bytes ? ` holds ${JSON.stringify(onOneLine(fromUtf8(bytes), 80))}; read as` : ":";
+  return ["passed", `${source}${held} ${spelled}; counted as ${chooseReward(rewards) ?? "none"}. ${stated}`];
 }
 
-function compareRewards(rewards, evaluation, certificate) {
-  const lists = [
-    [evaluation.at("breakdown"), (node) => node.value, "the record's breakdown"],
-    [certificate.at("rewards"), readOperand, "the certificate's operand"],
-  ];
-  for (const [node, read, what] of lists) {
-    if (node.isNothing) continue;
-    const stated = node.kind === "object" ? node.value : new Map();
-    const names = [...rewards.keys()].sort().join("\n");
-    if (names !== [...stated.keys()].sort().join("\n")) throw new Error(`${what} has other rewards than the reward file`);
-    for (const [name, value] of rewards) {
-      const other = stated.get(name);
-      if (read(other) !== value) throw new Error(`${what} has ${other.raw} for ${name}; the reward file gives ${value}`);
+function hasMembers(node) {
+  return node.kind === "object" ? node.value.size > 0 : !node.isNothing;
+}
+
+/** Where record and certificate say something else than the files give; null where they say the same. */
+function findDifference({ source, rewards }, evaluation, certificate) {
+  const [stated, breakdown] = [evaluation.at("reward"), evaluation.at("breakdown")];
+  const given = rewards ?? new Map();
+  const reward = chooseReward(given);
+  if (reward === null ? !stated.isNothing : stated.kind !== "number" || stated.value !== reward) {
+    return `${source}: reward ${reward ?? "none"}; the record says ${stated.raw}`;
+  }
+  const lists = [];
+  if (!breakdown.isNothing) lists.push([breakdown, isInBreakdown, "the record's breakdown"]);
+  if (!certificate.isNothing) {
+    const isOperand = (node, value) => Object.is(readOperand(node), value);
+    lists.push([certificate.at("rewards"), isOperand, "the certificate's operand"]);
+  }
+  for (const [node, isSame, what] of lists) {
+    const members = node.kind === "object" ? node.value : new Map();
+    if (node.kind !== "object" && !node.isNothing) return `${what} cannot be read`;
+    if ([...given.keys()].sort().join("\n") !== [...members.keys()].sort().join("\n")) {
+      return `${what} has other rewards than ${source} gives`;
+    }
+    for (const [name, value] of given) {
+      const other = members.get(name);
+      if (!isSame(other, value)) return `${what} has ${other.raw} for ${name}; ${source}: ${value}`;
     }
   }
+  return null;
 }
 
 async function checkRemarks(shown) {

@@ -3,6 +3,7 @@
 // A key that stands twice is refused, as two readers could read it differently.
 
 const DEEPEST = 900;
+const LOOSE_NUMBER = /NaN|-?Infinity/y;
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 
 /** A value in a text: what kind it is, where it stands, and what is in it. */
@@ -47,17 +48,19 @@ class JsonNode {
 
 const NOTHING = new JsonNode("null", "null", 0, 4, null);
 
-/** The value that a text holds, and nothing else; throws an Error where it is no JSON. */
-function parseJson(text) {
-  const reading = new JsonReading(text);
+/** The value that a text holds, and nothing else; throws an Error where it is no JSON. `isLoose` reads as Python's json
+ * does, which harbor reads rewards with: NaN and Infinity are numbers, and of a key that stands twice the last one counts. */
+function parseJson(text, isLoose = false) {
+  const reading = new JsonReading(text, isLoose);
   const node = reading.value(0);
   if (reading.skip() !== text.length) throw new Error(`something goes on behind the value, at ${reading.at}`);
   return node;
 }
 
 class JsonReading {
-  constructor(text) {
+  constructor(text, isLoose) {
     this.text = text;
+    this.isLoose = isLoose;
     this.at = 0;
   }
 
@@ -89,7 +92,8 @@ class JsonReading {
 
   number(start) {
     NUMBER.lastIndex = start;
-    const found = NUMBER.exec(this.text);
+    LOOSE_NUMBER.lastIndex = start;
+    const found = NUMBER.exec(this.text) || (this.isLoose && LOOSE_NUMBER.exec(this.text));
     if (!found) throw new Error(`no JSON at ${start}`);
     this.at = start + found[0].length;
     return new JsonNode(this.text, "number", start, this.at, Number(found[0]));
@@ -119,7 +123,7 @@ class JsonReading {
     const members = new Map();
     this.list("}", () => {
       const key = this.string(this.skip()).value;
-      if (members.has(key)) throw new Error(`the key ${JSON.stringify(key)} stands twice`);
+      if (members.has(key) && !this.isLoose) throw new Error(`the key ${JSON.stringify(key)} stands twice`);
       if (this.text[this.skip()] !== ":") throw new Error(`no colon at ${this.at}`);
       this.at += 1;
       members.set(key, this.value(depth + 1));

@@ -1,10 +1,27 @@
-"""What is mounted where, read from the kernel. Nothing here mounts or unmounts."""
+"""What is mounted where, read from the kernel, and which file systems are of a network.
+
+Nothing here mounts or unmounts.
+"""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+NETWORK = frozenset(
+    {
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "coda", "ncpfs", "davfs"),
+        *("lustre", "gpfs", "beegfs", "panfs", "pvfs2", "wekafs"),
+        *("fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.glusterfs", "fuse.ceph-fuse"),
+        *("fuse.ceph", "fuse.gcsfuse", "fuse.juicefs", "fuse.goofys", "fuse.blobfuse"),
+        *("fuse.blobfuse2", "fuse.davfs2", "fuse.curlftpfs", "fuse.mfs", "fuse.seaweedfs"),
+        # A directory of the host in a virtual machine or container: the host has a kernel of its
+        # own, which does not see the locks of this one. So it is with Docker Desktop and WSL.
+        *("9p", "virtiofs", "drvfs", "vboxsf", "prl_fs", "fuse.grpcfuse", "fuse.osxfs"),
+        "fuse.vmhgfs-fuse",
+    }
+)
+"""File systems that another machine writes too, as the kernel names them."""
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -52,3 +69,13 @@ def file_system_of(path: Path) -> str:
         if real.is_relative_to(mount.target) and len(mount.target) >= len(best.target):
             best = mount
     return best.kind
+
+
+def find_network(path: Path) -> str | None:
+    """The kind of network file system that a path is on; None where it is on none, or not known."""
+    try:
+        kind = file_system_of(path)
+    except OSError:
+        # Without /proc the kernel does not say.
+        return None
+    return kind if kind in NETWORK else None

@@ -1,0 +1,53 @@
+"""`proctor ledger attest`: a signed statement that names every entry of an experiment."""
+
+import getpass
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
+from proctor.cli.output import print_json, print_line
+from proctor.ledger.attestation import append_attestation
+from proctor.ledger.keys import find_key
+from proctor.ledger.ledger import Ledger
+from proctor.sentence import count_of
+
+
+@click.command("attest")
+@click.argument("experiment")
+@click.option("--author", metavar="NAME", help="Who states it.  [default: your user name]")
+@ledger_option
+@key_option
+@json_option
+def command(
+    experiment: str,
+    author: str | None,
+    directory: str | None,
+    key_file: str | None,
+    as_json: bool,
+) -> int:
+    """State, signed, which entries of an EXPERIMENT the ledger holds.
+
+    The statement has the count and the digest of all of them so far: trials, withheld and
+    superseded ones included, plans, reviews, rescores, supersessions and withholdings. Claims
+    carry the latest one, so that a claim that leaves a trial out contradicts it, and `proctor
+    ledger verify` recomputes all of them. It says nothing about trials that were never sealed.
+
+    Example: proctor ledger attest nightly
+    """
+    key = find_key(Path(key_file) if key_file else None, os.environ)
+    with Ledger.open(find_directory(directory), key=key) as ledger:
+        entry = append_attestation(ledger, experiment, author or getpass.getuser())
+    if as_json:
+        facts = msgspec.to_builtins(entry)
+        print_json({name: facts[name] for name in facts if name not in ("at", "kind")})
+        return 0
+    entries = count_of(entry.entries, "entry", "entries")
+    print_line(f"{experiment}: {entries} attested, entry {entry.seq}")
+    print_line(f"  covered   the first {entry.size:,} entries of the ledger")
+    print_line(f"  digest    {entry.digest}")
+    print_line(f"  plan      {'none' if entry.plan is None else f'entry {entry.plan}'}")
+    print_line(f"  withheld  {entry.unnamed:,} without a subject, of whichever experiment")
+    return 0

@@ -1,0 +1,57 @@
+"""Sealed files written below a directory: nothing outside of it, and nothing there is replaced.
+
+Names come from whoever sealed the trial. Each is checked where it becomes a path, and no link below
+the directory is followed, whatever lies there already.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from proctor.contained import create_below, open_below
+from proctor.digest import sha256_pieces
+from proctor.errors import LedgerError
+from proctor.ledger.entry import TrialEntry
+from proctor.ledger.head import RecordHead, read_head_of
+from proctor.record.ids import check_id
+
+_CHUNK = 1 << 20
+
+
+def read_checked_head(entry: TrialEntry, where: object) -> RecordHead:
+    """The head of a trial whose ids may become names of directories; `where` is its ledger.
+
+    Raises:
+        RecordError: they may not.
+        DamageError: there is no record in the entry.
+    """
+    head = read_head_of(entry)
+    check_id(head.experiment_id, f"{where}: entry {entry.seq}: experiment_id")
+    check_id(head.trial_id, f"{where}: entry {entry.seq}: trial_id")
+    return head
+
+
+def write_below(target: Path, path: str, sha256: str, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` fill a new file below a directory; a file with that SHA-256 is left as it is.
+
+    Raises:
+        LedgerError: something else is there.
+        OSError: it cannot be written, or its path leads elsewhere.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        with create_below(target, path) as file:
+            write(file)
+    except FileExistsError:
+        if not _holds(target, path, sha256):
+            raise LedgerError(
+                f"{target / path}: there is something else already; an export replaces nothing"
+            ) from None
+
+
+def _holds(target: Path, path: str, sha256: str) -> bool:
+    try:
+        with open_below(target, path) as file:
+            return sha256_pieces(iter(lambda: file.read(_CHUNK), b"")) == sha256
+    except OSError:
+        return False

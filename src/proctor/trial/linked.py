@@ -1,0 +1,50 @@
+"""Reward files that are links out of the trial: a finding, and the bytes that harbor reads.
+
+harbor follows such a link on the host, and its reward stands. Whoever reads the job later follows
+none that leads out of the trial, so the file takes the link's place, with the bytes it led to.
+"""
+
+import contextlib
+import os
+
+from proctor.files import find_way_out, read_small
+from proctor.reward.read import LARGEST
+from proctor.sentence import printable
+from proctor.trial.finding import FindingCode
+from proctor.trial.sitting import Sitting
+
+_REWARDS = ("reward.json", "reward.txt")
+
+
+def keep_linked_rewards(sitting: Sitting) -> None:
+    """Add a finding for each reward file that leads out of the trial, and keep what it leads to."""
+    trial, verifier = str(sitting.paths.trial_dir), str(sitting.paths.verifier_dir)
+    for name in _REWARDS:
+        path = f"{verifier}/{name}"
+        link = find_way_out(trial, path)
+        if link is None:
+            continue
+        target = printable(os.path.realpath(path))
+        sitting.add_finding(
+            FindingCode.LINKED_REWARD,
+            f"{name} was a link that led out of the trial, to {target}; it was read as harbor "
+            "reads it",
+            link=os.path.relpath(link, trial),
+            target=target,
+        )
+        if link == path:
+            _replace_link(path)
+
+
+def _replace_link(path: str) -> None:
+    """The file that a link leads to in the place of the link; the link stays where none is read."""
+    with contextlib.suppress(OSError):
+        data = read_small(path, LARGEST)
+        os.unlink(path)
+        # Something inside may still run, and put another link there.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(path, flags, 0o644)
+        try:
+            os.write(fd, data)
+        finally:
+            os.close(fd)

@@ -1,0 +1,294 @@
+"""Attestations: what they count, what contradicts them, and what a claim cannot leave out."""
+
+import hashlib
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from proctor.errors import DamageError, LedgerError, ProofFileError
+from proctor.ledger.attestation import append_attestation, survey_log
+from proctor.ledger.claims.checks import check_claim_file
+from proctor.ledger.claims.claim import Claim, Packed, parse_claim
+from proctor.ledger.claims.claiming import Wishes
+from proctor.ledger.claims.document import render_document
+from proctor.ledger.claims.multiproof import prove_entries
+from proctor.ledger.claims.standing import Scope
+from proctor.ledger.entry import AttestEntry, PlanEntry, WithholdEntry
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import find_trial
+from proctor.ledger.review import append_review
+from proctor.ledger.tree import leaf_hash
+from proctor.ledger.verification.verify import verify_ledger
+from proctor.ledger.withhold import Why, withhold_entry, withhold_trial
+from tests.cli.programs import Proctor
+from tests.ledger.claims import claim_of, seal_marked, supersede, write_claim
+from tests.ledger.ledgers import EXPERIMENT, find_key, make_ledger
+from tests.ledger.test_independent_checker import printed
+
+WHY = Why("a key leaked", "ana")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """An experiment of four trials, one superseded, one reviewed; another experiment; a plan."""
+    made = make_ledger(tmp_path)
+    plan = PlanEntry(at="", seq=0, experiment_id=EXPERIMENT, plan=msgspec.Raw(b"{}"), author="ana")
+    with made.writing():
+        made.append([plan])
+    seal_marked(made, {"elsewhere": 1.0}, experiment_id="another")
+    seal_marked(made, {"a__1": 1.0, "a__2": 0.0, "b__1": 1.0, "b__2": None})
+    supersede(made, "b__2", "b__1")
+    append_review(made, find_trial(made, "a__1"), "pass", reviewer="ana")
+    return made
+
+
+def attest(ledger: Ledger) -> AttestEntry:
+    return append_attestation(ledger, EXPERIMENT, "ana")
+
+
+def damage(ledger: Ledger) -> list[str]:
+    return [f"{each.kind} {each.seq}" for each in verify_ledger(ledger.directory).damage]
+
+
+def independent(ledger: Ledger) -> bool:
+    """Whether the program on the page accepts it."""
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # it is short, and closes no file
+        patched.setattr(sys, "argv", ["checker.py", str(ledger.directory)])
+        try:
+            exec(compile(printed("python"), "checker.py", "exec"), {})  # noqa: S102 - our own page
+        except AssertionError:
+            return False
+    return True
+
+
+def lie(ledger: Ledger, entry: AttestEntry, **changes: object) -> int:
+    """Append a statement by hand, with the key."""
+    with ledger.writing():
+        (seq,) = ledger.append([msgspec.structs.replace(entry, **changes)])
+    return seq
+
+
+def problems(claim: Claim, path: Path) -> list[str]:
+    found = check_claim_file(str(write_claim(path, claim)))
+    return [each.message for each in found.diagnostics if each.is_problem]
+
+
+def told(claim: Claim, path: Path) -> str:
+    found = check_claim_file(str(write_claim(path, claim)))
+    assert found.is_sound, found.diagnostics
+    return "\n".join([*(each.message for each in found.diagnostics), *found.unchecked])
+
+
+def packed_without(ledger: Ledger, claim: Claim, gone: int, **changes: object) -> Claim:
+    """The claim as its owner would make it without an entry: everything else is right."""
+    leaves = ledger.index.leaves(ledger.refresh().tree.size)
+    entries = [each for each in claim.entries if each.seq != gone]
+    hashed = changes.pop("hashed", claim.hashed)
+    assert isinstance(hashed, list)
+    places = sorted(each.seq for each in (*entries, *hashed))
+    nodes = [node.hex() for node in prove_entries(leaves, places)]
+    return msgspec.structs.replace(claim, entries=entries, nodes=nodes, hashed=hashed, **changes)
+
+
+def test_an_attestation_counts_every_entry_of_its_experiment(ledger: Ledger) -> None:
+    entry = attest(ledger)
+    lines = (ledger.entries / "000000.jsonl").read_bytes().splitlines()
+    members = [1, 3, 4, 5, 6, 7, 8]
+    text = "".join(f"{seq} {leaf_hash(lines[seq]).hex()}\n" for seq in members)
+    assert (entry.size, entry.plan, entry.entries, entry.unnamed) == (9, 1, 7, 0)
+    assert entry.digest == hashlib.sha256(text.encode()).hexdigest()
+    assert damage(ledger) == []
+    assert independent(ledger)
+
+
+def test_an_experiment_without_an_entry_is_not_attested(ledger: Ledger) -> None:
+    with pytest.raises(LedgerError, match="no entry of the experiment 'absent'"):
+        append_attestation(ledger, "absent", "ana")
+    with pytest.raises(LedgerError, match="the author"):
+        append_attestation(ledger, EXPERIMENT, " ")
+
+
+def test_more_entries_leave_an_attestation_as_it_is(ledger: Ledger) -> None:
+    attest(ledger)
+    seal_marked(ledger, {"c__1": 1.0})
+    supersede(ledger, "a__2", "c__1")
+    assert damage(ledger) == []
+    assert attest(ledger).entries == 9
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"entries": 6},
+        {"entries": 8},
+        {"digest": "0" * 64},
+        {"plan": None},
+        {"plan": 3},
+        {"unnamed": 1},
+        {"size": 8},
+        {"size": 1000},
+        {"experiment_id": "another"},
+    ],
+    ids=str,
+)
+def test_a_statement_that_the_log_contradicts_is_damage_by_name(
+    ledger: Ledger, changes: dict[str, object]
+) -> None:
+    entry = attest(ledger)
+    seq = lie(ledger, entry, **changes)
+    assert damage(ledger) == [f"false-attestation {seq}"]
+    assert not independent(ledger)
+
+
+def test_withholding_a_trial_after_attesting_is_legal_and_the_statement_holds(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    entry = attest(ledger)
+    withhold_trial(ledger, find_trial(ledger, "a__2"), WHY)
+    assert damage(ledger) == []
+    assert independent(ledger)
+    claim = claim_of(ledger)
+    assert (claim.attestation, claim.hashed, claim.counts.withheld) == (entry.seq, [], 1)
+    assert "entry 9 attests that 7 entries" in told(claim, tmp_path / "claim")
+
+
+def test_withholding_without_a_subject_does_not_take_a_trial_out_of_the_statement(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    entry = attest(ledger)
+    # An owner with the key, by hand: the trial's line goes, and no entry says whose it was.
+    withhold_trial(ledger, find_trial(ledger, "elsewhere"), WHY)
+    with pytest.raises(LedgerError):
+        withhold_entry(ledger, entry.seq, WHY)
+    path = ledger.entries / "000000.jsonl"
+    lines = path.read_bytes().splitlines()
+    leaf = leaf_hash(lines[4]).hex()
+    word = WithholdEntry(
+        at="", seq=0, subject=None, entry=4, leaf=leaf, artifacts=(), reason="x", author="ana"
+    )
+    with ledger.writing():
+        ledger.append([word])
+    lines = path.read_bytes().splitlines()
+    left = json.dumps({"withheld": leaf, "seq": 4}, separators=(",", ":")).encode()
+    lines[4] = left.ljust(len(lines[4]))
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    assert damage(ledger) == []
+    assert independent(ledger)
+    survey = survey_log(ledger.entries, len(lines))
+    assert (survey.find_counted(entry) or {}).keys() == {1, 3, 4, 5, 6, 7, 8}
+    assert survey.state(EXPERIMENT, len(lines)).unnamed == 1
+    ledger.index.forget()
+    claim = claim_of(ledger)
+    assert [each.seq for each in claim.hashed] == [4]
+    told(claim, tmp_path / "claim")
+    forged = packed_without(ledger, claim, 11, hashed=claim.hashed)
+    assert "by its hash alone" in problems(forged, tmp_path / "forged")[0]
+
+
+def test_a_plan_that_was_withheld_later_is_still_the_plan(ledger: Ledger) -> None:
+    attest(ledger)
+    withhold_entry(ledger, 1, WHY)
+    assert damage(ledger) == []
+    assert independent(ledger)
+    again = attest(ledger)
+    assert (again.plan, again.entries, again.unnamed) == (None, 6, 1)
+
+
+def test_a_claim_shows_that_nothing_was_left_out(ledger: Ledger, tmp_path: Path) -> None:
+    before = claim_of(ledger)
+    assert "completeness is the claimant's word; `proctor ledger attest`" in told(
+        before, tmp_path / "before"
+    )
+    attest(ledger)
+    claim = claim_of(ledger)
+    said = told(claim, tmp_path / "claim")
+    assert "among the first 9 of the ledger belong to experiment-001: all of them are here" in said
+    assert "trials sealed after the first 9 entries" in said
+    assert "never sealed" in said
+
+
+@pytest.mark.parametrize("gone", [4, 6, 7, 8, 1])
+def test_a_claim_that_leaves_an_attested_entry_out_contradicts_the_statement(
+    ledger: Ledger, tmp_path: Path, gone: int
+) -> None:
+    attest(ledger)
+    forged = packed_without(ledger, claim_of(ledger), gone)
+    found = problems(forged, tmp_path / "claim")
+    assert any("something was left out or put in" in each for each in found), found
+
+
+def test_a_trial_cannot_hide_behind_its_hash(ledger: Ledger, tmp_path: Path) -> None:
+    attest(ledger)
+    claim = claim_of(ledger)
+    leaves = ledger.index.leaves(10)
+    hidden = [Packed(seq=4, leaf=leaves[4].hex())]
+    forged = packed_without(ledger, claim, 4, hashed=hidden)
+    found = problems(forged, tmp_path / "claim")
+    assert any("entry 4 of the experiment is there by its hash alone" in each for each in found)
+    bare = packed_without(ledger, forged, 9, attestation=None)
+    found = problems(bare, tmp_path / "bare")
+    assert any("no attestation counts them" in each for each in found)
+
+
+def test_a_claim_names_an_attestation_of_its_own_experiment(ledger: Ledger, tmp_path: Path) -> None:
+    attest(ledger)
+    other = append_attestation(ledger, "another", "ana")
+    claim = msgspec.structs.replace(claim_of(ledger), attestation=other.seq)
+    assert any("is no attestation of" in each for each in problems(claim, tmp_path / "claim"))
+    claim = msgspec.structs.replace(claim, attestation=4)
+    assert any("is no attestation of" in each for each in problems(claim, tmp_path / "again"))
+
+
+def test_a_claim_of_one_dataset_says_what_is_the_claimants_word(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    seal_marked(ledger, {"x__1": 1.0}, dataset_id="other-set")
+    attest(ledger)
+    dataset = json.loads(ledger.line(3))["record"]["dataset_id"]
+    claim = claim_of(ledger, Wishes(scope=Scope(EXPERIMENT, dataset)))
+    assert (claim.counts.other_datasets, [each.seq for each in claim.hashed]) == (1, [9])
+    said = told(claim, tmp_path / "claim")
+    assert "that 1 entry here by hash alone are trials of other datasets" in said
+    counts = msgspec.structs.replace(claim.counts, other_datasets=0)
+    forged = msgspec.structs.replace(claim, counts=counts)
+    found = problems(forged, tmp_path / "forged")
+    assert any("counts.other_datasets is 0" in each for each in found)
+
+
+def test_a_claim_over_a_contradicted_statement_is_not_made(ledger: Ledger) -> None:
+    lie(ledger, attest(ledger), entries=5)
+    ledger.refresh()
+    with pytest.raises(DamageError, match="contradicts the attestation of entry 10"):
+        claim_of(ledger)
+
+
+def test_claims_of_the_first_format_are_read_and_carry_no_attestation(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    document = json.loads(render_document(claim_of(ledger)))
+    del document["attestation"], document["hashed"]
+    document["format"] = "proctor-claim-1"
+    path = tmp_path / "claim"
+    path.write_text(json.dumps(document))
+    assert check_claim_file(str(path)).is_sound
+    document["attestation"] = 9
+    with pytest.raises(ProofFileError, match="proctor-claim-1 has no attestation"):
+        parse_claim(json.dumps(document).encode(), "claim")
+
+
+def test_the_command_attests_and_says_what(ledger: Ledger, proctor: Proctor) -> None:
+    key = ("--ledger", ledger.directory, "--key", ledger.directory.parent / "key")
+    assert find_key(ledger.directory.parent).name in str(ledger.refresh())
+    ran = proctor("ledger", "attest", EXPERIMENT, *key)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("experiment-001: 7 entries attested, entry 9\n")
+    facts = json.loads(proctor("ledger", "attest", EXPERIMENT, *key, "--json").out)
+    assert (facts["seq"], facts["size"], facts["entries"], facts["plan"]) == (10, 10, 7, 1)
+    absent = proctor("ledger", "attest", "absent", *key)
+    assert (absent.code, absent.out) == (2, "")
+    assert proctor("ledger", "verify", *key[:2]).code == 0
