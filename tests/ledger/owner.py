@@ -167,7 +167,8 @@ class Owner:
     def do_keep(self, number: int, reward: float | None) -> None:
         """Seal an earlier attempt, kept beside its trial."""
         former = self.find(number)
-        self.seal(replace(former, trial=f"{former.trial}.attempt-{len(self.trials)}", reward=reward))
+        name = f"{former.trial}.attempt-{len(self.trials)}"
+        self.seal(replace(former, trial=name, reward=reward))
 
     def do_duplicate(self, number: int, reward: float | None) -> None:
         """Seal the same identity with another reward."""
@@ -331,6 +332,10 @@ class Owner:
         """Put the ledger on the disk."""
         (directory / "entries").mkdir(parents=True)
         (directory / "artifacts" / "sha256").mkdir(parents=True)
+        return self.rewrite(directory)
+
+    def rewrite(self, directory: Path) -> Path:
+        """Put the log and its checkpoint where older ones are."""
         data = b"".join(line + b"\n" for line in self.lines)
         (directory / "entries" / "000000.jsonl").write_bytes(data)
         leaves = self._leaves()

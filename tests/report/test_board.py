@@ -262,7 +262,7 @@ def test_a_failure_is_not_got_rid_of_by_a_trial_of_another_task(ledger: Ledger) 
     append_supersession(ledger, failed, other, "other", reason="better", author="eve")
     assert only_row(ledger).numbers.score == 0.5
     _, note = render_notes(make_board(ledger, DATASET))
-    assert "a supersession that does not count: the trial that replaces it is of another task" in note
+    assert "a supersession that does not count: the trial that replaces it is of another" in note
 
 
 def test_marks_count_from_where_they_stand(ledger: Ledger) -> None:
