@@ -27,6 +27,7 @@ from proctor.ledger.entry import (
     TrialScore,
     Withheld,
     WithholdEntry,
+    decode_line,
     encode_entry,
 )
 from proctor.ledger.keys import SigningKey
@@ -40,6 +41,8 @@ TASKS = ("add", "subtract")
 MODELS = ("provider/one", "provider/two")
 MISSING = "harbor_reward_missing"
 PROFILE = "harbor-0.13.1"
+_GONE = b'{"withheld":'
+"""How a line begins that was taken out."""
 
 type Move = tuple[Any, ...]
 """What the owner does, and with what."""
@@ -164,7 +167,8 @@ class Owner:
     def do_keep(self, number: int, reward: float | None) -> None:
         """Seal an earlier attempt, kept beside its trial."""
         former = self.find(number)
-        self.seal(replace(former, trial=f"{former.trial}.attempt-1", reward=reward))
+        name = f"{former.trial}.attempt-{len(self.trials)}"
+        self.seal(replace(former, trial=name, reward=reward))
 
     def do_duplicate(self, number: int, reward: float | None) -> None:
         """Seal the same identity with another reward."""
@@ -254,7 +258,7 @@ class Owner:
         subject = (NEVER_SEALED if number is None else self.find(number)).subject
         certificate = {"task": "add", "rewards": {"reward": (1.0).hex()}, "basis": "reward file"}
         score = TrialScore(profile=PROFILE, certificate={**certificate, "exception": None})
-        drafts: dict[str, AnyEntry] = {
+        entries: dict[str, AnyEntry] = {
             "review": ReviewEntry(at=AT, seq=0, subject=subject, verdict="fail", reviewer="eve"),
             "rescore": RescoreEntry(
                 at=AT, seq=0, subject=subject, score=score, reason="mended", author="eve"
@@ -264,7 +268,7 @@ class Owner:
                 at=AT, seq=0, experiment_id=EXPERIMENTS[0], plan=msgspec.Raw(b"{}"), author="eve"
             ),
         }
-        self.append(drafts[kind], seq=len(self.lines) + 1000 if is_far else None)
+        self.append(entries[kind], seq=len(self.lines) + 1000 if is_far else None)
 
     def _withhold(
         self,
@@ -297,15 +301,41 @@ class Owner:
         """What the tree is over: of a line that was taken out, what it was."""
         return [
             bytes.fromhex(msgspec.json.decode(line)["withheld"])
-            if line.startswith(b'{"withheld":')
+            if line.startswith(_GONE)
             else leaf_hash(line)
             for line in self.lines
         ]
+
+    @property
+    def size(self) -> int:
+        """Lines that are signed."""
+        return self.signed[0] if self.signed is not None else len(self.lines)
+
+    def find_present(self) -> list[Trial]:
+        """The trials whose lines are signed and there."""
+        gone, _ = self.find_gone()
+        return [each for each in self.trials if each.seq < self.size and each.seq not in gone]
+
+    def find_gone(self) -> tuple[list[int], list[int]]:
+        """Lines that were taken out, and entries that take out evidence without a name."""
+        signed = list(enumerate(self.lines[: self.size]))
+        gone = [seq for seq, line in signed if line.startswith(_GONE)]
+        entries = [decode_line(line, "a line") for _, line in signed]
+        nameless = [
+            each.seq
+            for each in entries
+            if isinstance(each, WithholdEntry) and each.subject is None and each.artifacts
+        ]
+        return gone, nameless
 
     def write(self, directory: Path) -> Path:
         """Put the ledger on the disk."""
         (directory / "entries").mkdir(parents=True)
         (directory / "artifacts" / "sha256").mkdir(parents=True)
+        return self.rewrite(directory)
+
+    def rewrite(self, directory: Path) -> Path:
+        """Put the log and its checkpoint where older ones are."""
         data = b"".join(line + b"\n" for line in self.lines)
         (directory / "entries" / "000000.jsonl").write_bytes(data)
         leaves = self._leaves()

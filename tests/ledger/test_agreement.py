@@ -5,12 +5,13 @@ The commands are run as people run them, on ledgers whose lines and checkpoints 
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from tests.cli.programs import Proctor, run_here
@@ -77,12 +78,12 @@ def check_agreement(proctor: Proctor, scratch: Path, moves: Sequence[Move]) -> N
     ledger = owner.write(place / "ledger")
     try:
         note(f"moves = {list(moves)!r}")
-        _look(proctor, ledger, place)
+        _look(proctor, ledger, place, owner)
     finally:
         shutil.rmtree(place)
 
 
-def _look(proctor: Proctor, ledger: Path, scratch: Path) -> None:
+def _look(proctor: Proctor, ledger: Path, scratch: Path, owner: Owner) -> None:
     verified = proctor("ledger", "verify", "--ledger", ledger, "--json")
     found = json.loads(verified.out)
     if verified.code != 0:
@@ -91,9 +92,15 @@ def _look(proctor: Proctor, ledger: Path, scratch: Path) -> None:
         assert found["damage"]
         return
     rows = json.loads(proctor("ledger", "list", "--json", "--ledger", ledger).out)
-    for experiment in sorted({row["experiment_id"] for row in rows} & set(EXPERIMENTS)):
-        views = view_all(proctor, ledger, experiment, scratch)
-        _compare(experiment, views)
+    # Every line that is signed is one row, and every line that is gone is one, too.
+    named = [row["experiment_id"] for row in rows if row["trial_id"] is not None]
+    gone, nameless = owner.find_gone()
+    present = [trial.experiment for trial in owner.find_present()]
+    assert len(rows) == len(present) + len(gone) + len(nameless), rows
+    assert sum(row["status"] == "withheld" for row in rows) == len(gone) + len(nameless)
+    assert not Counter(present) - Counter(named)
+    for experiment in sorted(set(named) & set(EXPERIMENTS)):
+        _compare(experiment, view_all(proctor, ledger, experiment, scratch))
 
 
 def _compare(experiment: str, views: dict[str, Counts]) -> None:
@@ -105,6 +112,7 @@ def _compare(experiment: str, views: dict[str, Counts]) -> None:
 _SETTINGS = settings(
     max_examples=40,
     derandomize=True,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

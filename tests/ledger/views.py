@@ -8,14 +8,16 @@ mean        harbor's, of the counted   rescored    counted, and marked again lat
 unnamed     lines of the ledger that were withheld without naming a trial
 """
 
+import asyncio
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from starlette.testclient import TestClient
 
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
@@ -214,15 +216,20 @@ def view_gate(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
     }
 
 
+async def _fetch(ledger: Path, paths: Sequence[str]) -> list[str]:
+    transport = httpx.ASGITransport(app=make_app(Subject(ledger=ledger)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        return [(await client.get(path)).text for path in paths]
+
+
 _FIGURE = re.compile(r"<dt>([^<]*)</dt><dd>(?:<span[^>]*>)?([^<]*)")
 _TITLE = re.compile(r'<dt>Mean reward</dt><dd><span title="([^"]*)"')
 
 
 def view_pages(ledger: Path, experiment: str) -> dict[str, Counts]:
     """The page of the experiment, and what the first page says of it."""
-    # No `with`: a life of the application would take a thread for each.
-    client = TestClient(make_app(Subject(ledger=ledger)), base_url="http://127.0.0.1")
-    page = client.get(f"/experiments/{experiment}").text
+    paths = (f"/experiments/{experiment}", "/", f"/boards/{DATASET}", "/ledger")
+    page, front, board, log = asyncio.run(_fetch(ledger, paths))
     figures = dict(_FIGURE.findall(page))
     shown = _TITLE.search(page)
     whole = {
@@ -232,11 +239,9 @@ def view_pages(ledger: Path, experiment: str) -> dict[str, Counts]:
     counts: Counts = {ours: int(figures.get(name, 0)) for ours, name in whole.items()}
     if shown is not None:
         counts["mean"] = round(float(shown[1]), 9)
-    front, board = client.get("/").text, client.get(f"/boards/{DATASET}").text
-    pages = {"experiment": page, "experiments": front, "board": board}
+    pages = {"experiment": page, "experiments": front, "board": board, "ledger": log}
     if "no dataset" in board:
         del pages["board"]
-    pages["ledger"] = client.get("/ledger").text
     disclosed = {name: _find_unnamed(text) for name, text in pages.items()}
     row = re.search(rf'<th scope="row"><a [^>]*>{experiment}</a>(.*?)</tr>', front, re.DOTALL)
     assert row is not None

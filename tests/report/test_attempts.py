@@ -49,13 +49,14 @@ def test_a_job_and_the_ledger_it_was_brought_into_tell_the_same(ledger: Ledger) 
 
 def test_a_position_knows_nothing_of_what_was_said_later(ledger: Ledger) -> None:
     before = load_position(ledger)
-    first, second = (find_trial(ledger, each.name) for each in before.attempts[:2])
+    alike = [each for each in before.attempts if each.task == before.attempts[0].task]
+    first, second = (find_trial(ledger, each.name) for each in alike[:2])
     append_review(ledger, first, "fail", reviewer="ann")
     append_supersession(ledger, first, second, "infrastructure", reason="no disk", author="ann")
     assert load_position(ledger, at=before.size) == before
     now = load_position(ledger).attempts
     assert (now[0].status, now[0].review) == ("superseded", "fail")
-    assert now[1] == before.attempts[1]
+    assert now[1:] == before.attempts[1:]
 
 
 @pytest.mark.parametrize("at", [0, -1, 10_000])

@@ -254,7 +254,7 @@ def test_trials_that_stand_in_for_one_another_both_count(ledger: Ledger) -> None
         )
     board = make_board(ledger, DATASET)
     assert [row.numbers.account.counted for row in board.rows] == [2]
-    assert all("lead round in a circle" in note for note in render_notes(board))
+    assert all("go round in a circle" in note for note in render_notes(board))
 
 
 def test_a_failure_is_not_got_rid_of_by_a_trial_of_another_task(ledger: Ledger) -> None:
@@ -262,7 +262,7 @@ def test_a_failure_is_not_got_rid_of_by_a_trial_of_another_task(ledger: Ledger) 
     append_supersession(ledger, failed, other, "other", reason="better", author="eve")
     assert only_row(ledger).numbers.score == 0.5
     _, note = render_notes(make_board(ledger, DATASET))
-    assert "a supersession that does not count: what stands in for it is of another task" in note
+    assert "a supersession that does not count: the trial that replaces it is of another" in note
 
 
 def test_marks_count_from_where_they_stand(ledger: Ledger) -> None:

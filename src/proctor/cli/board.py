@@ -14,9 +14,11 @@ from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
 from proctor.cli.ledger.plain_table import draw_rows, print_rows
 from proctor.cli.options import check_apart, check_companions
 from proctor.cli.output import print_json, print_line
+from proctor.cli.stdout import tell
 from proctor.cli.width import find_width
 from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.report.board.document import describe_board, describe_cells, describe_trials
 from proctor.report.board.making import list_datasets, make_board
 from proctor.report.board.model import Board, BoardRow, BoardSection, Desk
@@ -32,6 +34,7 @@ from proctor.report.board.text import (
     render_parts,
     render_remarks,
     render_title,
+    render_withheld,
     split_rows,
 )
 from proctor.sentence import count_of
@@ -91,6 +94,8 @@ def command(
         print_json(describe_board(board))
     elif as_csv:
         _print_csv(board)
+        for note in render_withheld(board.trials):
+            tell(f"note: {note}")
     elif as_markdown:
         for line in _render_markdown(board):
             print_line(line)
@@ -119,13 +124,17 @@ def _check_forms() -> None:
 
 def _list(ledger: Ledger, *, as_json: bool) -> int:
     found = list_datasets(ledger)
+    unnamed = find_unnamed(ledger)
     if as_json:
-        print_json({"datasets": msgspec.to_builtins(found)})
+        datasets = msgspec.to_builtins(found)
+        print_json({"datasets": datasets, "withheld_unnamed": len(unnamed)})
     elif found:
         rows = [(each.dataset, f"{each.trials:,}", f"{each.experiments:,}") for each in found]
         print_rows(("dataset", "trials", "experiments"), rows, right=("trials", "experiments"))
     else:
         print_line("no trial of a dataset is sealed yet")
+    if disclosed := render_unnamed(unnamed):
+        tell(f"note: {disclosed}")
     return 0
 
 

@@ -24,6 +24,7 @@ from proctor.ledger.entry import Cause
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter, check_text, find_trials
 from proctor.ledger.review import append_plan, check_words
+from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.record.ids import check_id
 from proctor.report.planned.making import make_plan
 from proctor.report.planned.model import RunPlan, encode_plan, plan_digest
@@ -179,8 +180,10 @@ def show(name: str | None, directory: str | None, as_json: bool) -> int:
             _show(found.plan, _facts(found), as_json=as_json)
             return 0
         plans = find_plans(ledger)
+        unnamed = find_unnamed(ledger)
     if as_json:
-        print_json({"plans": [_facts(each) for each in plans]})
+        documents = [_facts(each) for each in plans]
+        print_json({"plans": documents, "withheld_unnamed": len(unnamed)})
     elif plans:
         rows = [
             (str(each.seq), each.experiment, str(each.n_trials or "?"), each.author, each.at)
@@ -190,6 +193,9 @@ def show(name: str | None, directory: str | None, as_json: bool) -> int:
         print_rows(headings, rows, right=("entry", "trials"))
     else:
         print_line("no plan is sealed yet")
+    if disclosed := render_unnamed(unnamed):
+        # A plan that was withheld names no trial either.
+        tell(f"note: {disclosed}")
     return 0
 
 

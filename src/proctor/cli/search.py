@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import click
 
@@ -17,6 +17,7 @@ from proctor.cli.search_text import name_step, render_counts, render_heading, re
 from proctor.cli.stdout import send, tell
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter
+from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.search.find import COUNTED, Found, Hit, Page, TrialCount, count_by_trial, find_hits
 from proctor.search.index import SearchIndex
 from proctor.search.query import Query, parse_query
@@ -72,13 +73,27 @@ def command(
     page = Page(wanted.limit or _LIMIT, number, by_relevance=rank, exact=exact)
     chosen = replace(wanted, limit=None)
     with open_ledger(directory) as ledger:
+        ledger.refresh()
+        unnamed = find_unnamed(ledger)
         if by_trial:
             counts = _ask(ledger, lambda index: count_by_trial(ledger, index, query, chosen))
-            _print_counts(counts, wanted.limit, as_json=as_json)
+            _print_counts(counts, wanted.limit, len(unnamed), as_json=as_json)
         else:
             found = _ask(ledger, lambda index: find_hits(ledger, index, query, chosen, page))
-            _print_hits(found, query, page, directory, as_json=as_json)
+            answer = _Answer(found, page, len(unnamed))
+            _print_hits(answer, query, directory, as_json=as_json)
+    if disclosed := render_unnamed(unnamed):
+        tell(f"proctor: not searched: {disclosed}")
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A page of hits, and how many entries may have held more."""
+
+    found: Found
+    page: Page
+    unnamed: int
 
 
 def _ask[T](ledger: Ledger, ask: Callable[[SearchIndex], T]) -> T:
@@ -97,10 +112,8 @@ def _ask[T](ledger: Ledger, ask: Callable[[SearchIndex], T]) -> T:
     return ask_index(ledger, ask_and_tell, watch)
 
 
-def _print_hits(
-    found: Found, query: Query, page: Page, directory: str | None, *, as_json: bool
-) -> None:
-    marker = Marker(query.words)
+def _print_hits(answer: _Answer, query: Query, directory: str | None, *, as_json: bool) -> None:
+    marker, found, page = Marker(query.words), answer.found, answer.page
     if as_json:
         print_json(
             {
@@ -108,6 +121,7 @@ def _print_hits(
                 "is_exact": found.is_exact,
                 "trials": found.trials,
                 "page": page.number,
+                "withheld_unnamed": answer.unnamed,
                 "hits": [_describe(hit, marker, directory) for hit in found.hits],
             }
         )
@@ -145,13 +159,16 @@ def _way_to(hit: Hit, directory: str | None) -> list[str]:
     return ["proctor", "show", name, *name_step(hit.row), *ledger]
 
 
-def _print_counts(counts: list[TrialCount], limit: int | None, *, as_json: bool) -> None:
+def _print_counts(
+    counts: list[TrialCount], limit: int | None, unnamed: int, *, as_json: bool
+) -> None:
     shown = counts[:limit]
     total = sum(count.matches for count in counts)
     if as_json:
         document = {
             "matches": total,
             "trials": len(counts),
+            "withheld_unnamed": unnamed,
             "by_trial": [
                 {
                     "experiment_id": count.experiment_id,

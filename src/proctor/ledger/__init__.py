@@ -28,8 +28,10 @@
     review       what is said of a sealed trial afterwards
     attestation  signed statements that name every entry of an experiment
     withhold     bytes taken out, their digests kept
+    withheld     what was withheld, with or without naming a trial
     restore      … and brought back
     stats        counts and bytes
+    supersession   which supersessions count
     api          all of it for programs
     verification/   all of a ledger recomputed, and its damage named
     watch/          a monitor that follows ledgers

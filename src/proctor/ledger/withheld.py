@@ -71,4 +71,4 @@ def render_places(lines: Sequence[int], evidence: Sequence[int]) -> str | None:
     shown = ", ".join(named[:_MOST_NAMED])
     more = ", …" if len(named) > _MOST_NAMED else ""
     what = count_of(len(named), "entry", "entries")
-    return f"{what} withheld without naming a trial ({shown}{more}): what was in them is not known"
+    return f"{what} withheld without naming a trial ({shown}{more}): any experiment may be meant"

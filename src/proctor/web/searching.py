@@ -20,6 +20,7 @@ from proctor.errors import InputError, ProctorError
 from proctor.files import read_small
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter
+from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.search.find import COUNTED, Found, Page, find_hits
 from proctor.search.index import SearchIndex
 from proctor.search.query import Query
@@ -112,7 +113,9 @@ def search_ledger(ledger: Ledger, query: Query, page: Page) -> tuple[Found, list
     """
 
     def ask(index: SearchIndex) -> tuple[Found, list[str]]:
-        return find_hits(ledger, index, query, TrialFilter(), page), index.problems()
+        unnamed = render_unnamed(find_unnamed(ledger))
+        problems = [*([unnamed] if unnamed else []), *index.problems()]
+        return find_hits(ledger, index, query, TrialFilter(), page), problems
 
     return ask_index(ledger, ask)
 

@@ -199,10 +199,11 @@ def render_notes(board: Board) -> Iterator[str]:
         yield f"entry {found.seq}: a supersession that does not count: {found.refused}"
     if trials.remarks:
         yield f"{count_of(len(trials.remarks), 'trial')} marked again; the later marks count"
-    yield from _render_withheld(trials)
+    yield from render_withheld(trials)
 
 
-def _render_withheld(trials: BoardTrials) -> Iterator[str]:
+def render_withheld(trials: BoardTrials) -> Iterator[str]:
+    """What was withheld, a sentence each."""
     if trials.withheld:
         since = sum(g.said_at is not None and g.said_at >= trials.size for g in trials.withheld)
         after = f", {since} of them after this position" if since else ""

@@ -151,9 +151,6 @@ def find_missing(measured: Measured) -> list[str]:
         found.append(f"{count_of(measured.broken, 'trial')} cannot be read")
     if measured.withheld:
         found.append(f"{count_of(measured.withheld, 'trial')} withheld")
-    if measured.withheld_unnamed:
-        entries = count_of(measured.withheld_unnamed, "entry", "entries")
-        found.append(f"{entries} withheld without naming a trial")
     if not measured.is_over:
         found.append("the job did not run to its end, or still runs")
     return found

@@ -66,7 +66,9 @@ def _render_run(judged: Judged, limits: Limits) -> Iterator[str]:
     yield f"Errors: {escape(render_errors(judged.errors))}  "
     yield f"Cost: {escape(render_cost(judged.cost))}  "
     if missing := find_missing(measured):
-        yield f"Incomplete: {escape('; '.join(missing))}"
+        yield f"Incomplete: {escape('; '.join(missing))}  "
+    for note in measured.notes:
+        yield f"Note: {escape(note)}  "
     yield ""
     yield from _render_failed(judged, limits)
 

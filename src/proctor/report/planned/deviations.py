@@ -14,6 +14,7 @@
     extra-retries        a trial was run again more often than planned
     retried              a trial was run again for an exception that the plan leaves alone
     withheld             a trial was taken out after it was sealed
+    withheld-unnamed     an entry of the ledger was taken out, and no trial is named: it may be one
     changed-plan         another plan was sealed for the experiment later
 
 What the plan does not speak of is no deviation.
@@ -217,6 +218,13 @@ class _Judge:
             message = f"taken out after it was sealed: {gone.reason or 'no reason is left'}"
             author = f" ({gone.author})" if gone.author else ""
             yield Deviation("withheld", gone.name, f"{message}{author}", gone.said_at)
+        for each in self.sittings.trials.withheld_unnamed:
+            what = "evidence" if each.entry is None else f"entry {each.entry}"
+            reason = each.reason or "no reason is left"
+            message = f"{what} withheld without naming a trial: {reason}"
+            author = f" ({each.author})" if each.author else ""
+            name = self.sealed.experiment
+            yield Deviation("withheld-unnamed", name, f"{message}{author}", each.said_at)
 
 
 def _of(sat: Sat, kind: str, message: str, seq: int | None = None) -> Deviation:
