@@ -29,8 +29,9 @@ from proctor.ledger.head import read_head_of
 from proctor.ledger.segments import Place
 from proctor.ledger.standing import read_standing
 from proctor.ledger.tree import HASH_SIZE, Frontier
+from proctor.ledger.trial_rows import insert_trial, insert_withheld
 
-VERSION = 5
+VERSION = 6
 """Of the tables below; an index of another version is made anew."""
 
 _TABLES = """
@@ -71,9 +72,6 @@ CREATE INDEX remarks_verdict ON remarks (seq) WHERE verdict IS NOT NULL;
 
 _PATIENCE_SEC = 5
 _INSERT_ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)"
-_TRIAL_COLUMNS = 30
-_INSERT_TRIAL = f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * _TRIAL_COLUMNS)})"  # noqa: S608
-_INSERT_WITHHELD = _INSERT_TRIAL.replace("REPLACE", "IGNORE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +157,7 @@ class Index:
 
         Raises:
             sqlite3.Error: the file cannot be written.
-            DamageError: an entry holds no record.
+            DamageError: an entry holds no record, or is a trial that another entry is.
         """
         self.connection.execute("BEGIN IMMEDIATE")
         try:
@@ -225,7 +223,7 @@ class Index:
             standing.seconds, standing.findings, standing.collection, standing.exception,
             self._find_conditions(standing.sitter),
         )  # fmt: skip
-        self.connection.execute(_INSERT_TRIAL, (*row, *more))
+        insert_trial(self.connection, (*row, *more))
 
     def _find_conditions(self, document: bytes) -> int:
         """The row that holds a document; what many trials have in common is kept once."""
@@ -253,15 +251,9 @@ class Index:
         )
 
     def _withhold(self, entry: WithholdEntry) -> None:
-        subject = entry.subject
-        if subject is None:
-            return
-        self._remark(subject.record, entry)
-        if entry.entry is None:
-            return
-        # Where the line is there, it has been brought back, or is about to be taken out.
-        ids = (entry.entry, subject.experiment_id, subject.trial_id, subject.record, "withheld")
-        self.connection.execute(_INSERT_WITHHELD, (*ids, *[None] * 9, 0, 0, *[None] * 14))
+        if entry.subject is not None:
+            self._remark(entry.subject.record, entry)
+            insert_withheld(self.connection, entry)
 
     def forget(self) -> None:
         """Begin anew: for an index that does not fit its log."""

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from proctor.errors import DamageError
-from proctor.ledger.entry import AnyEntry, Withheld, decode_line
+from proctor.ledger.admission import admit_line
+from proctor.ledger.entry import AnyEntry, Withheld
 from proctor.ledger.index import Index, Indexed, Position, key_after
 from proctor.ledger.segments import Line, Place, read_lines, segment_path
 from proctor.ledger.tree import HASH_SIZE, Tree, leaf_hash
@@ -68,7 +69,7 @@ def _read_on(index: Index, entries: Path, position: Position, size: int) -> Posi
         place, key = line.end, key_after(key, indexed.entry)
         batch.append(indexed)
         if len(batch) == BATCH or frontier.size == size:
-            if not index.add(batch, Position(place, frontier, key), after=after):
+            if not _add(index, batch, Position(place, frontier, key), after, entries):
                 return None
             batch, after = [], frontier.size
         if frontier.size == size:
@@ -76,8 +77,17 @@ def _read_on(index: Index, entries: Path, position: Position, size: int) -> Posi
     return Position(place, frontier, key)
 
 
+def _add(index: Index, batch: list[Indexed], position: Position, after: int, entries: Path) -> bool:
+    try:
+        return index.add(batch, position, after=after)
+    except DamageError as error:
+        raise DamageError(
+            f"{entries.parent}: {error}; `proctor ledger verify` names all damage"
+        ) from error
+
+
 def _index_line(line: Line, entries: Path, seq: int) -> Indexed:
-    entry = decode_line(line.data, f"{entries.parent}: entry {seq}")
+    entry = admit_line(line.data, f"{entries.parent}: entry {seq}")
     if entry.seq != seq:
         raise DamageError(f"{entries.parent}: entry {seq} says that it is entry {entry.seq}")
     return Indexed(line.place, len(line.data), _leaf_of(line, entry), entry)

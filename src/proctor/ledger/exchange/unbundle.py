@@ -20,8 +20,9 @@ import msgspec
 from backports import zstd
 
 from proctor.digest import sha256_copy
-from proctor.errors import AlteredArtifactError, DamageError, InputError, NotSealedError
+from proctor.errors import AlteredArtifactError, DamageError, InputError
 from proctor.files import open_plain
+from proctor.ledger.admission import Identities, admit_line
 from proctor.ledger.claims.trust import follow_keys
 from proctor.ledger.entry import (
     LARGEST_ENTRY,
@@ -30,10 +31,8 @@ from proctor.ledger.entry import (
     TrialEntry,
     Withheld,
     WithholdEntry,
-    decode_line,
 )
 from proctor.ledger.exchange.bundle import FORMAT, BundleHead, LeftOut
-from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.note import (
     LARGEST_NOTE,
     Checkpoint,
@@ -43,7 +42,6 @@ from proctor.ledger.note import (
 )
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tree import HASH_SIZE, Frontier, leaf_hash
-from proctor.ledger.verification.scan import is_digest
 
 _LARGEST_HEAD = 4096
 _ARTIFACT = "artifacts/"
@@ -194,10 +192,12 @@ def _parse_head(data: bytes, path: Path) -> BundleHead:
 
 
 def _check_entries(file: BinaryIO, bundle: Unbundled, path: Path) -> None:
-    frontier = Frontier()
+    frontier, identities = Frontier(), Identities()
     for leaf, entry in _lines(file, path):
         frontier.append(leaf)
         _note(entry, bundle, path)
+        if not isinstance(entry, Withheld | LeftOut):
+            _identify(entry, identities, path)
     tree = bundle.checkpoint.tree
     if (frontier.size, frontier.root()) != (tree.size, tree.root):
         raise DamageError(
@@ -226,18 +226,21 @@ def _note(entry: AnyEntry | Withheld | LeftOut, bundle: Unbundled, path: Path) -
             pass
 
 
+def _identify(entry: AnyEntry, identities: Identities, path: Path) -> None:
+    try:
+        identities.take(entry)
+    except DamageError as error:
+        raise DamageError(f"{path}: {error}") from error
+
+
 def _name_evidence(entry: TrialEntry, bundle: Unbundled, path: Path) -> None:
-    """Note what a trial names; nothing that a ledger would not have sealed."""
+    """Note what a trial names."""
     for file in entry.evidence:
-        where = f"{path}: entry {entry.seq}"
-        try:
-            check_evidence_path(file.path, where)
-        except NotSealedError as error:
-            raise DamageError(str(error)) from error
-        if not is_digest(file.sha256):
-            raise DamageError(f"{where}: evidence {file.sha256[:80]!r} is no SHA-256")
         if bundle.named.setdefault(file.sha256, file.size) != file.size:
-            raise DamageError(f"{where}: {file.sha256} has another size than an entry before says")
+            raise DamageError(
+                f"{path}: entry {entry.seq}: {file.sha256} has another size than an entry before "
+                "says"
+            )
 
 
 def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[bytes, AnyEntry | Withheld | LeftOut]]:
@@ -259,7 +262,7 @@ def _parse_line(line: bytes, where: str) -> tuple[bytes, AnyEntry | Withheld | L
     if line.startswith(b'{"left_out":'):
         left_out = _decode_left_out(line, where)
         return _parse_leaf(left_out.left_out, where), left_out
-    entry = decode_line(line, where)
+    entry = admit_line(line, where)
     if isinstance(entry, Withheld):
         return _parse_leaf(entry.withheld, where), entry
     return leaf_hash(line), entry

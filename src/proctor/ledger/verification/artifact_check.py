@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from proctor.ledger.admission import is_digest
 from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.verification.damage import DamageKind
 from proctor.ledger.verification.evidence import ArtifactDamage, check_batch
 from proctor.ledger.verification.excuses import excuses_of, find_unexcused
-from proctor.ledger.verification.scan import is_digest
 from proctor.ledger.verification.steps import Check, Scope
 
 

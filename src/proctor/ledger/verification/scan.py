@@ -5,7 +5,6 @@ if it is asked for, decoded; what that means for the ledger is for `verify` to s
 """
 
 import os
-import re
 from array import array
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise, repeat
@@ -16,9 +15,9 @@ import msgspec
 from proctor.digest import sha256_digest, sha256_slices
 from proctor.errors import DamageError
 from proctor.files import open_plain
+from proctor.ledger.admission import Fault, check_written, find_fault, find_trial_fault, is_digest
 from proctor.ledger.entry import (
     LARGEST_ENTRY,
-    AnyEntry,
     KeyEntry,
     TrialEntry,
     Withheld,
@@ -46,7 +45,6 @@ NO_SEQ = -1
 _TRIAL = b'"kind":"trial"'
 _KIND_AT = len('\n{"at":"2000-01-01T00:00:00.000Z",')
 _WITHHELD = b'{"withheld":'
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _CHUNK = 1 << 19
 """Bytes that are read at a time: what is hashed next is still in the processor's cache."""
 _DECODER = msgspec.json.Decoder(TrialEntry)
@@ -95,6 +93,10 @@ class Scanned:
     withheld: list[tuple[int, str]] = field(default_factory=list)
     """Lines that were taken out, with what stands in their place if it is not as it should."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
+    faults: list[tuple[int, Fault]] = field(default_factory=list)
+    """Entries that are written as they should be, and may not be used."""
+    identities: list[tuple[int, str, str]] = field(default_factory=list)
+    """Line, experiment and trial of every trial."""
     evidence: list[tuple[int, bytes, int]] = field(default_factory=list)
     """Line, SHA-256 and size of every file that a trial names."""
     torn: Torn | None = None
@@ -237,36 +239,24 @@ def _take_last(buffer: bytearray, length: int, scanned: Scanned) -> None:
     scanned.seqs.append(NO_SEQ)
 
 
-def is_digest(text: str) -> bool:
-    """Whether a text is a SHA-256 as entries have it; anything else must not become a path."""
-    return _DIGEST.fullmatch(text) is not None
-
-
 def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
     try:
         entry = _DECODER.decode(line)
-        _check_written(line, entry)
-        scanned.trials.append(columns_of(entry, with_record=scanned.is_remarked))
+        check_written(line, entry, "the line")
+        columns = columns_of(entry, with_record=scanned.is_remarked)
+        experiment_id, trial_id = str(columns[1]), str(columns[2])
+        fault = find_trial_fault(entry, experiment_id, trial_id)
     except (msgspec.MsgspecError, DamageError, RecursionError, UnicodeDecodeError) as error:
         scanned.malformed.append((number, str(error)))
         return NO_SEQ
+    if fault is not None:
+        scanned.faults.append((number, fault))
+        return entry.seq
+    scanned.trials.append(columns)
+    scanned.identities.append((number, experiment_id, trial_id))
     for file in entry.evidence:
-        if not is_digest(file.sha256) or not 0 <= file.size < 1 << 63:
-            scanned.malformed.append((number, f"evidence {file.sha256[:80]!r} is no SHA-256"))
-        else:
-            scanned.evidence.append((number, bytes.fromhex(file.sha256), file.size))
+        scanned.evidence.append((number, bytes.fromhex(file.sha256), file.size))
     return entry.seq
-
-
-def _check_written(line: memoryview | bytes, entry: AnyEntry) -> None:
-    """Refuse a line that two readers could read differently: with a key twice, or a strange one."""
-    try:
-        # A copy: two views are compared item by item, which takes forty times as long.
-        is_same = encode_entry(entry) == bytes(line)
-    except OverflowError:
-        is_same = False  # a number that proctor does not write
-    if not is_same:
-        raise DamageError("not as proctor writes it: a key stands twice in it, or is a strange one")
 
 
 def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tuple[bytes, int]:
@@ -278,18 +268,20 @@ def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tupl
         return _take_withheld(line, leaf, number, scanned)
     try:
         entry = decode_line(line, "the line")
-        if not isinstance(entry, TrialEntry | Withheld):
-            _check_written(line, entry)
+        if isinstance(entry, TrialEntry | Withheld):
+            # Only a line that is not as it was written comes here: nothing is kept of it.
+            scanned.malformed.append((number, "an entry that is not as proctor writes it"))
+            return leaf, entry.seq
+        check_written(line, entry, "the line")
     except DamageError as error:
         scanned.malformed.append((number, str(error)))
         return leaf, NO_SEQ
-    if not isinstance(entry, Withheld):
-        scanned.remarks += remarks_of(entry)
+    if fault := find_fault(entry):
+        scanned.faults.append((number, fault))
+        return leaf, entry.seq
+    scanned.remarks += remarks_of(entry)
     if isinstance(entry, KeyEntry | WithholdEntry):
         scanned.entries.append((number, entry))
-    if isinstance(entry, TrialEntry | Withheld):
-        # Only a line that is not as it was written comes here: nothing is kept of it.
-        scanned.malformed.append((number, "an entry that is not as proctor writes it"))
     return leaf, entry.seq
 
 
