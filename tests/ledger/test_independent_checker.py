@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from proctor.ledger.verification.verify import verify_ledger
-from tests.ledger.ledgers import RichLedger, make_rich_ledger
+from tests.ledger.by_hand import append_by_hand, trial
+from tests.ledger.ledgers import RichLedger, find_key, make_rich_ledger, small
 from tests.ledger.mutations import LOG_MUTATIONS, Mutation, Subject, put_a_pipe_for_a_segment
 from tests.ledger.signed_mutations import (
     SIGNED_MUTATIONS,
@@ -89,7 +90,19 @@ def test_it_is_short_and_shares_no_code_with_proctor() -> None:
             else []
         )
     }
-    assert imported == {"base64", "cryptography", "hashlib", "itertools", "json", "sys"}
+    assert imported == {"base64", "cryptography", "hashlib", "itertools", "json", "re", "sys"}
+
+
+def test_it_refuses_a_trial_that_is_sealed_twice_and_an_id_that_is_a_path(tmp_path: Path) -> None:
+    (tmp_path / "checker.py").write_text(printed("python"))
+    command = (sys.executable, "-I", "checker.py", "ledger")
+    directory, key = small(tmp_path, "t1"), find_key(tmp_path)
+    assert run(tmp_path, *command).returncode == 0
+    append_by_hand(directory, key, trial("t1", **{"evaluation.reward": 0.5}))
+    assert "entries 1 and 2 are the same trial" in run(tmp_path, *command).stderr
+    shutil.rmtree(directory)
+    append_by_hand(small(tmp_path), key, trial("../x"))
+    assert "entry 1: no id" in run(tmp_path, *command).stderr
 
 
 needs_zstd = pytest.mark.skipif(shutil.which("zstd") is None, reason="zstd is not installed")

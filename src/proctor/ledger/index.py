@@ -25,25 +25,22 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.index_file import ALL_TABLES, alone, connect, create
 from proctor.ledger.rows import (
-    GONE,
     RUN,
     SITTER,
     TASK,
-    WIDTH,
     kind_and_time,
     remark_columns,
     trial_columns,
-    withheld_columns,
     withholding_columns,
 )
 from proctor.ledger.segments import Place
+from proctor.ledger.standing import read_standing
 from proctor.ledger.supersession import update_statuses
 from proctor.ledger.tree import HASH_SIZE, Frontier
+from proctor.ledger.trial_rows import insert_trial, insert_withheld
 
 _PATIENCE_SEC = 5
 _INSERT_ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)"
-_INSERT_TRIAL = f"INSERT OR REPLACE INTO trials VALUES ({', '.join('?' * WIDTH)})"  # noqa: S608
-_INSERT_WITHHELD = _INSERT_TRIAL.replace("REPLACE", "IGNORE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +117,7 @@ class Index:
 
         Raises:
             sqlite3.Error: the file cannot be written.
-            DamageError: an entry holds no record.
+            DamageError: an entry holds no record, or is a trial that another entry is.
         """
         self.connection.execute("BEGIN IMMEDIATE")
         try:
@@ -167,10 +164,10 @@ class Index:
             self._add_remarks(entry)
 
     def _add_trial(self, entry: TrialEntry) -> None:
-        row = list(trial_columns(entry))
+        row = list(trial_columns(entry, read_standing(entry)))
         for place in (RUN, TASK, SITTER):
             row[place] = self._find_conditions(row[place])
-        self.connection.execute(_INSERT_TRIAL, row)
+        insert_trial(self.connection, row)
 
     def _find_conditions(self, document: Any) -> int:
         """The row that holds a document; what many trials have in common is kept once."""
@@ -190,11 +187,7 @@ class Index:
             execute("INSERT INTO remarks VALUES (?, ?, ?, ?, ?)", row)
         if isinstance(entry, WithholdEntry):
             execute("INSERT INTO withholdings VALUES (?, ?, ?, ?)", withholding_columns(entry))
-            left = withheld_columns(entry)
-            # Where the line is there, it has been brought back, or is about to be taken out. A name
-            # that another trial has does not name this one: see proctor.ledger.withheld.
-            if left is not None and execute(GONE, (entry.entry, entry.leaf)).fetchone():
-                execute(_INSERT_WITHHELD, left)
+            insert_withheld(self.connection, entry)
 
     def erase(self) -> None:
         """Begin anew, and leave nothing of what it held in the file: bytes were taken out."""

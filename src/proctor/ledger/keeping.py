@@ -16,15 +16,13 @@ from typing import BinaryIO
 from proctor.digest import sha256_pieces
 from proctor.errors import NotSealedError
 from proctor.files import open_plain
+from proctor.ledger.admission import is_evidence_path
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.ledger import Ledger, SealedTrial
 
 AROUND = "_job/"
 """Before the names of the job's own files; no trial has such names itself."""
-LONGEST_PATH = 1000
 _CHUNK = 1 << 20
-_NO_NAMES = frozenset({"", ".", ".."})
-"""What a plain relative path has between no two slashes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +127,5 @@ def check_evidence_path(path: str, where: str) -> None:
     Raises:
         NotSealedError: it is no plain relative path.
     """
-    is_plain = path.isprintable() and len(path) <= LONGEST_PATH
-    if not is_plain or not _NO_NAMES.isdisjoint(path.split("/")):
+    if not is_evidence_path(path):
         raise NotSealedError(f"{where}: evidence {path[:80]!r}; expected a plain relative path")

@@ -15,7 +15,7 @@ from proctor.ledger.entry import (
     evidence_digest,
     record_digest,
 )
-from proctor.ledger.standing import read_standing
+from proctor.ledger.standing import Standing
 
 type TrialColumns = tuple[object, ...]
 """A trial, its place first."""
@@ -31,13 +31,8 @@ GONE = "SELECT 1 FROM entries WHERE seq = ? AND kind = '' AND lower(hex(leaf)) =
 """Whether the line that a withholding names, by place and leaf hash, was taken out."""
 
 
-def trial_columns(entry: TrialEntry) -> TrialColumns:
-    """A trial as it was admitted; what is said of it later is not in it.
-
-    Raises:
-        DamageError: there is no record in it.
-    """
-    standing = read_standing(entry)
+def trial_columns(entry: TrialEntry, standing: Standing) -> TrialColumns:
+    """A trial as it was admitted; what is said of it later is not in it."""
     head = standing.head
     return (
         entry.seq, head.experiment_id, head.trial_id, record_digest(entry), head.status,

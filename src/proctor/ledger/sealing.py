@@ -26,6 +26,7 @@ from proctor.errors import (
     NotSealedError,
     RecordError,
 )
+from proctor.ledger.admission import find_fault, find_path_fault
 from proctor.ledger.entry import (
     Slot,
     Source,
@@ -35,7 +36,14 @@ from proctor.ledger.entry import (
     record_digest,
 )
 from proctor.ledger.head import RecordHead, read_head_of
-from proctor.ledger.keeping import Around, Keeper, check_evidence_path, open_around, open_files
+from proctor.ledger.keeping import (
+    AROUND,
+    Around,
+    Keeper,
+    check_evidence_path,
+    open_around,
+    open_files,
+)
 from proctor.ledger.ledger import Ledger, SealedTrial
 from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id
@@ -203,6 +211,8 @@ def check_record(data: bytes, where: str) -> LoadedRecord:
 def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
     where = submission.where
     loaded = check_record(submission.record, where)
+    if fault := find_path_fault(_list_paths(submission)):
+        raise NotSealedError(f"{where}: {fault.message}")
     if loaded.record.completeness == "complete" and submission.root is not None:
         _check_evidence(loaded.record, submission.root, submission)
     # A record of the second generation is sealed as far as the first can hold it; whoever seals
@@ -220,6 +230,12 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
         return _Draft(submission, record, read_head_of(entry))
     except DamageError as error:
         raise NotSealedError(f"{where}: the record cannot be listed: {error.__cause__}") from error
+
+
+def _list_paths(submission: Submission) -> list[str]:
+    around = submission.around.files if submission.around is not None else ()
+    paths = (*submission.evidence, *submission.attached)
+    return [*paths, *(f"{AROUND}{path}" for path in around)]
 
 
 def _check_evidence(record: TrialRecord, root: Path, submission: Submission) -> None:
@@ -306,6 +322,7 @@ def append_trials(ledger: Ledger, entries: Sequence[TrialEntry]) -> list[Sealed]
 
     Raises:
         ConflictError: a trial is sealed already with other bytes.
+        NotSealedError: an entry would not be admitted when it is read.
         OSError: they cannot be written.
     """
     new: dict[tuple[str, str], TrialEntry] = {}
@@ -318,6 +335,8 @@ def append_trials(ledger: Ledger, entries: Sequence[TrialEntry]) -> list[Sealed]
         elif name in new:
             found = SealedTrial(-1, record_digest(new[name]), evidence_digest(new[name]))
         if found is None:
+            if fault := find_fault(entry):
+                raise NotSealedError(f"trial {name[1]} of {name[0]}: {fault.message}")
             new[name] = entry
         else:
             _check_same(entry, found)

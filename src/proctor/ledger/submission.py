@@ -211,7 +211,8 @@ def _is_evidence_path(name: str) -> bool:
         check_evidence_path(name, "")
     except NotSealedError:
         return False
-    return not name.startswith(AROUND)
+    # A file of that name would be the directory of the job's files.
+    return not f"{name}/".startswith(AROUND)
 
 
 def _load_findings(trial: Path) -> tuple[dict[str, Any], ...]:

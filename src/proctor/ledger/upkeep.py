@@ -4,6 +4,7 @@ from itertools import islice
 from pathlib import Path
 
 from proctor.errors import DamageError
+from proctor.ledger.admission import admit_line
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import AnyEntry, Withheld, WithholdEntry, decode_line
 from proctor.ledger.index import Index, Indexed, Position, key_after
@@ -98,7 +99,7 @@ def _read_on(index: Index, entries: Path, position: Position, size: int) -> Posi
         if position.frontier.size and isinstance(indexed.entry, WithholdEntry):
             _remove_search_index(index)
         if len(batch) == BATCH or frontier.size == size:
-            if not index.add(batch, Position(place, frontier, key), after=after):
+            if not _add(index, batch, Position(place, frontier, key), after, entries):
                 return None
             batch, after = [], frontier.size
         if frontier.size == size:
@@ -106,8 +107,17 @@ def _read_on(index: Index, entries: Path, position: Position, size: int) -> Posi
     return Position(place, frontier, key)
 
 
+def _add(index: Index, batch: list[Indexed], position: Position, after: int, entries: Path) -> bool:
+    try:
+        return index.add(batch, position, after=after)
+    except DamageError as error:
+        raise DamageError(
+            f"{entries.parent}: {error}; `proctor ledger verify` names all damage"
+        ) from error
+
+
 def _index_line(line: Line, entries: Path, seq: int) -> Indexed:
-    entry = decode_line(line.data, f"{entries.parent}: entry {seq}")
+    entry = admit_line(line.data, f"{entries.parent}: entry {seq}")
     if entry.seq != seq:
         raise DamageError(f"{entries.parent}: entry {seq} says that it is entry {entry.seq}")
     return Indexed(line.place, len(line.data), leaf_of(line.data, entry), entry)

@@ -202,6 +202,8 @@ def _aim_at_entry(ledger: Ledger, seq: int) -> _Target:
             f"{ledger.directory}: entry {seq} is of kind {entry.kind!r}, which others rest on; "
             "it cannot be withheld"
         )
+    if isinstance(entry, TrialEntry):
+        raise LedgerError(f"{ledger.directory}: entry {seq} is a trial; withhold it by its name")
     _check_room(seq, line)
     return _Target(None, seq, leaf_hash(line).hex(), ())
 

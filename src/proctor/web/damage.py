@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proctor.errors import DamageError, LedgerError, NoteError, ProctorError
+from proctor.ledger.admission import admit_line
 from proctor.ledger.derived import INDEX
-from proctor.ledger.entry import decode_line
 from proctor.ledger.index import Index, Indexed, Position
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
@@ -212,8 +212,8 @@ def _read_entries(entries: Path) -> Iterator[Indexed]:
             for line in read_lines(entries, Place(number)):
                 if line.place.segment != number:
                     break
-                with contextlib.suppress(DamageError):  # no entry
-                    entry = decode_line(line.data, "a line")
+                with contextlib.suppress(DamageError):  # no entry, or none that may be used
+                    entry = admit_line(line.data, "a line")
                     if entry.seq in known or not 0 <= entry.seq < _HIGHEST:
                         continue
                     known.add(entry.seq)

@@ -14,6 +14,7 @@ import msgspec
 
 from proctor.errors import DamageError, LedgerError, ProofError, ProofFileError
 from proctor.files import read_head
+from proctor.ledger.admission import find_fault
 from proctor.ledger.claims.document import check_unique, parse_document, parse_hash
 from proctor.ledger.entry import AnyEntry, Seq, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
@@ -230,7 +231,8 @@ def read_entry(line: bytes, seq: int) -> AnyEntry:
     """The entry in a line that is proven to be the n-th.
 
     Raises:
-        DamageError: it says that it is another one, is none, or can be read in two ways.
+        DamageError: it says that it is another one, is none, can be read in two ways, or has ids,
+            paths or digests that no entry may have.
     """
     where = f"entry {seq}"
     try:
@@ -242,6 +244,8 @@ def read_entry(line: bytes, seq: int) -> AnyEntry:
         raise DamageError(f"{where}: only what is left of an entry that was withheld")
     if entry.seq != seq:
         raise DamageError(f"{where} says that it is entry {entry.seq}")
+    if fault := find_fault(entry):
+        raise DamageError(f"{where}: {fault.message}")
     return entry
 
 

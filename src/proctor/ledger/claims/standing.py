@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proctor.errors import DamageError
+from proctor.ledger.admission import Identities
 from proctor.ledger.entry import (
     AnyEntry,
     RescoreEntry,
@@ -78,7 +79,9 @@ def sort_out(entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Sc
     Raises:
         DamageError: an entry has no business here, or a line is missing without a word.
     """
-    standing = Standing()
+    standing, identities = Standing(), Identities()
+    for entry in sorted(entries, key=lambda found: found.seq):
+        identities.take(entry)
     rescored = {found.subject.record for found in _of(entries, RescoreEntry)}
     trials = _name_trials(entries, scope)
     withheld = _sort_withheld(entries, leaves, trials, scope, standing)
@@ -114,9 +117,6 @@ def _name_trials(entries: Sequence[AnyEntry], scope: Scope) -> dict[str, TrialEn
                 f"entry {entry.seq} is trial {head.trial_id} of {head.experiment_id} "
                 f"({head.dataset_id or 'no dataset'}), which is not claimed"
             )
-        if head.trial_id in trials:
-            first = trials[head.trial_id].seq
-            raise DamageError(f"entries {first} and {entry.seq} are both trial {head.trial_id}")
         trials[head.trial_id] = entry
     return trials
 

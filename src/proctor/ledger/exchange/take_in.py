@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.errors import AlteredArtifactError, LedgerError
+from proctor.ledger.admission import identify
 from proctor.ledger.entry import (
     AnyEntry,
     RescoreEntry,
@@ -142,20 +143,13 @@ def _find_missing(ledger: Ledger, entries: list[TrialEntry]) -> Iterator[Withhol
             yield WithholdEntry(
                 at="",
                 seq=0,
-                subject=_subject(entry),
+                subject=identify(entry),
                 entry=None,
                 leaf=None,
                 artifacts=tuple(sorted(gone)),
                 reason="not in the bundle that the trial came in",
                 author=AUTHOR,
             )
-
-
-def _subject(entry: TrialEntry) -> Subject:
-    head = read_head_of(entry)
-    return Subject(
-        experiment_id=head.experiment_id, trial_id=head.trial_id, record=record_digest(entry)
-    )
 
 
 def _remark(ledger: Ledger, remarks: tuple[_Remark, ...], taken: TakenIn) -> None:

@@ -23,15 +23,10 @@ from typing import IO, BinaryIO, Self, cast
 import msgspec
 from backports import zstd
 
-from proctor.digest import is_digest, sha256_copy
-from proctor.errors import (
-    AlteredArtifactError,
-    DamageError,
-    InputError,
-    NotSealedError,
-    RecordError,
-)
+from proctor.digest import sha256_copy
+from proctor.errors import AlteredArtifactError, DamageError, InputError
 from proctor.files import open_plain
+from proctor.ledger.admission import Identities, admit_line
 from proctor.ledger.claims.trust import follow_keys
 from proctor.ledger.entry import (
     LARGEST_ENTRY,
@@ -40,11 +35,8 @@ from proctor.ledger.entry import (
     TrialEntry,
     Withheld,
     WithholdEntry,
-    decode_line,
 )
 from proctor.ledger.exchange.bundle import FIRST_FORMAT, FORMAT, BundleHead, LeftOut
-from proctor.ledger.exchange.copying import read_checked_head
-from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.note import (
     LARGEST_NOTE,
     Checkpoint,
@@ -225,17 +217,17 @@ def _is_left_out(head: BundleHead, seq: int) -> bool:
 
 
 def _check_entries(file: BinaryIO, head: BundleHead, bundle: Unbundled, path: Path) -> None:
-    frontier, tree = Frontier(), bundle.checkpoint.tree
+    frontier, identities, tree = Frontier(), Identities(), bundle.checkpoint.tree
     for leaf, entry in _lines(file, path):
         if frontier.size == tree.size:
             raise DamageError(f"{path}: has more than the {tree.size} entries that are signed")
         frontier.append(leaf)
-        if isinstance(entry, TrialEntry):
-            _check_trial(entry, path)
         if isinstance(entry, LeftOut) or _is_left_out(head, entry.seq):
             _note_left_out(entry, head, bundle, path)
         else:
             _note(entry, bundle, path)
+        if not isinstance(entry, Withheld | LeftOut):
+            _identify(entry, identities, path)
     if bundle.left_out != sum(last - first + 1 for first, last in _runs(head)) + bundle.hidden:
         raise DamageError(f"{path}: leaves out entries that the ledger does not have")
     if (frontier.size, frontier.root()) != (tree.size, tree.root):
@@ -282,18 +274,11 @@ def _note(entry: AnyEntry | Withheld, bundle: Unbundled, path: Path) -> None:
             pass
 
 
-def _check_trial(entry: TrialEntry, path: Path) -> None:
-    """Refuse a trial with names that no ledger would have sealed."""
-    where = f"{path}: entry {entry.seq}"
+def _identify(entry: AnyEntry, identities: Identities, path: Path) -> None:
     try:
-        read_checked_head(entry, path)
-        for file in entry.evidence:
-            check_evidence_path(file.path, where)
-    except (NotSealedError, RecordError) as error:
-        raise DamageError(str(error)) from error
-    for file in entry.evidence:
-        if not is_digest(file.sha256):
-            raise DamageError(f"{where}: evidence {file.sha256[:80]!r} is no SHA-256")
+        identities.take(entry)
+    except DamageError as error:
+        raise DamageError(f"{path}: {error}") from error
 
 
 def _name_evidence(entry: TrialEntry, bundle: Unbundled, path: Path) -> None:
@@ -325,7 +310,7 @@ def _parse_line(line: bytes, where: str) -> tuple[bytes, AnyEntry | Withheld | L
     if line.startswith(b'{"left_out":'):
         left_out = _decode_left_out(line, where)
         return _parse_leaf(left_out.left_out, where), left_out
-    entry = decode_line(line, where)
+    entry = admit_line(line, where)
     if isinstance(entry, Withheld):
         return _parse_leaf(entry.withheld, where), entry
     return leaf_hash(line), entry

@@ -1,7 +1,7 @@
 """Evidence: the artifacts that entries name, each checked once, however many name it.
 
-They are noted in a database of their own that goes to the disk when it grows, so that memory stays
-flat. Nothing here says which entries are to be believed.
+They, and which trial each line is, are noted in a database of their own that goes to the disk when
+it grows, so that memory stays flat. Nothing here says which entries are to be believed.
 """
 
 import sqlite3
@@ -45,6 +45,7 @@ class NamedEvidence:
         self._notes.execute("PRAGMA journal_mode = OFF")
         self._notes.execute("PRAGMA cache_size = -16000")
         self._notes.execute("CREATE TABLE named (line INTEGER, sha256 BLOB, size INTEGER)")
+        self._notes.execute("CREATE TABLE trials (line INTEGER, experiment TEXT, trial TEXT)")
         self._notes.execute("CREATE TABLE strange (line INTEGER PRIMARY KEY)")
         self._notes.execute("BEGIN")
 
@@ -57,6 +58,19 @@ class NamedEvidence:
     def add(self, named: Iterable[tuple[int, bytes, int]]) -> None:
         """Take in line, SHA-256 and size of artifacts."""
         self._notes.executemany("INSERT INTO named VALUES (?, ?, ?)", named)
+
+    def identify(self, trials: Iterable[tuple[int | str, ...]]) -> None:
+        """Take in lines, and the experiments and trials that they are."""
+        self._notes.executemany("INSERT INTO trials VALUES (?, ?, ?)", trials)
+
+    def duplicates(self, size: int) -> Iterator[tuple[int, int, str, str]]:
+        """Every trial that several of the first `size` lines are: the first, the last, its ids."""
+        rows = self._notes.execute(
+            "SELECT min(line), max(line), experiment, trial FROM trials WHERE line < ? "
+            "GROUP BY trial, experiment HAVING min(line) < max(line) ORDER BY 1",
+            (size,),
+        )
+        yield from rows
 
     def batches(self, directory: Path, size: int, strange: set[int]) -> Iterator[ArtifactBatch]:
         """All that the first `size` lines name, but for lines that are not to be believed."""

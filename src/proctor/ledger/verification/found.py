@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
+from proctor.ledger.admission import Fault
 from proctor.ledger.entry import AttestEntry, KeyEntry, WithholdEntry
 from proctor.ledger.segments import Place
 from proctor.ledger.verification.evidence import NamedEvidence
@@ -32,6 +33,7 @@ class FoundLog:
     withheld: dict[int, str] = field(default_factory=dict)
     """Lines that were taken out, with what is wrong with what stands there."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
+    faults: list[tuple[int, Fault]] = field(default_factory=list)
     torn: dict[int, Torn] = field(default_factory=dict)
     """Bytes without a newline at a segment's end, by the line that comes after them."""
 
@@ -55,6 +57,8 @@ class FoundLog:
                 self.withholdings.append((first + number, entry))
         self.withheld.update((first + number, wrong) for number, wrong in piece.withheld)
         self.malformed += [(first + number, message) for number, message in piece.malformed]
+        self.faults += [(first + number, fault) for number, fault in piece.faults]
+        self.evidence.identify((first + number, *names) for number, *names in piece.identities)
         if piece.evidence:
             self.evidence.add((first + line, sha256, size) for line, sha256, size in piece.evidence)
         if piece.torn is not None:

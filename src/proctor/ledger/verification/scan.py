@@ -14,9 +14,9 @@ import msgspec
 
 from proctor.digest import is_digest, sha256_digest, sha256_slices
 from proctor.errors import DamageError
+from proctor.ledger.admission import Fault, check_written, find_fault, find_trial_fault
 from proctor.ledger.entry import (
     LARGEST_ENTRY,
-    AnyEntry,
     AttestEntry,
     KeyEntry,
     TrialEntry,
@@ -93,6 +93,10 @@ class Scanned:
     withheld: list[tuple[int, str]] = field(default_factory=list)
     """Lines that were taken out, with what stands in their place if it is not as it should."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
+    faults: list[tuple[int, Fault]] = field(default_factory=list)
+    """Entries that are written as they should be, and may not be used."""
+    identities: list[tuple[int, str, str]] = field(default_factory=list)
+    """Line, experiment and trial of every trial."""
     evidence: list[tuple[int, bytes, int]] = field(default_factory=list)
     """Line, SHA-256 and size of every file that a trial names."""
     torn: Torn | None = None
@@ -244,32 +248,23 @@ def _take_last(buffer: bytearray, length: int, scanned: Scanned) -> None:
 def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
     try:
         entry = _DECODER.decode(line)
-        _check_written(line, entry)
-        if scanned.is_compared:
-            scanned.trials.append(trial_columns(entry))
-            scanned.kinds[number] = kind_and_time(entry)
-        else:
-            read_standing(entry)
+        check_written(line, entry, "the line")
+        standing = read_standing(entry)
+        experiment_id, trial_id = standing.head.experiment_id, standing.head.trial_id
+        fault = find_trial_fault(entry, experiment_id, trial_id)
     except (msgspec.MsgspecError, DamageError, RecursionError, UnicodeDecodeError) as error:
         scanned.malformed.append((number, str(error)))
         return NO_SEQ
+    if fault is not None:
+        scanned.faults.append((number, fault))
+        return entry.seq
+    if scanned.is_compared:
+        scanned.trials.append(trial_columns(entry, standing))
+        scanned.kinds[number] = kind_and_time(entry)
+    scanned.identities.append((number, experiment_id, trial_id))
     for file in entry.evidence:
-        if not is_digest(file.sha256) or not 0 <= file.size < 1 << 63:
-            scanned.malformed.append((number, f"evidence {file.sha256[:80]!r} is no SHA-256"))
-        else:
-            scanned.evidence.append((number, bytes.fromhex(file.sha256), file.size))
+        scanned.evidence.append((number, bytes.fromhex(file.sha256), file.size))
     return entry.seq
-
-
-def _check_written(line: memoryview | bytes, entry: AnyEntry) -> None:
-    """Refuse a line that two readers could read differently: with a key twice, or a strange one."""
-    try:
-        # A copy: two views are compared item by item, which takes forty times as long.
-        is_same = encode_entry(entry) == bytes(line)
-    except OverflowError:
-        is_same = False  # a number that proctor does not write
-    if not is_same:
-        raise DamageError("not as proctor writes it: a key stands twice in it, or is a strange one")
 
 
 def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tuple[bytes, int]:
@@ -281,19 +276,21 @@ def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tupl
         return _take_withheld(line, leaf, number, scanned)
     try:
         entry = decode_line(line, "the line")
-        if not isinstance(entry, TrialEntry | Withheld):
-            _check_written(line, entry)
+        if isinstance(entry, TrialEntry | Withheld):
+            # Only a line that is not as it was written comes here: nothing is kept of it.
+            scanned.malformed.append((number, "an entry that is not as proctor writes it"))
+            return leaf, entry.seq
+        check_written(line, entry, "the line")
     except DamageError as error:
         scanned.malformed.append((number, str(error)))
         return leaf, NO_SEQ
-    if not isinstance(entry, Withheld):
-        scanned.remarks += remark_columns(entry)
-        scanned.kinds[number] = kind_and_time(entry)
+    if fault := find_fault(entry):
+        scanned.faults.append((number, fault))
+        return leaf, entry.seq
+    scanned.remarks += remark_columns(entry)
+    scanned.kinds[number] = kind_and_time(entry)
     if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry):
         scanned.entries.append((number, entry))
-    if isinstance(entry, TrialEntry | Withheld):
-        # Only a line that is not as it was written comes here: nothing is kept of it.
-        scanned.malformed.append((number, "an entry that is not as proctor writes it"))
     return leaf, entry.seq
 
 

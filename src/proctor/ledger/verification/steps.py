@@ -287,6 +287,10 @@ def check_entries(scope: Scope, findings: Findings) -> None:
         if (seq := scope.seq_of(line)) is not None:
             message = f"entry {seq} is signed as it is, and is no entry: {wrong}"
             findings.add(DamageKind.MALFORMED, found.where(line), message, seq)
+    for line, fault in found.faults:
+        if (seq := scope.seq_of(line)) is not None:
+            kind = DamageKind.BAD_ID if fault.is_id else DamageKind.MALFORMED
+            findings.add(kind, found.where(line), f"entry {seq}: {fault.message}", seq)
     said = [(line, seq) for line, seq in enumerate(found.seqs) if seq != line and seq != NO_SEQ]
     for line, number in said:
         if (seq := scope.seq_of(line)) in (None, number):

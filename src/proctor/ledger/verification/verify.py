@@ -4,7 +4,8 @@
 2. Every line is hashed; trials are decoded, unless it shall be fast.
 3. The keys are followed from the first entry on, and the signatures checked.
 4. The log is held against what was signed.
-5. What is signed must be entries; what was taken out must have an entry that says so.
+5. What is signed must be entries, and no two the same trial; what was taken out must have an
+   entry that says so.
 6. Every artifact that an entry names is read, unless it shall be fast.
 7. Attestations must name the entries that are there.
 8. An index that is out of step is made anew.
@@ -39,6 +40,7 @@ from proctor.ledger.verification.attested import check_attestations
 from proctor.ledger.verification.damage import Damage, Findings
 from proctor.ledger.verification.evidence import NamedEvidence
 from proctor.ledger.verification.found import FoundLog
+from proctor.ledger.verification.identities import check_identities
 from proctor.ledger.verification.judge import Evidence, judge_log
 from proctor.ledger.verification.steps import (
     Check,
@@ -188,6 +190,7 @@ def _verify(
         check_keys(check, scope, signed)
         check_entries(scope, findings)  # (5)
         withheld = check_withheld(scope, findings)
+        check_identities(check, scope)
         counts = check_artifacts(check, scope)  # (6)
         tell_behind(scope, findings)
         if own is not None and signed.is_own_signed and not comparison.differences:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proctor.errors import DamageError
-from proctor.ledger.claims.cosigning import leaf_of
 from proctor.ledger.entry import (
     AnyEntry,
     AttestEntry,
@@ -27,6 +26,7 @@ from proctor.ledger.entry import (
 from proctor.ledger.head import read_head_of
 from proctor.ledger.segments import Line, Place, find_segments, read_lines, segment_path
 from proctor.ledger.tree import Frontier, leaf_hash
+from proctor.ledger.upkeep import leaf_of
 from proctor.ledger.watch.cursor import Cursor, SealedAt, Segment, Stamp
 
 _WITHHELD = b'{"withheld":'
@@ -149,7 +149,7 @@ def _take(found: NewLines, line: Line, known: int) -> None:
         return
     try:
         entry = _decode(data, seq)
-        leaf = leaf_of(entry, data, f"entry {seq}")
+        leaf = leaf_of(data, entry)
         telling = _tell(entry, seq)
     except DamageError as error:
         found.malformed.append((seq, str(error)))

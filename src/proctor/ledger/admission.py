@@ -1,0 +1,249 @@
+"""Admission: what an entry must be before anybody uses it, whoever wrote and signed it.
+
+    find_fault(entry)         what is wrong with its ids, paths and digests; None if nothing
+    admit_line(line, where)   the entry in a line of a log, or an error
+    Identities                which trial each entry is; no two entries may be the same trial
+
+Sealing refuses these too, but the owner of a key can append by hand. Index, verification, bundles,
+claims and proofs all ask here. Nothing here reads a file or knows a signature.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from proctor.digest import is_digest
+from proctor.errors import DamageError, RecordError
+from proctor.ledger.entry import (
+    AnyEntry,
+    AttestEntry,
+    EvidenceFile,
+    PlanEntry,
+    RescoreEntry,
+    ReviewEntry,
+    Source,
+    Subject,
+    SupersedeEntry,
+    TrialEntry,
+    Withheld,
+    WithholdEntry,
+    decode_line,
+    encode_entry,
+    record_digest,
+)
+from proctor.ledger.head import read_head_of
+from proctor.record.ids import check_id
+
+LONGEST_PATH: Final = 1000
+_NO_NAMES = frozenset({"", ".", ".."})
+"""What a plain relative path has between no two slashes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why an entry is not admitted."""
+
+    message: str
+    is_id: bool = False
+    """Whether an id is what is wrong."""
+
+
+def is_evidence_path(path: str) -> bool:
+    """Whether a text is a plain relative path, which leads nowhere else."""
+    is_plain = path.isprintable() and len(path) <= LONGEST_PATH
+    return is_plain and _NO_NAMES.isdisjoint(path.split("/"))
+
+
+def admit_line(line: bytes, where: str) -> AnyEntry | Withheld:
+    """The entry in a line of a log, or what is left of one.
+
+    Raises:
+        DamageError: it is neither, or may not be used; `where` says which line.
+    """
+    entry = decode_line(line, where)
+    if isinstance(entry, Withheld):
+        return entry
+    check_written(line, entry, where)
+    if fault := find_fault(entry):
+        raise DamageError(f"{where}: {fault.message}; `proctor ledger verify` names all damage")
+    return entry
+
+
+def check_written(line: memoryview | bytes, entry: AnyEntry, where: str) -> None:
+    """Refuse a line that two readers could read differently: with a key twice, or a strange one.
+
+    Raises:
+        DamageError: proctor would write it in another way.
+    """
+    try:
+        # A copy: two views are compared item by item, which takes forty times as long.
+        is_same = encode_entry(entry) == bytes(line)
+    except OverflowError:
+        is_same = False  # a number that proctor does not write
+    if not is_same:
+        raise DamageError(
+            f"{where}: not as proctor writes it: a key stands twice in it, or is a strange one"
+        )
+
+
+def find_fault(entry: AnyEntry) -> Fault | None:
+    """What keeps an entry from being admitted.
+
+    Raises:
+        DamageError: there is no record in a trial.
+    """
+    match entry:
+        case TrialEntry():
+            head = read_head_of(entry)
+            return find_trial_fault(entry, head.experiment_id, head.trial_id)
+        case ReviewEntry() | RescoreEntry():
+            return _find_in_subject(entry.subject)
+        case SupersedeEntry():
+            return _find_in_subject(entry.subject) or _find_in_subject(entry.by)
+        case WithholdEntry():
+            return _find_in_withholding(entry)
+        case PlanEntry() | AttestEntry():
+            return _find_in_id(entry.experiment_id, "experiment_id")
+        case _:
+            return None
+
+
+def find_trial_fault(entry: TrialEntry, experiment_id: str, trial_id: str) -> Fault | None:
+    """The same for a trial whose record was read already."""
+    return (
+        _find_in_id(experiment_id, "experiment_id")
+        or _find_in_id(trial_id, "trial_id")
+        or (_find_in_evidence(entry.evidence) if entry.evidence else None)
+        or (_find_in_source(entry.source) if entry.source else None)
+    )
+
+
+def _find_in_id(text: str, what: str) -> Fault | None:
+    try:
+        check_id(text, what)
+    except RecordError as error:
+        return Fault(str(error), is_id=True)
+    return None
+
+
+def _find_in_evidence(files: Sequence[EvidenceFile]) -> Fault | None:
+    for file in files:
+        if not is_digest(file.sha256):
+            return Fault(f"evidence {file.sha256[:80]!r} is no SHA-256")
+    return find_path_fault(file.path for file in files)
+
+
+def find_path_fault(paths: Iterable[str]) -> Fault | None:
+    """What is wrong with the paths of a trial's evidence: each must lead to a file of its own."""
+    seen: set[str] = set()
+    for path in paths:
+        if not is_evidence_path(path):
+            return Fault(f"evidence {path[:80]!r}; expected a plain relative path")
+        if path in seen:
+            return Fault(f"evidence {path[:80]!r} is named twice")
+        seen.add(path)
+    for path in seen if len(seen) > 1 else ():
+        folder = path
+        while "/" in folder:
+            folder = folder.rpartition("/")[0]
+            if folder in seen:
+                return Fault(
+                    f"evidence {folder[:80]!r} is a file, and a directory of {path[:80]!r}"
+                )
+    return None
+
+
+def _find_in_source(source: Source) -> Fault | None:
+    """An imported trial goes back to where it came from: that may become a path."""
+    if source.kind != "harbor":
+        return None
+    if "\0" in source.name or not {".", ".."}.isdisjoint(source.name.split("/")):
+        return Fault(f"source.name is {source.name[:80]!r}; expected a path without `..`")
+    return None
+
+
+def _find_in_subject(subject: Subject) -> Fault | None:
+    fault = _find_in_id(subject.experiment_id, "experiment_id of a subject") or _find_in_id(
+        subject.trial_id, "trial_id of a subject"
+    )
+    if fault is None and not is_digest(subject.record):
+        return Fault(f"record of a subject is {subject.record[:80]!r}; expected a SHA-256")
+    return fault
+
+
+def _find_in_withholding(entry: WithholdEntry) -> Fault | None:
+    if entry.subject is not None and (fault := _find_in_subject(entry.subject)):
+        return fault
+    if (entry.entry is None) != (entry.leaf is None):
+        return Fault("one of `entry` and `leaf` is null; expected both or none")
+    if entry.entry is not None and entry.entry >= entry.seq:
+        return Fault(f"withholds entry {entry.entry}, which does not come before it")
+    for digest in (*([] if entry.leaf is None else [entry.leaf]), *entry.artifacts):
+        if not is_digest(digest):
+            return Fault(f"withholds {digest[:80]!r}, which is no SHA-256")
+    return None
+
+
+class Identities:
+    """Which trial each entry of a log is, as far as they are given, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str], int] = {}
+        self._lines: dict[int, Subject | None] = {}
+        """What each line is, or was by the entry that withholds it; None: no trial."""
+
+    def take(self, entry: AnyEntry) -> None:
+        """Take one more.
+
+        Raises:
+            DamageError: it is a trial that another entry is, or names a line for another trial.
+        """
+        if not isinstance(entry, WithholdEntry):
+            subject = identify(entry) if isinstance(entry, TrialEntry) else None
+            self._lines[entry.seq] = subject
+            if subject is not None:
+                self._place(subject, entry.seq)
+        elif entry.subject is not None and entry.entry is not None:
+            found = self._lines.setdefault(entry.entry, entry.subject)
+            if found != entry.subject:
+                raise DamageError(render_misnamed(entry.seq, entry.entry, entry.subject, found))
+            self._place(entry.subject, entry.entry)
+
+    def _place(self, subject: Subject, seq: int) -> None:
+        first = self._places.setdefault((subject.experiment_id, subject.trial_id), seq)
+        if first != seq:
+            raise DamageError(render_duplicate(first, seq, subject.experiment_id, subject.trial_id))
+
+
+def identify(entry: TrialEntry) -> Subject:
+    """A sealed trial as other entries name it.
+
+    Raises:
+        DamageError: there is no record in it.
+    """
+    head = read_head_of(entry)
+    return Subject(
+        experiment_id=head.experiment_id, trial_id=head.trial_id, record=record_digest(entry)
+    )
+
+
+def render_duplicate(one: int, other: int, experiment_id: str, trial_id: str) -> str:
+    """Says that two entries are one trial."""
+    first, second = sorted((one, other))
+    return (
+        f"entries {first} and {second} are both trial {trial_id} of {experiment_id}; "
+        "a trial is sealed once"
+    )
+
+
+def render_misnamed(seq: int, line: int, said: Subject, found: Subject | None) -> str:
+    """Says that an entry withholds a line as a trial that it is not."""
+    what = (
+        f"trial {found.trial_id} of {found.experiment_id} with the record {found.record}"
+        if found
+        else "no trial"
+    )
+    return (
+        f"entry {seq} withholds entry {line} as trial {said.trial_id} of {said.experiment_id} with "
+        f"the record {said.record}; that entry is {what}"
+    )
