@@ -41,7 +41,9 @@ def test_a_job_and_the_ledger_it_was_brought_into_show_the_same(
             assert in_job[figure] == sealed[figure], figure
 
 
-def test_means_count_a_missing_reward_as_0_and_say_how_many_are_scored(jobs_client: httpx.Client) -> None:
+def test_means_count_a_missing_reward_as_0_and_say_how_many_are_scored(
+    jobs_client: httpx.Client,
+) -> None:
     found = figures_of(jobs_client.get(f"/experiments/{JOB}").text)
     rewards = [
         json.loads(path.read_text())["verifier_result"]["rewards"]["reward"]
