@@ -161,15 +161,22 @@ def parse_claim(data: bytes, where: str) -> Claim:
 
 
 def _check_places(claim: Claim, where: str) -> None:
-    places, hashed = ([each.seq for each in part] for part in (claim.entries, claim.hashed))
-    if {*places} & {*hashed} or any(part != sorted(set(part)) for part in (places, hashed)):
-        raise ProofFileError(f"{where}: expected entries in the order of the log, each once")
-    for packed in claim.entries:
-        if (packed.line is None) == (packed.leaf is None):
-            raise ProofFileError(f"{where}: entry {packed.seq}: expected either `line` or `leaf`")
+    for part in (claim.entries, claim.hashed):
+        places = [each.seq for each in part]
+        if places != sorted(set(places)):
+            raise ProofFileError(f"{where}: expected entries in the order of the log, each once")
+    leaves = {packed.seq: packed.leaf for packed in claim.hashed}
     for packed in claim.hashed:
         if packed.line is not None or packed.leaf is None:
             raise ProofFileError(f"{where}: hashed: entry {packed.seq}: expected `leaf` alone")
+    for packed in claim.entries:
+        if (packed.line is None) == (packed.leaf is None):
+            raise ProofFileError(f"{where}: entry {packed.seq}: expected either `line` or `leaf`")
+        # A line that was withheld without naming a trial is disclosed as such, and attested too.
+        if packed.leaf != leaves.get(packed.seq, packed.leaf) or (
+            packed.line is not None and packed.seq in leaves
+        ):
+            raise ProofFileError(f"{where}: entry {packed.seq} is there twice, in two forms")
 
 
 def prove_claim(claim: Claim, where: str) -> Proven:
