@@ -27,6 +27,7 @@ from proctor.ledger.watch.reading import read_new, stamp_segments
 from proctor.ledger.watch.watching import Monitor
 from proctor.ledger.withhold import Why, withhold_entry, withhold_trial
 from tests.cli.programs import Proctor, command_line, environment
+from tests.ledger.by_hand import append_by_hand
 from tests.ledger.claims import seal_marked, supersede
 from tests.ledger.ledgers import EXPERIMENT, ORIGIN, find_key, make_ledger
 
@@ -133,8 +134,11 @@ def test_each_event_of_the_log_is_seen_once_across_restarts(
 def test_a_withheld_trial_that_is_sealed_again_is_a_duplicate(
     watcher: Watcher, ledger: Ledger
 ) -> None:
-    append_copy_of(ledger, 3)
+    ledger.refresh()
+    copy = ledger.entry(3)
+    assert isinstance(copy, TrialEntry)
     withhold_trial(ledger, find_trial(ledger, "c"), WHY)
+    append_by_hand(ledger.directory, find_key(ledger.directory.parent), copy)
     assert watcher.kinds(ledger) == ["first-seen", "withheld", "duplicate-identity"]
 
 

@@ -233,3 +233,21 @@ def test_a_link_to_no_reward_is_found_too_and_gives_none(tmp_path: Path) -> None
     assert result.exception_info is not None
     assert result.exception_info.exception_type == "RewardFileNotFoundError"
     assert [finding["code"] for finding in findings_of(stage)] == ["linked-reward"]
+
+
+@pytest.mark.parametrize("is_scored", [True, False])
+def test_a_link_brings_no_other_file_of_the_host_into_the_evidence(
+    tmp_path: Path, *, is_scored: bool
+) -> None:
+    (tmp_path / "secret").write_text("-----BEGIN PRIVATE KEY-----\n")
+    score = "echo '{\"reward\": 1}' > /logs/verifier/reward.json\n" if is_scored else ""
+    script = f"#!/bin/bash\n{score}ln -s {tmp_path}/secret /logs/verifier/reward.txt\n"
+    task = write_task(tmp_path / "task", {"tests/test.sh": script})
+    plan = make_plan(task, tmp_path / "jobs")
+    result = run(stage := Stage(plan, run_inside("true"), MountedEnvironment))
+    assert (result.verifier_result is not None) is is_scored
+    assert [finding["code"] for finding in findings_of(stage)] == ["linked-reward"]
+    kept = [
+        path for path in plan.paths.trial_dir.rglob("*") if path.is_file() and not path.is_symlink()
+    ]
+    assert not [path for path in kept if b"PRIVATE KEY" in path.read_bytes()]

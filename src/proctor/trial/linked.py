@@ -1,14 +1,19 @@
 """Reward files that are links out of the trial: a finding, and the bytes that harbor reads.
 
 harbor follows such a link on the host, and its reward stands. Whoever reads the job later follows
-none that leads out of the trial, so the file takes the link's place, with the bytes it led to.
+none that leads out of the trial, so the file takes the link's place, with the bytes it led to:
+only where they are the reward. A link to any other file of the host must not bring that file into
+the evidence.
 """
 
 import contextlib
 import os
 
+from proctor.errors import LinkedRewardError
 from proctor.files import find_way_out, read_small
-from proctor.reward.read import LARGEST
+from proctor.reward.profile import HARBOR_0_13
+from proctor.reward.read import LARGEST, read_score
+from proctor.reward.score import Scored
 from proctor.sentence import printable
 from proctor.trial.finding import FindingCode
 from proctor.trial.sitting import Sitting
@@ -17,7 +22,11 @@ _REWARDS = ("reward.json", "reward.txt")
 
 
 def keep_linked_rewards(sitting: Sitting) -> None:
-    """Add a finding for each reward file that leads out of the trial, and keep what it leads to."""
+    """Add a finding for each reward file that leads out of the trial, and keep what it leads to.
+
+    Raises:
+        LinkedRewardError: it leads to something else than a reward.
+    """
     trial, verifier = str(sitting.paths.trial_dir), str(sitting.paths.verifier_dir)
     for name in _REWARDS:
         path = f"{verifier}/{name}"
@@ -32,8 +41,19 @@ def keep_linked_rewards(sitting: Sitting) -> None:
             link=os.path.relpath(link, trial),
             target=target,
         )
+        if not _decides(verifier, name):
+            continue
+        if not isinstance(read_score(verifier, HARBOR_0_13), Scored):
+            # harbor's message would quote the file, and it may be any file of the host.
+            raise LinkedRewardError(f"{path}: a link that leads out of the trial, to no reward")
         if link == path:
             _replace_link(path)
+
+
+def _decides(verifier: str, name: str) -> bool:
+    """Whether a reward file is there, and the one that is read: reward.json before reward.txt."""
+    there = [each for each in _REWARDS if os.path.exists(f"{verifier}/{each}")]
+    return there[:1] == [name]
 
 
 def _replace_link(path: str) -> None:
