@@ -6,10 +6,11 @@
     index.sqlite             derived
     search.sqlite            derived: see proctor.search
     torn/                    what a crash left behind the checkpoint, put aside
+    lock                     held by whoever writes
 
 Appending: the lines, on the disk; then the checkpoint, in one step. Whatever lies behind the
-checkpoint was never acknowledged and is not part of the ledger. One writer at a time, by a lock
-on the directory; readers need none. Nothing here knows what makes a record worth sealing.
+checkpoint was never acknowledged and is not part of the ledger. One writer at a time, by a lock;
+readers need none. Nothing here knows what makes a record worth sealing.
 """
 
 import base64
@@ -36,8 +37,9 @@ from proctor.ledger.entry import (
     encode_entry,
     now_text,
 )
+from proctor.ledger.first_entry import check_format
 from proctor.ledger.index import Index, Position, key_after
-from proctor.ledger.lock import locked
+from proctor.ledger.lock import check_local, locked
 from proctor.ledger.note import (
     Checkpoint,
     Signer,
@@ -51,7 +53,6 @@ from proctor.ledger.segments import (
     append_lines,
     has_checkpoint,
     read_line,
-    read_lines,
     render_absence,
 )
 from proctor.ledger.torn import put_tail_aside
@@ -101,8 +102,9 @@ class Ledger:
         """A new ledger, its first entry naming the key.
 
         Raises:
-            LedgerError: something is there, or it cannot be written.
+            LedgerError: something is there, or it cannot be written, or is on a network.
         """
+        check_local(directory)
         try:
             directory.mkdir(parents=True, exist_ok=True)
             with locked(directory):
@@ -126,7 +128,8 @@ class Ledger:
         """A ledger that is there; with a key it can be appended to.
 
         Raises:
-            LedgerError: there is none, or one of a newer version.
+            LedgerError: there is none, or one of a newer version; or there is a key, and it is on a
+                network file system.
             NoteError: its checkpoint cannot be read.
         """
         directory = Path(directory)
@@ -134,6 +137,9 @@ class Ledger:
             found = "no checkpoint" if os.path.lexists(directory) else "nothing"
             raise LedgerError(render_absence(directory, found))
         check_format(directory)
+        if key is not None:
+            # Before anything is written: evidence is put before the log is locked.
+            check_local(directory)
         return cls(directory, _open_index(directory), key)
 
     def __enter__(self) -> Self:
@@ -347,30 +353,6 @@ def _encode(entry: AnyEntry) -> bytes:
             "belongs into a file of the evidence"
         )
     return line
-
-
-def check_format(directory: Path) -> KeyEntry:
-    """The first entry of a ledger, which says what format it has.
-
-    Raises:
-        LedgerError: it is of another format.
-        DamageError: there is no such entry.
-    """
-    where = f"{directory / 'entries'}: the first entry"
-    first = next(read_lines(directory / "entries"), None)
-    if first is None:
-        raise DamageError(f"{where} is not there")
-    with contextlib.suppress(msgspec.MsgspecError):
-        named = msgspec.json.decode(first.data, type=dict[str, object]).get("format")
-        if isinstance(named, str) and named != FORMAT:
-            raise LedgerError(
-                f"{directory}: a ledger of format {named!r}; this proctor reads {FORMAT!r}: "
-                "a newer one may read it"
-            )
-    entry = decode_line(first.data, where)
-    if not isinstance(entry, KeyEntry):
-        raise DamageError(f"{where} is of kind {getattr(entry, 'kind', 'withheld')!r}, not 'key'")
-    return entry
 
 
 def _open_index(directory: Path) -> Index:
