@@ -106,6 +106,6 @@ def test_a_ledger_on_a_network_file_system_is_read_and_not_written(tmp_path: Pat
         assert "a local disk" in ran.stderr
     assert not (tmp_path / "new").exists()
     assert {path: path.read_bytes() for path in before} == before
-    for words in (("ledger", "list"), ("ledger", "verify")):
-        ran = run(*words, "--ledger", str(directory))
+    for command in ("list", "verify"):
+        ran = run("ledger", command, "--ledger", str(directory))
         assert ran.returncode == 0, ran.stderr

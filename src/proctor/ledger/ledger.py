@@ -45,6 +45,7 @@ from proctor.ledger.note import (
     Signer,
     handover_message,
     parse_checkpoint,
+    parse_verifier_key,
     sign_checkpoint,
 )
 from proctor.ledger.segments import (
@@ -309,16 +310,25 @@ class Ledger:
         """Announce the key that signs from here on, in an entry that the present one signs.
 
         Raises:
-            KeyFileError: the key at hand is not the ledger's.
+            KeyFileError: the key at hand is not the ledger's, or the new one was before.
             LedgerError: it cannot be written; the present key stays.
         """
         with self.writing():
             former, text = self.key, str(heir.verifier)
             if former is None or text == self._position.key:
                 raise KeyFileError(f"{self.directory}: {text} is the key that it has already")
-            signature = base64.b64encode(former.sign(handover_message(self._origin, text))).decode()
+            self._check_heir(heir)
+            frontier = self._position.frontier
+            root = frontier.root().hex()
+            message = handover_message(self._origin, text, frontier.size, root)
             entry = KeyEntry(
-                at="", seq=0, format=FORMAT, origin=self._origin, key=text, signature=signature
+                at="",
+                seq=0,
+                format=FORMAT,
+                origin=self._origin,
+                key=text,
+                signature=base64.b64encode(former.sign(message)).decode(),
+                root=root,
             )
             self.key = heir
             try:
@@ -327,6 +337,18 @@ class Ledger:
                 self.key = former
                 raise
         return seq
+
+    def _check_heir(self, heir: Signer) -> None:
+        """Refuse a key that signed this ledger before."""
+        self.refresh()
+        for (seq,) in self.index.select("SELECT seq FROM entries WHERE kind = 'key'"):
+            entry = self.entry(seq)
+            text = entry.key if isinstance(entry, KeyEntry) else ""
+            if parse_verifier_key(text).public == heir.verifier.public:
+                raise KeyFileError(
+                    f"{self.directory}: {heir.verifier} is the key of entry {seq}, which was "
+                    "replaced; a key that was replaced never signs again: choose a new one"
+                )
 
     def _append_lines(self, place: Place, lines: Sequence[bytes]) -> list[Place]:
         try:

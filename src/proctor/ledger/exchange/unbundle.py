@@ -23,7 +23,6 @@ from proctor.digest import sha256_copy
 from proctor.errors import AlteredArtifactError, DamageError, InputError
 from proctor.files import open_plain
 from proctor.ledger.admission import Identities, admit_line
-from proctor.ledger.claims.trust import follow_keys
 from proctor.ledger.entry import (
     LARGEST_ENTRY,
     AnyEntry,
@@ -33,12 +32,12 @@ from proctor.ledger.entry import (
     WithholdEntry,
 )
 from proctor.ledger.exchange.bundle import FORMAT, BundleHead, LeftOut
+from proctor.ledger.handover import Handover, follow_handovers, follow_keys
 from proctor.ledger.note import (
     LARGEST_NOTE,
     Checkpoint,
     VerifierKey,
     parse_checkpoint,
-    parse_verifier_key,
 )
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tree import HASH_SIZE, Frontier, leaf_hash
@@ -52,7 +51,7 @@ class Unbundled:
     """A bundle that holds what it says."""
 
     checkpoint: Checkpoint
-    keys: list[KeyEntry] = field(default_factory=list)
+    keys: list[Handover] = field(default_factory=list)
     signer: VerifierKey | None = None
     """The key that the checkpoint was checked with."""
     trials: int = 0
@@ -194,6 +193,8 @@ def _parse_head(data: bytes, path: Path) -> BundleHead:
 def _check_entries(file: BinaryIO, bundle: Unbundled, path: Path) -> None:
     frontier, identities = Frontier(), Identities()
     for leaf, entry in _lines(file, path):
+        if isinstance(entry, KeyEntry):
+            bundle.keys.append(Handover(entry, frontier.root()))
         frontier.append(leaf)
         _note(entry, bundle, path)
         if not isinstance(entry, Withheld | LeftOut):
@@ -220,8 +221,6 @@ def _note(entry: AnyEntry | Withheld | LeftOut, bundle: Unbundled, path: Path) -
         case TrialEntry():
             bundle.trials += 1
             _name_evidence(entry, bundle, path)
-        case KeyEntry():
-            bundle.keys.append(entry)
         case _:
             pass
 
@@ -286,10 +285,11 @@ def _parse_leaf(text: str, where: str) -> bytes:
 
 
 def _check_signer(bundle: Unbundled, given: VerifierKey | None, path: Path) -> None:
-    if not bundle.keys or bundle.keys[0].seq != 0:
-        raise DamageError(f"{path}: its first entry names no key")
-    trusted = given or parse_verifier_key(bundle.keys[0].key)
-    bundle.signer = follow_keys(trusted, bundle.keys)
+    try:
+        keys = follow_handovers(bundle.keys, bundle.checkpoint.origin)
+    except DamageError as error:
+        raise DamageError(f"{path}: {error}") from error
+    bundle.signer = follow_keys(given or keys[0], keys)
     check_signature(bundle.checkpoint, bundle.signer, f"{path}: checkpoint")
 
 
