@@ -247,8 +247,12 @@ class Owner:
             heir = make_test_key(1)
         signer = make_test_key(9) if how == "stranger" else self.key
         text = str(heir.verifier)
-        signature = base64.b64encode(signer.sign(handover_message(ORIGIN, text))).decode()
-        entry = KeyEntry(at=AT, seq=0, format=FORMAT, origin=ORIGIN, key=text, signature=signature)
+        root = root_of(self._leaves()).hex()
+        message = handover_message(ORIGIN, text, len(self.lines), root)
+        signature = base64.b64encode(signer.sign(message)).decode()
+        entry = KeyEntry(
+            at=AT, seq=0, format=FORMAT, origin=ORIGIN, key=text, signature=signature, root=root
+        )
         self.append(entry)
         self.handovers.append(self.lines[-1])
         self.key = heir

@@ -296,7 +296,7 @@ def test_a_claim_that_leaves_the_first_entry_out_says_nothing_of_its_origin(
 ) -> None:
     claim = claim_of(make_marked(tmp_path))
     other = claim.checkpoint.replace("example.org/ledger", "example.org/other", 1)
-    with pytest.raises(DamageError, match=r"names no key of 'example.org/other'"):
+    with pytest.raises(DamageError, match=r"names a key of 'example.org/ledger', not"):
         prove_claim(msgspec.structs.replace(claim, checkpoint=other), "claim")
 
 

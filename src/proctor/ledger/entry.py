@@ -174,7 +174,10 @@ class KeyEntry(Entry, frozen=True, kw_only=True):
     key: str
     """The public key, as name+key id+base64."""
     signature: str | None = None
-    """Base64 of the former key's signature over this key's text; null in the first entry."""
+    """Base64 of the former key's signature, see `handover_message`; null in the first entry."""
+    root: str | msgspec.UnsetType = msgspec.UNSET
+    """Root of the log before this entry, as hex; not there in the first entry, and in handovers
+    of older versions, which bind neither it nor their place."""
 
 
 class AttestEntry(Entry, frozen=True, kw_only=True):

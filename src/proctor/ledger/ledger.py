@@ -4,12 +4,13 @@
     checkpoint               what it was when it was last signed
     artifacts/sha256/ab/…    evidence
     torn/                    what a crash left behind the checkpoint, put aside
+    lock                     held by whoever writes
 
 Its index is elsewhere: see derived.py. Nothing below the directory is followed as a link.
 
 Appending: the lines, on the disk; then the checkpoint, in one step. Whatever lies behind the
-checkpoint was never acknowledged and is not part of the ledger. One writer at a time, by a lock
-on the directory; readers need none. Nothing here knows what makes a record worth sealing.
+checkpoint was never acknowledged and is not part of the ledger. One writer at a time, by a lock;
+readers need none. Nothing here knows what makes a record worth sealing.
 """
 
 import base64
@@ -38,13 +39,15 @@ from proctor.ledger.entry import (
     encode_entry,
     now_text,
 )
+from proctor.ledger.first_entry import check_format
 from proctor.ledger.index import Index, Position, key_after, open_index
-from proctor.ledger.lock import locked
+from proctor.ledger.lock import check_local, locked
 from proctor.ledger.note import (
     Checkpoint,
     Signer,
     handover_message,
     parse_checkpoint,
+    parse_verifier_key,
     sign_checkpoint,
 )
 from proctor.ledger.segments import (
@@ -54,7 +57,6 @@ from proctor.ledger.segments import (
     has_checkpoint,
     read_checkpoint,
     read_line,
-    read_lines,
     render_absence,
 )
 from proctor.ledger.torn import put_tail_aside
@@ -104,8 +106,9 @@ class Ledger:
         """A new ledger, its first entry naming the key.
 
         Raises:
-            LedgerError: something is there, or it cannot be written.
+            LedgerError: something is there, or it cannot be written, or is on a network.
         """
+        check_local(directory)
         try:
             directory.mkdir(parents=True, exist_ok=True)
             with locked(directory):
@@ -129,7 +132,8 @@ class Ledger:
         """A ledger that is there; with a key it can be appended to.
 
         Raises:
-            LedgerError: there is none, or one of a newer version.
+            LedgerError: there is none, or one of a newer version; or there is a key, and it is on a
+                network file system.
             NoteError: its checkpoint cannot be read.
         """
         directory = Path(directory)
@@ -137,6 +141,9 @@ class Ledger:
             found = "no checkpoint" if os.path.lexists(directory) else "nothing"
             raise LedgerError(render_absence(directory, found))
         first = check_format(directory)
+        if key is not None:
+            # Before anything is written: evidence is put before the log is locked.
+            check_local(directory)
         return cls(directory, open_index(directory, first.origin), key)
 
     def __enter__(self) -> Self:
@@ -319,16 +326,25 @@ class Ledger:
         """Announce the key that signs from here on, in an entry that the present one signs.
 
         Raises:
-            KeyFileError: the key at hand is not the ledger's.
+            KeyFileError: the key at hand is not the ledger's, or the new one was before.
             LedgerError: it cannot be written; the present key stays.
         """
         with self.writing():
             former, text = self.key, str(heir.verifier)
             if former is None or text == self._position.key:
                 raise KeyFileError(f"{self.directory}: {text} is the key that it has already")
-            signature = base64.b64encode(former.sign(handover_message(self._origin, text))).decode()
+            self._check_heir(heir)
+            frontier = self._position.frontier
+            root = frontier.root().hex()
+            message = handover_message(self._origin, text, frontier.size, root)
             entry = KeyEntry(
-                at="", seq=0, format=FORMAT, origin=self._origin, key=text, signature=signature
+                at="",
+                seq=0,
+                format=FORMAT,
+                origin=self._origin,
+                key=text,
+                signature=base64.b64encode(former.sign(message)).decode(),
+                root=root,
             )
             self.key = heir
             try:
@@ -337,6 +353,18 @@ class Ledger:
                 self.key = former
                 raise
         return seq
+
+    def _check_heir(self, heir: Signer) -> None:
+        """Refuse a key that signed this ledger before."""
+        self.refresh()
+        for (seq,) in self.index.select("SELECT seq FROM entries WHERE kind = 'key'"):
+            entry = self.entry(seq)
+            text = entry.key if isinstance(entry, KeyEntry) else ""
+            if parse_verifier_key(text).public == heir.verifier.public:
+                raise KeyFileError(
+                    f"{self.directory}: {heir.verifier} is the key of entry {seq}, which was "
+                    "replaced; a key that was replaced never signs again: choose a new one"
+                )
 
     def _append_lines(self, place: Place, lines: Sequence[bytes]) -> list[Place]:
         try:
@@ -363,27 +391,3 @@ def _encode(entry: AnyEntry) -> bytes:
             "belongs into a file of the evidence"
         )
     return line
-
-
-def check_format(directory: Path) -> KeyEntry:
-    """The first entry of a ledger, which says what format it has.
-
-    Raises:
-        LedgerError: it is of another format.
-        DamageError: there is no such entry.
-    """
-    where = f"{directory / 'entries'}: the first entry"
-    first = next(read_lines(directory / "entries"), None)
-    if first is None:
-        raise DamageError(f"{where} is not there")
-    with contextlib.suppress(msgspec.MsgspecError):
-        named = msgspec.json.decode(first.data, type=dict[str, object]).get("format")
-        if isinstance(named, str) and named != FORMAT:
-            raise LedgerError(
-                f"{directory}: a ledger of format {named!r}; this proctor reads {FORMAT!r}: "
-                "a newer one may read it"
-            )
-    entry = decode_line(first.data, where)
-    if not isinstance(entry, KeyEntry):
-        raise DamageError(f"{where} is of kind {getattr(entry, 'kind', 'withheld')!r}, not 'key'")
-    return entry

@@ -1,14 +1,22 @@
-"""The lock that makes a writer the only one: on the ledger's directory, gone with its process."""
+"""The lock that makes a writer the only one: on a file in the ledger, gone with its process.
+
+The ledger's directory is locked as well: older versions lock nothing else. Nothing is written to a
+ledger on a network file system, where locks may not be seen by others.
+"""
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from proctor.errors import BusyError
+from proctor.errors import BusyError, LedgerError
+from proctor.filesystems import find_network
 
+LOCK = "lock"
 _LOOK_EVERY_SEC = 0.05
 
 
@@ -18,17 +26,50 @@ def locked(directory: Path, patience_sec: float | None = None) -> Iterator[None]
 
     Raises:
         BusyError: somebody else holds it for longer than that.
-        OSError: the directory cannot be opened.
+        LedgerError: the directory is on a network file system.
+        OSError: the directory or the lock cannot be opened.
     """
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        if patience_sec is None:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        else:
-            _wait(fd, directory, patience_sec)
+    check_local(directory)
+    with contextlib.ExitStack() as held:
+        for open_part in (_open_lock, _open_directory):
+            fd = open_part(directory)
+            held.callback(os.close, fd)
+            if patience_sec is None:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            else:
+                _wait(fd, directory, patience_sec)
         yield
-    finally:
+
+
+def check_local(directory: Path) -> None:
+    """Refuse to write where another machine may write too.
+
+    Raises:
+        LedgerError: the directory is on a network file system.
+    """
+    if kind := find_network(directory):
+        raise LedgerError(
+            f"{directory}: on {kind}, a network file system; locks and replacing a file in one "
+            "step are not reliable there, and two writers would break the ledger. Write to one on "
+            "a local disk, and copy it; reading it here is fine"
+        )
+
+
+def _open_directory(directory: Path) -> int:
+    # Versions before the file lock the directory alone.
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _open_lock(directory: Path) -> int:
+    path, flags = directory / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        fd = os.open(path, flags)
+    except FileNotFoundError:
+        fd = os.open(path, flags | os.O_CREAT, 0o666)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return fd
 
 
 def _wait(fd: int, directory: Path, patience_sec: float) -> None:

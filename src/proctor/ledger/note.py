@@ -21,11 +21,13 @@ from typing import Protocol
 
 from proctor.digest import sha256_digest
 from proctor.errors import KeyFileError, NoteError
+from proctor.ledger.points import find_key_fault
 from proctor.ledger.tree import HASH_SIZE, Tree
 
 LARGEST_NOTE = 64 * 1024
 """A checkpoint has some 200 bytes, and some 100 more for every cosignature."""
 
+_HANDOVER = "proctor-handover-2"
 _DASH = "— "
 _KEY_ID_SIZE = 4
 _PUBLIC_SIZE = 32
@@ -123,7 +125,8 @@ def parse_verifier_key(text: str) -> VerifierKey:
     """The key in `name+hex(key id)+base64(algorithm ‖ public key)`.
 
     Raises:
-        KeyFileError: it is no such text, or the key id belongs to another key.
+        KeyFileError: it is no such text, the key id belongs to another key, or anybody could sign
+            with it.
     """
     wanted = "expected name+key id+key, as `proctor ledger checkpoint --public-key` prints it"
     if "PRIVATE" in text[:200]:
@@ -141,6 +144,8 @@ def parse_verifier_key(text: str) -> VerifierKey:
     check_name(name, "the name of a public key")
     if len(decoded) != 1 + _PUBLIC_SIZE:
         raise KeyFileError(f"{shown!r} is no Ed25519 public key; {wanted}")
+    if fault := find_key_fault(decoded[1:]):
+        raise KeyFileError(f"{shown!r} is no public key: {fault}")
     key = VerifierKey(name, decoded[1:], algorithm)
     if key.key_id != stated:
         raise KeyFileError(f"{shown!r}: the key's id is {key.key_id.hex()}, not {key_id}")
@@ -213,8 +218,16 @@ def _parse_signatures(text: str, where: str) -> list[Signature]:
     return signatures
 
 
-def handover_message(origin: str, key: str) -> bytes:
-    """What a key signs to name its successor: the ledger's origin and the new key's text."""
+def handover_message(origin: str, key: str, seq: int, root: str) -> bytes:
+    """What a key signs to name its successor at a place of a log; `root` is the log's before it.
+
+    No checkpoint is such a text, and none of those that older versions signed: a key has no lines.
+    """
+    return f"{_HANDOVER}\n{origin}\n{seq}\n{root}\n{key}".encode()
+
+
+def unbound_handover_message(origin: str, key: str) -> bytes:
+    """The same as older versions signed it, for whatever place."""
     return f"{origin}\n{key}".encode()
 
 

@@ -6,6 +6,7 @@ Apart from `note`: lists never ask, and it loads slowly.
 import base64
 import binascii
 
+import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -18,6 +19,7 @@ from proctor.ledger.note import (
     VerifierKey,
     cosigned_message,
     handover_message,
+    unbound_handover_message,
 )
 
 _TIME_SIZE = 8
@@ -42,9 +44,12 @@ def did_sign(key: VerifierKey, entry: KeyEntry) -> bool:
     """Whether a key signed the entry that names its successor."""
     try:
         signature = base64.b64decode(entry.signature or "", validate=True)
-        Ed25519PublicKey.from_public_bytes(key.public).verify(
-            signature, handover_message(entry.origin, entry.key)
+        message = (
+            unbound_handover_message(entry.origin, entry.key)
+            if entry.root is msgspec.UNSET
+            else handover_message(entry.origin, entry.key, entry.seq, entry.root)
         )
+        Ed25519PublicKey.from_public_bytes(key.public).verify(signature, message)
     except (InvalidSignature, ValueError, binascii.Error):
         return False
     return True

@@ -121,6 +121,21 @@ def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], r
         raise ProofError(f"entry {index} is not in the tree of {size} with root {root.hex()}")
 
 
+def root_before(index: int, size: int, path: Sequence[bytes]) -> bytes:
+    """Root of the tree before a leaf, by its inclusion path, which must have been checked.
+
+    What lies left of the way up are the perfect subtrees of that tree, the smallest first.
+    """
+    root, last, at = b"", size - 1, index
+    for step in path:
+        if at & 1 or at == last:
+            root = node_hash(step, root) if root else step
+            while not at & 1 and at:
+                at, last = at >> 1, last >> 1
+        at, last = at >> 1, last >> 1
+    return root or EMPTY_ROOT
+
+
 def prove_consistency(leaves: Sequence[bytes], older: int) -> list[bytes]:
     """The hashes that show the first `older` leaves to be the beginning of all of them."""
     size = len(leaves)

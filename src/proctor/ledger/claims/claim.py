@@ -21,15 +21,16 @@ from proctor.audit.certificate import (
     CertifiedTrial,
     check_certificate,
 )
-from proctor.errors import CertificateError, DamageError, ProofError, ProofFileError
+from proctor.errors import CertificateError, ProofError, ProofFileError
 from proctor.ledger.claims.attested import Carried, find_omissions
 from proctor.ledger.claims.document import LARGEST, parse_document, parse_hash
-from proctor.ledger.claims.multiproof import root_from
+from proctor.ledger.claims.multiproof import find_root_before, hash_parts
 from proctor.ledger.claims.operands import ORDER, group_operands, profiles_of
 from proctor.ledger.claims.proof import read_entry
 from proctor.ledger.claims.standing import Scope, Standing, sort_out
 from proctor.ledger.entry import AnyEntry, KeyEntry, Seq
-from proctor.ledger.note import Checkpoint, parse_checkpoint
+from proctor.ledger.handover import Handover, follow_handovers
+from proctor.ledger.note import Checkpoint, VerifierKey, parse_checkpoint
 from proctor.ledger.tree import leaf_hash
 
 FORMAT = "proctor-claim-2"
@@ -139,7 +140,8 @@ class Proven:
 
     checkpoint: Checkpoint
     entries: list[AnyEntry]
-    keys: list[KeyEntry]
+    keys: list[VerifierKey]
+    """The ledger's keys, the first one first, as far as the claim has their entries."""
     standing: Standing
 
 
@@ -201,17 +203,19 @@ def prove_claim(claim: Claim, where: str) -> Proven:
         for packed in claim.hashed
     }
     leaves = {seq: leaf_hash(line) for seq, line in lines.items()} | missing | hashed
-    if root_from(leaves, checkpoint.tree.size, nodes) != checkpoint.tree.root:
+    size = checkpoint.tree.size
+    parts = hash_parts(leaves, size, nodes)
+    if parts[0, size] != checkpoint.tree.root:
         raise ProofError(
             f"the {len(leaves):,} entries are not in the ledger that the checkpoint speaks of"
         )
     entries = [read_entry(line, seq) for seq, line in lines.items()]
-    keys = [entry for entry in entries if isinstance(entry, KeyEntry)]
-    if not keys or keys[0].seq != 0 or any(key.origin != checkpoint.origin for key in keys):
-        raise DamageError(
-            f"the ledger's first entry names no key of {checkpoint.origin!r}, which the checkpoint "
-            "is of"
-        )
+    handovers = [
+        Handover(entry, find_root_before(parts, size, entry.seq))
+        for entry in entries
+        if isinstance(entry, KeyEntry)
+    ]
+    keys = follow_handovers(handovers, checkpoint.origin)
     return Proven(checkpoint, entries, keys, sort_out(entries, missing, claim.scope))
 
 

@@ -8,9 +8,10 @@ Pure, like the tree.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 
 from proctor.errors import ProofError
-from proctor.ledger.tree import node_hash, root_of
+from proctor.ledger.tree import EMPTY_ROOT, node_hash, root_of
 
 type Span = tuple[int, int]
 
@@ -36,8 +37,36 @@ def prove_entries(leaves: Sequence[bytes], places: Sequence[int]) -> list[bytes]
     return nodes
 
 
+type Parts = Mapping[Span, bytes]
+"""Hashes of the parts of a tree that a proof leads through."""
+
+
 def root_from(entries: Mapping[int, bytes], size: int, nodes: Sequence[bytes]) -> bytes:
     """The root that the leaves at these places and the hashes of a proof make.
+
+    Raises:
+        ProofError: there are too few hashes or too many, or a place is not in the tree.
+    """
+    return hash_parts(entries, size, nodes)[0, size]
+
+
+def find_root_before(parts: Parts, size: int, place: int) -> bytes:
+    """Root of the tree before an entry of the proof: its parts are all in there."""
+    low, high, lefts = 0, size, list[bytes]()
+    while high - low > 1:
+        middle = _middle(low, high)
+        if place < middle:
+            high = middle
+        else:
+            lefts.append(parts[low, middle])
+            low = middle
+    return (
+        reduce(lambda root, left: node_hash(left, root), reversed(lefts)) if lefts else EMPTY_ROOT
+    )
+
+
+def hash_parts(entries: Mapping[int, bytes], size: int, nodes: Sequence[bytes]) -> Parts:
+    """All that the leaves at these places and the hashes of a proof make, up to the root.
 
     Raises:
         ProofError: there are too few hashes or too many, or a place is not in the tree.
@@ -46,26 +75,33 @@ def root_from(entries: Mapping[int, bytes], size: int, nodes: Sequence[bytes]) -
     if not ordered or ordered[0] < 0 or ordered[-1] >= size:
         raise ProofError(f"there is no such set of entries in a tree of {size}")
     rest = iter(nodes)
-    root = _root(entries, ordered, (0, size), rest)
+    parts: dict[Span, bytes] = {}
+    _hash((0, size), entries, ordered, rest, parts)
     if next(rest, None) is not None:
         raise ProofError(f"the proof has more hashes than {len(entries)} entries need")
-    return root
+    return parts
 
 
-def _root(
-    entries: Mapping[int, bytes], ordered: Sequence[int], span: Span, rest: Iterator[bytes]
+def _hash(
+    span: Span,
+    entries: Mapping[int, bytes],
+    ordered: Sequence[int],
+    rest: Iterator[bytes],
+    parts: dict[Span, bytes],
 ) -> bytes:
     low, high = span
     if not _holds(ordered, low, high):
         node = next(rest, None)
         if node is None:
             raise ProofError(f"the proof has fewer hashes than {len(entries)} entries need")
-        return node
-    if high - low == 1:
-        return entries[low]
-    middle = _middle(low, high)
-    left = _root(entries, ordered, (low, middle), rest)
-    return node_hash(left, _root(entries, ordered, (middle, high), rest))
+    elif high - low == 1:
+        node = entries[low]
+    else:
+        middle = _middle(low, high)
+        left = _hash((low, middle), entries, ordered, rest, parts)
+        node = node_hash(left, _hash((middle, high), entries, ordered, rest, parts))
+    parts[span] = node
+    return node
 
 
 def _holds(ordered: Sequence[int], low: int, high: int) -> bool:

@@ -1,19 +1,19 @@
 """Whose word a checkpoint is: public keys that somebody trusts, held against its signatures.
 
-A key that was trusted once may have named its successor in a `key` entry; whoever has those
-entries follows them. Nothing here decides which key to trust.
+A key that was trusted once may have named its successor in a `key` entry: `chain` are the keys of a
+log, each checked against the one before it. Nothing here decides which key to trust.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import KeyFileError, SignatureError
 from proctor.files import read_head
-from proctor.ledger.entry import KeyEntry
+from proctor.ledger.handover import follow_keys
 from proctor.ledger.note import Algorithm, Checkpoint, VerifierKey, parse_verifier_key
-from proctor.ledger.signature import check_signature, did_sign
+from proctor.ledger.signature import check_signature
 
 _LARGEST = 4096
 
@@ -46,19 +46,21 @@ def find_verifier_key(given: str) -> VerifierKey:
 
 
 def judge_signatures(
-    checkpoint: Checkpoint, keys: Sequence[VerifierKey], where: str, chain: Iterable[KeyEntry] = ()
+    checkpoint: Checkpoint,
+    keys: Sequence[VerifierKey],
+    where: str,
+    chain: Sequence[VerifierKey] = (),
 ) -> Iterator[Diagnostic]:
     """What each key says of a checkpoint: a note where it signed, a problem where it did not."""
-    entries = list(chain)
     for key in keys:
         try:
-            yield _judge(checkpoint, key, where, entries)
+            yield _judge(checkpoint, key, where, chain)
         except SignatureError as error:
             yield Diagnostic("bad-signature", str(error))
 
 
 def _judge(
-    checkpoint: Checkpoint, key: VerifierKey, where: str, chain: Sequence[KeyEntry]
+    checkpoint: Checkpoint, key: VerifierKey, where: str, chain: Sequence[VerifierKey]
 ) -> Diagnostic:
     heir = key if key.algorithm is Algorithm.COSIGNATURE else follow_keys(key, chain)
     time = check_signature(checkpoint, heir, where)
@@ -72,18 +74,6 @@ def _judge(
     return Diagnostic("signed", message, is_problem=False)
 
 
-def follow_keys(key: VerifierKey, chain: Iterable[KeyEntry]) -> VerifierKey:
-    """The key that a trusted one was replaced by, through entries that each former key signed.
-
-    Raises:
-        KeyFileError: an entry that the key signed names no key.
-    """
-    for entry in sorted(chain, key=lambda found: found.seq):
-        if entry.signature is not None and did_sign(key, entry):
-            key = parse_verifier_key(entry.key)
-    return key
-
-
 def _render_time(seconds: int) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
@@ -92,11 +82,12 @@ def _render_time(seconds: int) -> str:
 
 
 def find_unchecked_signatures(
-    checkpoints: Sequence[Checkpoint], keys: Sequence[VerifierKey], chain: Iterable[KeyEntry] = ()
+    checkpoints: Sequence[Checkpoint],
+    keys: Sequence[VerifierKey],
+    chain: Sequence[VerifierKey] = (),
 ) -> list[str]:
     """Whose signatures nobody looked at, in sentences."""
-    entries = list(chain)
-    heirs = [follow_keys(key, entries) for key in keys if key.algorithm is Algorithm.ED25519]
+    heirs = [follow_keys(key, chain) for key in keys if key.algorithm is Algorithm.ED25519]
     looked = {(key.name, key.key_id) for key in (*keys, *heirs)}
     lines = [line for checkpoint in checkpoints for line in checkpoint.signatures]
     others = dict.fromkeys(

@@ -20,6 +20,7 @@ from proctor.ledger.keys import SigningKey
 from proctor.ledger.memory import Memory, Seen
 from proctor.ledger.note import Checkpoint, VerifierKey
 from proctor.ledger.signature import check_signature
+from proctor.ledger.tree import root_of
 from proctor.ledger.verification.damage import Findings
 from proctor.ledger.verification.keychain import Keychain, read_keychain
 
@@ -71,7 +72,10 @@ class _Judge:
     def accept(self, seen: Seen | None) -> Seen:
         """What is to be remembered once the checkpoint is cosigned."""
         log = self._read_log(seen)
-        chain = read_keychain(log.keys, None, Findings()) if log else Keychain(())
+        chain = Keychain(())
+        if log is not None:
+            leaves = log.leaves
+            chain = read_keychain(log.keys, None, Findings(), lambda size: root_of(leaves[:size]))
         if seen is not None and not self._is_same_log(seen, chain):
             seen = None
         keys = self._find_keys(seen, chain)

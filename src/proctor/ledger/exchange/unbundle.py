@@ -27,7 +27,6 @@ from proctor.digest import sha256_copy
 from proctor.errors import AlteredArtifactError, DamageError, InputError
 from proctor.files import open_plain
 from proctor.ledger.admission import Identities, admit_line
-from proctor.ledger.claims.trust import follow_keys
 from proctor.ledger.entry import (
     LARGEST_ENTRY,
     AnyEntry,
@@ -37,12 +36,12 @@ from proctor.ledger.entry import (
     WithholdEntry,
 )
 from proctor.ledger.exchange.bundle import FIRST_FORMAT, FORMAT, BundleHead, LeftOut
+from proctor.ledger.handover import Handover, follow_handovers, follow_keys
 from proctor.ledger.note import (
     LARGEST_NOTE,
     Checkpoint,
     VerifierKey,
     parse_checkpoint,
-    parse_verifier_key,
 )
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tree import HASH_SIZE, Frontier, leaf_hash
@@ -56,7 +55,7 @@ class Unbundled:
     """A bundle that holds what it says."""
 
     checkpoint: Checkpoint
-    keys: list[KeyEntry] = field(default_factory=list)
+    keys: list[Handover] = field(default_factory=list)
     signer: VerifierKey | None = None
     """The key that the checkpoint was checked with."""
     trials: int = 0
@@ -221,13 +220,13 @@ def _check_entries(file: BinaryIO, head: BundleHead, bundle: Unbundled, path: Pa
     for leaf, entry in _lines(file, path):
         if frontier.size == tree.size:
             raise DamageError(f"{path}: has more than the {tree.size} entries that are signed")
+        before = frontier.root() if isinstance(entry, KeyEntry) else b""
         frontier.append(leaf)
         if isinstance(entry, LeftOut) or _is_left_out(head, entry.seq):
             _note_left_out(entry, head, bundle, path)
         else:
-            _note(entry, bundle, path)
-        if not isinstance(entry, Withheld | LeftOut):
-            _identify(entry, identities, path)
+            _note(entry, before, bundle, path)
+        _identify(entry, identities, path)
     if bundle.left_out != sum(last - first + 1 for first, last in _runs(head)) + bundle.hidden:
         raise DamageError(f"{path}: leaves out entries that the ledger does not have")
     if (frontier.size, frontier.root()) != (tree.size, tree.root):
@@ -259,7 +258,8 @@ def _note_left_out(
     bundle.left_out += 1
 
 
-def _note(entry: AnyEntry | Withheld, bundle: Unbundled, path: Path) -> None:
+def _note(entry: AnyEntry | Withheld, before: bytes, bundle: Unbundled, path: Path) -> None:
+    """Keep what is asked of an entry later; `before` is the root of the log before a key."""
     match entry:
         case Withheld():
             bundle.withheld.add((entry.seq, entry.withheld))
@@ -269,12 +269,14 @@ def _note(entry: AnyEntry | Withheld, bundle: Unbundled, path: Path) -> None:
             bundle.trials += 1
             _name_evidence(entry, bundle, path)
         case KeyEntry():
-            bundle.keys.append(entry)
+            bundle.keys.append(Handover(entry, before))
         case _:
             pass
 
 
-def _identify(entry: AnyEntry, identities: Identities, path: Path) -> None:
+def _identify(entry: AnyEntry | Withheld | LeftOut, identities: Identities, path: Path) -> None:
+    if isinstance(entry, Withheld | LeftOut):
+        return
     try:
         identities.take(entry)
     except DamageError as error:
@@ -334,10 +336,11 @@ def _parse_leaf(text: str, where: str) -> bytes:
 
 
 def _check_signer(bundle: Unbundled, given: VerifierKey | None, path: Path) -> None:
-    if not bundle.keys or bundle.keys[0].seq != 0:
-        raise DamageError(f"{path}: its first entry names no key")
-    trusted = given or parse_verifier_key(bundle.keys[0].key)
-    bundle.signer = follow_keys(trusted, bundle.keys)
+    try:
+        keys = follow_handovers(bundle.keys, bundle.checkpoint.origin)
+    except DamageError as error:
+        raise DamageError(f"{path}: {error}") from error
+    bundle.signer = follow_keys(given or keys[0], keys)
     check_signature(bundle.checkpoint, bundle.signer, f"{path}: checkpoint")
 
 

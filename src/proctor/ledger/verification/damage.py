@@ -53,7 +53,7 @@ class DamageKind(StrEnum):
     WRONG_KEY = "wrong-key"
     """The ledger is another key's than the one that is trusted, or names none."""
     BAD_KEY_CHANGE = "bad-key-change"
-    """A new key that the former one did not sign."""
+    """A new key that the former one did not sign for this place, or that was replaced before."""
     FALSE_ATTESTATION = "false-attestation"
     """A signed statement about an experiment that the log contradicts."""
     WRONG_ORIGIN = "wrong-origin"

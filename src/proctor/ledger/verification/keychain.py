@@ -1,17 +1,18 @@
 """Keychain: the keys that a log names, each from its entry on, and what they signed.
 
-The first entry names a key; every later one must be signed by the key before it. A checkpoint is
-signed by the key that held when the log had that size. Nothing here decides what is damage of the
-log itself.
+The first entry names a key; every later one must be signed by the key before it, for its place. A
+checkpoint is signed by the key that held when the log had that size. Nothing here decides what is
+damage of the log itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from proctor.errors import KeyFileError, SignatureError
+from proctor.errors import SignatureError
 from proctor.ledger.entry import KeyEntry
-from proctor.ledger.note import Checkpoint, VerifierKey, parse_verifier_key
-from proctor.ledger.signature import check_signature, did_sign
+from proctor.ledger.handover import Chain, Handover
+from proctor.ledger.note import Checkpoint, VerifierKey
+from proctor.ledger.signature import check_signature
 from proctor.ledger.verification.damage import DamageKind, Findings
 
 
@@ -44,29 +45,28 @@ class Keychain:
 
 
 def read_keychain(
-    entries: Sequence[tuple[int, KeyEntry]], given: VerifierKey | None, findings: Findings
+    entries: Sequence[tuple[int, KeyEntry]],
+    given: VerifierKey | None,
+    findings: Findings,
+    root_of: Callable[[int], bytes | None] | None = None,
 ) -> Keychain:
-    """The keys that entries name; a change that the former key did not sign is damage."""
-    keys: list[tuple[int, VerifierKey]] = []
+    """The keys that entries name; a change that the former key did not sign is damage.
+
+    `root_of` gives the root of the log at a size, where that is known.
+    """
+    chain, keys = Chain([]), list[tuple[int, VerifierKey]]()
     for seq, entry in sorted(dict(entries).items()):
-        try:
-            key = parse_verifier_key(entry.key)
-        except KeyFileError as error:
-            findings.add(
-                DamageKind.BAD_KEY_CHANGE, "entries", f"entry {seq} names no key: {error}", seq
+        handover = Handover(entry, root_of(seq) if root_of else None)
+        if fault := chain.take(handover):
+            findings.add(DamageKind.BAD_KEY_CHANGE, "entries", f"entry {seq} {fault}", seq)
+            continue
+        if keys and not handover.is_bound:
+            findings.note(
+                f"entry {seq} names another key as older versions did: its signature binds "
+                "neither its place nor the log before it"
             )
-            continue
-        if keys and not did_sign(keys[-1][1], entry):
-            former = _short(keys[-1][1])
-            message = f"entry {seq} names the key {_short(key)}, which {former} did not sign"
-            findings.add(DamageKind.BAD_KEY_CHANGE, "entries", message, seq)
-            continue
-        keys.append((seq, key))
+        keys.append((seq, chain.keys[-1]))
     return Keychain(tuple(keys), given)
-
-
-def _short(key: VerifierKey) -> str:
-    return f"{key.name}+{key.key_id.hex()}"
 
 
 def is_signed(checkpoint: Checkpoint, keys: Keychain, where: str, findings: Findings) -> bool:

@@ -247,7 +247,8 @@ def check_keys(check: Check, scope: Scope, signed: Signed) -> None:
     """Whether the keys that entries name follow from one another, and are of this log."""
     findings = check.findings
     entries = scope.entries(scope.found.keys)
-    keys = read_keychain(entries, signed.keys.given, findings)
+    root_of = scope.found.leaves.root if scope.is_same else None
+    keys = read_keychain(entries, signed.keys.given, findings, root_of)
     if scope.is_same and (not entries or entries[0][0] != 0):
         message = "the first entry names no key that could be trusted"
         findings.add(DamageKind.WRONG_KEY, "entries/000000.jsonl", message, 0)

@@ -6,11 +6,12 @@ not show, because somebody set it back, is for `proctor ledger verify`.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from proctor.errors import DamageError
+from proctor.ledger.admission import admit_line
 from proctor.ledger.entry import (
     AnyEntry,
     AttestEntry,
@@ -19,7 +20,6 @@ from proctor.ledger.entry import (
     TrialEntry,
     Withheld,
     WithholdEntry,
-    decode_line,
     encode_entry,
     record_digest,
 )
@@ -155,6 +155,8 @@ def _take(found: NewLines, line: Line, known: int) -> None:
         found.malformed.append((seq, str(error)))
         found.frontier.append(leaf_hash(data))
         return
+    if isinstance(entry, KeyEntry):
+        found.roots[seq] = found.frontier.root()
     found.frontier.append(leaf)
     if isinstance(entry, Withheld):
         found.gone[seq] = leaf
@@ -176,22 +178,9 @@ def _tell(entry: AnyEntry | Withheld, seq: int) -> Telling | None:
 
 
 def _decode(data: bytes, seq: int) -> AnyEntry | Withheld:
-    entry = decode_line(data, f"entry {seq}")
+    entry = admit_line(data, f"entry {seq}")
     if entry.seq != seq:
         raise DamageError(f"entry {seq} says that it is entry {entry.seq}")
-    try:
-        written = data.rstrip(b" ") if isinstance(entry, Withheld) else data
-        is_same = encode_entry(entry) == written
-    except OverflowError:
-        is_same = False
-    if not is_same:
+    if isinstance(entry, Withheld) and encode_entry(entry) != data.rstrip(b" "):
         raise DamageError(f"entry {seq} is not as proctor writes it")
     return entry
-
-
-def find_unsaid(found: NewLines, said: Iterable[tuple[int, str]]) -> Iterator[int]:
-    """The lines that were taken out although no entry says so."""
-    known = set(said)
-    for seq, leaf in found.gone.items():
-        if (seq, leaf.hex()) not in known:
-            yield seq

@@ -260,7 +260,7 @@ def _follow(cursor: Cursor, found: NewLines) -> Keychain:
     named = [(entry.seq, entry) for entry in cursor.keys]
     named += [(seq, entry) for seq, entry in found.entries if isinstance(entry, KeyEntry)]
     findings = Findings()
-    chain = read_keychain(named, None, findings)
+    chain = read_keychain(named, None, findings, found.roots.get)
     for damage in findings.damages:
         raise _ConditionError(EventKind.WRONG_KEY, damage.message)
     return chain

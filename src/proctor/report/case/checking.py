@@ -14,7 +14,6 @@ from proctor.digest import sha256_hex
 from proctor.errors import (
     DamageError,
     InputError,
-    KeyFileError,
     NoteError,
     ProofFileError,
     SignatureError,
@@ -34,9 +33,10 @@ from proctor.ledger.entry import (
     WithholdEntry,
     decode_line,
 )
-from proctor.ledger.note import VerifierKey, parse_verifier_key
-from proctor.ledger.signature import check_signature, did_sign
-from proctor.ledger.tree import check_inclusion, leaf_hash
+from proctor.ledger.handover import Handover, follow_handovers
+from proctor.ledger.note import VerifierKey
+from proctor.ledger.signature import check_signature
+from proctor.ledger.tree import check_inclusion, leaf_hash, root_before
 from proctor.report.case.derivation import find_unchecked_reward, judge_reward
 from proctor.report.case.document import parse_case
 from proctor.report.case.opened import OpenedCase, open_case
@@ -74,7 +74,7 @@ def check_case_file(path: str, given: Sequence[str] = ()) -> Checked:
         )
     tally = Tally()
     tally.add(_find_problems(opened))
-    tally.add(judge_signatures(opened.checkpoint, keys, "the checkpoint", opened.keys))
+    tally.add(judge_signatures(opened.checkpoint, keys, "the checkpoint", _find_keys(opened)))
     tally.add(_judge_page(page, opened))
     return Checked(
         path=path,
@@ -136,27 +136,33 @@ def _check_signer(opened: OpenedCase) -> Iterator[Diagnostic]:
         )
         return
     try:
-        check_signature(opened.checkpoint, _follow_keys(opened), "the checkpoint")
-    except (SignatureError, KeyFileError) as error:
+        check_signature(opened.checkpoint, _follow_keys(opened)[-1], "the checkpoint")
+    except (SignatureError, DamageError, ProofFileError) as error:
         yield Diagnostic("bad-signature", str(error))
 
 
-def _follow_keys(opened: OpenedCase) -> VerifierKey:
-    """The key that signs in the end, each named by the one before it.
+def _find_keys(opened: OpenedCase) -> list[VerifierKey]:
+    """The ledger's keys; none where they do not follow, which `_check_signer` says."""
+    try:
+        return _follow_keys(opened)
+    except (DamageError, ProofFileError):
+        return []
+
+
+def _follow_keys(opened: OpenedCase) -> list[VerifierKey]:
+    """The ledger's keys, each named by the one before it for its place in the log.
 
     Raises:
-        SignatureError: one is not, or is of another ledger.
-        KeyFileError: an entry names no key.
+        DamageError: one is not, or is of another ledger.
+        ProofFileError: a path has no hashes.
     """
-    key: VerifierKey | None = None
+    size = opened.checkpoint.tree.size
+    paths = {each.seq: each.path for each in opened.case.entries}
+    handovers = []
     for entry in opened.keys:
-        if entry.origin != opened.checkpoint.origin:
-            raise SignatureError(f"entry {entry.seq} names a key of another ledger")
-        if key is not None and not did_sign(key, entry):
-            raise SignatureError(f"the key of entry {entry.seq} is not signed by the one before it")
-        key = parse_verifier_key(entry.key)
-    assert key is not None  # noqa: S101 - there is one at least
-    return key
+        path = [parse_hash(node, f"entry {entry.seq}: path") for node in paths.get(entry.seq, [])]
+        handovers.append(Handover(entry, root_before(entry.seq, size, path)))
+    return follow_handovers(handovers, opened.checkpoint.origin)
 
 
 def _check_left_out(opened: OpenedCase) -> Iterator[Diagnostic]:
@@ -230,7 +236,7 @@ def _find_unchecked(
             f"and its script (SHA-256 {sha256_hex(found.script.encode())}) is unknown to "
             f"{__version__}; believe what is said here, not what the page says"
         )
-    yield from find_unchecked_signatures([opened.checkpoint], keys, opened.keys)
+    yield from find_unchecked_signatures([opened.checkpoint], keys, _find_keys(opened))
     for file in opened.evidence:
         if file.sha256 not in opened.files and (why := opened.left_out.get(file.sha256)):
             reason = "withheld" if why == "withheld" else "too large to be embedded"

@@ -134,15 +134,27 @@ async function checkEntries(data, shown) {
 
 async function checkSigner(data, shown) {
   let key = null;
-  for (const { seq, line } of data.entries) {
+  let isBound = false;
+  const former = new Set();
+  for (const { seq, line, path } of data.entries) {
     const entry = line === null ? null : parseJson(line);
     if (entry === null || entry.at("kind").string !== "key") continue;
     const text = entry.at("key").string ?? "";
     const origin = entry.at("origin").string;
     if (origin !== shown.note.origin) throw new Error(`entry ${seq} names a key of another ledger`);
     if (key === null && seq !== 0) throw new Error("the ledger's first entry, which names its key, is not in the page");
-    if (key !== null) await checkHandover(key, origin, text, entry.at("signature").string);
+    const root = entry.at("root").string;
+    if (key !== null) {
+      await checkHandover(key, { origin, keyText: text, signature: entry.at("signature").string, seq, root });
+      if (isBound && root === null) throw new Error(`entry ${seq} names a key for no place`);
+      if (root !== null && root !== (await rootBefore(seq, shown.note.tree.size, readPath(path)))) {
+        throw new Error(`entry ${seq} names a key for another log: the root before it differs`);
+      }
+      isBound = isBound || root !== null;
+    }
     key = await readKey(text);
+    if (former.has(toHex(key.public))) throw new Error(`entry ${seq} names a key that was replaced before`);
+    former.add(toHex(key.public));
   }
   if (key === null) throw new Error("no entry names the ledger's key");
   await checkNoteSignature(shown.note, key);

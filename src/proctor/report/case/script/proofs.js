@@ -125,9 +125,21 @@ async function checkNoteSignature(note, key) {
 }
 
 /** See that a former key signed the entry that names its successor. */
-async function checkHandover(former, origin, keyText, signature) {
+async function checkHandover(former, { origin, keyText, signature, seq, root }) {
   const bytes = fromBase64(signature || "");
-  if (!bytes || !(await isSigned(former.public, toUtf8(`${origin}\n${keyText}`), bytes))) {
+  // Handovers of older versions name no root, and bind neither it nor their place.
+  const place = root === null ? "" : `proctor-handover-2\n${origin}\n${seq}\n${root}\n`;
+  const message = root === null ? `${origin}\n${keyText}` : `${place}${keyText}`;
+  if (!bytes || !(await isSigned(former.public, toUtf8(message), bytes))) {
     throw new Error(`the key ${keyText} is not signed by the one before it`);
   }
+}
+
+/** Root of the tree before an entry, as hex: what lies left of its path are that tree's perfect subtrees, the smallest first. */
+async function rootBefore(place, size, path) {
+  let root = null;
+  for (const [index, side] of follow(place, size, path.length).entries()) {
+    if (side === "left") root = root === null ? path[index] : await nodeHash(path[index], root);
+  }
+  return root === null ? null : toHex(root);
 }
