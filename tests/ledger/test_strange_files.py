@@ -22,8 +22,8 @@ from proctor.web.damage import Health
 from proctor.web.ledgers.log import opened_log
 from proctor.web.subject import Subject
 from tests.cli.programs import Proctor, run_here
-from tests.ledger.ledgers import EXPERIMENT, find_key, forget_index
-from tests.ledger.trials import open_ledger, record_bytes, seal_files
+from tests.ledger.ledgers import EXPERIMENT, find_key, forget_index, record_bytes
+from tests.ledger.trials import open_ledger, seal_files
 
 EVIDENCE = b"what it did\n" * 100
 SOON_SECONDS = 20
@@ -180,7 +180,8 @@ def test_nothing_is_written_through_what_is_strange(
         path = ledger / "entries" / "000000.jsonl" if name == "segment" else path
         if path.exists():
             path.rename(tmp_path / "aside")
-        (tmp_path / "aside").exists() or (tmp_path / "aside").mkdir()
+        else:
+            (tmp_path / "aside").mkdir()
         put(path, tmp_path / "aside" if name in ("entries", "segment") else outside)
     before = snapshot(outside), snapshot(tmp_path / "aside") if not name.endswith("XX") else None
     key = find_key(tmp_path)

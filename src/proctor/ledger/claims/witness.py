@@ -20,7 +20,6 @@ from proctor.ledger.keys import SigningKey
 from proctor.ledger.memory import Memory, Seen
 from proctor.ledger.note import Checkpoint, VerifierKey
 from proctor.ledger.signature import check_signature
-from proctor.ledger.tree import root_of
 from proctor.ledger.verification.damage import Findings
 from proctor.ledger.verification.keychain import Keychain, read_keychain
 

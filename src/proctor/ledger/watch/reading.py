@@ -184,3 +184,11 @@ def _decode(data: bytes, seq: int) -> AnyEntry | Withheld:
     if isinstance(entry, Withheld) and encode_entry(entry) != data.rstrip(b" "):
         raise DamageError(f"entry {seq} is not as proctor writes it")
     return entry
+
+
+def find_unsaid(found: NewLines, said: Iterable[tuple[int, str]]) -> Iterator[int]:
+    """The lines that were taken out although no entry says so."""
+    known = set(said)
+    for seq, leaf in found.gone.items():
+        if (seq, leaf.hex()) not in known:
+            yield seq
