@@ -73,8 +73,7 @@ class _Judge:
         log = self._read_log(seen)
         chain = Keychain(())
         if log is not None:
-            leaves = log.leaves
-            chain = read_keychain(log.keys, None, Findings(), lambda size: root_of(leaves[:size]))
+            chain = read_keychain(log.keys, None, Findings(), log.root_at)
         if seen is not None and not self._is_same_log(seen, chain):
             seen = None
         keys = self._find_keys(seen, chain)

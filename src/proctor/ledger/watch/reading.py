@@ -6,7 +6,7 @@ not show, because somebody set it back, is for `proctor ledger verify`.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
