@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tests.forged import directory_forgeries as directory
 from tests.forged import ledger_forgeries as ledger
+from tests.forged import owner_forgeries as owner
 from tests.forged import stranger_forgeries as stranger
 from tests.forged.honest import HandedIn
 
@@ -141,6 +142,31 @@ FORGERIES = [
         "picked-and-sealed-anew",
         "attempts picked, and all sealed anew with the same key",
         ledger.drop_and_seal_anew,
+    ),
+    Forgery(
+        "sealed-twice",
+        "by hand, with the key: a failed trial is appended again with reward 1",
+        owner.seal_twice,
+    ),
+    Forgery(
+        "withheld-and-sealed-again",
+        "by hand: a failed trial is withheld, then appended under its name with reward 1",
+        owner.withhold_and_seal_again,
+    ),
+    Forgery(
+        "id-that-is-a-path",
+        "by hand: a trial is appended whose id leads out of every directory",
+        owner.seal_a_path,
+    ),
+    Forgery(
+        "key-given-back",
+        "by hand: the key is replaced, and the replaced key signs again",
+        owner.give_the_key_back,
+    ),
+    Forgery(
+        "weak-key",
+        "by hand: the successor is a key of small order, for which anybody can sign",
+        owner.name_a_weak_key,
     ),
     Forgery(
         "forged-before-sealing",

@@ -14,13 +14,17 @@ from playwright.sync_api import Browser, Page
 from proctor.ledger.claims.document import render_document
 from proctor.ledger.claims.proof import make_consistency
 from proctor.ledger.keys import cosign, make_key
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import find_trial
 from proctor.ledger.tree import Tree, leaf_hash, prove_consistency, root_of
 from proctor.report.case.making import make_case
-from tests.ledger.ledgers import find_key
+from tests.ledger.ledgers import find_key, small
 from tests.report.cases import (
     FILES,
     TRIAL,
+    Data,
     drop_file,
+    edit,
     make_page,
     page_of,
     redo,
@@ -90,6 +94,27 @@ def test_an_honest_file_passes_every_check(shared: Page, honest: bytes, tmp_path
     assert "verifier/reward.txt holds" in shared.locator(".checks").inner_text()
     assert "reward-seeded" in shared.locator("main").inner_text()
     assert shared.title() == "experiment-001/trial-007 · proctor case file"
+
+
+def test_the_page_follows_changes_of_the_key_to_their_places(shared: Page, tmp_path: Path) -> None:
+    directory, key = small(tmp_path, "t1", "t2"), find_key(tmp_path)
+    for name in ("b", "c"):
+        with Ledger.open(directory, key=key) as ledger:
+            ledger.refresh()
+            key = make_key(tmp_path / name, f"example.org/{name}")
+            ledger.change_key(key)
+    with Ledger.open(directory) as ledger:
+        checkpoint = ledger.refresh()
+        made = make_case(ledger, find_trial(ledger, "t1"), checkpoint, largest=10_000_000).page
+    open_file(shared, tmp_path / "case.html", made)
+    assert failed_in(shared) == set()
+
+    def move(data: Data) -> None:
+        line = json.loads(data["entries"][-1]["line"])
+        data["entries"][-1]["line"] = json.dumps({**line, "root": "0" * 64})
+
+    open_file(shared, tmp_path / "case.html", edit(made, move))
+    assert "The ledger's key signed the checkpoint" in failed_in(shared)
 
 
 SEEN = [forgery for forgery in FORGERIES if forgery.shown is not None]

@@ -109,6 +109,8 @@ def _facts(found: Verification) -> list[tuple[str, str]]:
         ("evidence", seen),
         ("withheld", _render_withheld(found)),
     ]
+    if found.is_fast:
+        facts.append(("trials", "ids and duplicates not checked (--fast)"))
     if found.since:
         facts.append(("since", ", ".join(found.since)))
     else:
