@@ -21,6 +21,8 @@ def test_nothing_to_clean_is_said(
     proctor: Proctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROCTOR_SCRATCH", str(tmp_path / "scratch"))
+    monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ran = proctor("clean")
     assert (ran.code, ran.err) == (0, "")
     assert "killed run" in ran.out
@@ -54,5 +56,5 @@ def test_json_is_one_document(proctor: Proctor, left: Path) -> None:
     assert len(document["salvaged"]) == 4
     assert set(document) == {
         *("dry_run", "runs", "scratch", "processes", "cgroups", "containers", "images"),
-        *("salvaged", "kept"),
+        *("salvaged", "kept", "indexes"),
     }

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-_CALLS = "write,writev,fsync,fdatasync,rename,link,linkat,unlink,mkdir,ftruncate,truncate,openat"
+_CALLS = "write,writev,fsync,fdatasync,rename,link,linkat,unlink,mkdir,mkdirat,ftruncate,truncate"
+_CALLS += ",openat"
 _MOST = 64
 """States of one moment that are tried; where there are more, some are drawn."""
 
@@ -118,6 +119,7 @@ _KINDS = {
     "linkat": "name",
     "unlink": "unname",
     "mkdir": "mkdir",
+    "mkdirat": "mkdir",
 }
 _CALL = re.compile(r"\d+ +(\w+)\((.*)\) += (?:0|[1-9]\d*)(?:<(.*)>)?$")
 _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
@@ -133,7 +135,7 @@ def _note(recording: Recording, line: str) -> None:
     opened = _OPENED.match(arguments)
     paths = [text.decode(errors="replace") for text in texts if call not in ("write", "writev")]
     if opened:
-        paths = [_decode(opened[2]).decode(errors="replace")]
+        paths = ["/".join([_decode(opened[2]).decode(errors="replace"), *paths])]
         if call == "writev" and opened[1] == "1":
             recording.operations.append(Operation("say", "", data=texts[0]))
             return

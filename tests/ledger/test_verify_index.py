@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from proctor.ledger.entry import NoteEntry
+from proctor.ledger.entry import NoteEntry, SupersedeEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
-from proctor.ledger.review import append_review
+from proctor.ledger.review import append_review, subject_of
 from proctor.ledger.verification.verify import verify_ledger
-from tests.ledger.ledgers import find_key, index_of, small
+from proctor.ledger.withhold import Why, withhold_trial
+from tests.cli.programs import run_here
+from tests.ledger.ledgers import find_key, index_of, search_index_of, small
 
 
 def test_an_index_that_is_behind_or_missing_is_fine_and_left_alone(tmp_path: Path) -> None:
@@ -81,6 +83,130 @@ def test_what_was_said_of_trials_is_held_against_the_log(tmp_path: Path, change:
     index.close()
     assert "was made anew" in "".join(verify_ledger(directory).notes)
     assert verify_ledger(directory).notes == []
+
+
+LIES = {
+    "entries": ["kind", "at", "segment", "offset", "length", "leaf"],
+    "trials": [
+        "experiment_id", "trial_id", "record", "status", "completeness", "dataset_id", "task_id",
+        "harness", "model", "reward", "timestamp", "reason_code", "evidence", "evidence_files",
+        "evidence_bytes", "revision", "configuration", "run_conditions", "task_conditions",
+        "source", "cost_usd", "tokens_in", "tokens_out", "advisor_calls", "seconds", "findings",
+        "collection", "exception", "sitter",
+    ],
+    "remarks": ["record", "seq", "kind", "verdict", "is_subject"],
+    "conditions": ["document"],
+    "withheld": ["entry"],
+    "position": ["version", "size", "segment", "offset", "peaks", "key", "origin"],
+}  # fmt: skip
+"""All columns of all tables."""
+MORE_LIES = [
+    "INSERT INTO trials SELECT 99, experiment_id, 'ghost', record, status, completeness, "
+    "dataset_id, task_id, harness, model, reward, timestamp, reason_code, evidence, "
+    "evidence_files, evidence_bytes, revision, configuration, run_conditions, task_conditions, "
+    "source, cost_usd, tokens_in, tokens_out, advisor_calls, seconds, findings, collection, "
+    "exception, sitter FROM trials WHERE trial_id = 'a'",
+    "INSERT INTO remarks SELECT record, 1 << 40, 'review', 'pass', 1 FROM trials",
+    "INSERT INTO remarks SELECT record, -1, 'review', 'pass', 1 FROM trials",
+    "INSERT INTO entries SELECT 99, kind, at, segment, offset, length, leaf FROM entries LIMIT 1",
+    "DELETE FROM trials WHERE status = 'withheld'",
+    "DELETE FROM withheld",
+    "UPDATE trials SET status = 'superseded' WHERE trial_id = 'd'",
+    "UPDATE trials SET status = 'sealed' WHERE status = 'superseded'",
+    "UPDATE trials SET status = 'withheld' WHERE trial_id = 'a'",
+    "DELETE FROM entries WHERE kind = 'review'",
+    "CREATE TRIGGER lie AFTER INSERT ON trials BEGIN DELETE FROM trials; END",
+    "CREATE VIEW more AS SELECT * FROM trials",
+]
+COLUMNS = [(table, column) for table, columns in LIES.items() for column in columns]
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger whose index has rows in every table: reviewed, superseded and withheld trials."""
+    place = tmp_path_factory.mktemp("full")
+    with Ledger.open(small(place, *"abcd"), key=find_key(place)) as ledger:
+        append_review(ledger, find_trial(ledger, "a"), "fail", reviewer="ana", note="")
+        a, b = (subject_of(find_trial(ledger, trial)) for trial in "ab")
+        entry = SupersedeEntry(
+            at="", seq=0, subject=b, by=a, cause="infrastructure", reason="a disk", author="ana"
+        )
+        with ledger.writing():
+            ledger.append([entry])
+        ledger.refresh()
+        withhold_trial(ledger, find_trial(ledger, "c"), Why("it leaked", "ana"))
+    return place / "ledger"
+
+
+def lie(ledger: Path, statement: str) -> None:
+    with sqlite3.connect(index_of(ledger)) as index:
+        index.execute(statement)
+    index.close()
+
+
+def test_every_column_is_named_here(full: Path) -> None:
+    with sqlite3.connect(index_of(full)) as index:
+        tables = index.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        found = {
+            (table, column)
+            for (table,) in tables
+            for _, column, _, _, _, is_key in index.execute(f"PRAGMA table_info({table})")
+            if not is_key or table == "withheld"
+        }
+    index.close()
+    assert found == set(COLUMNS)
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_no_column_can_lie_unseen(full: Path, table: str, column: str) -> None:
+    assert verify_ledger(full).notes == []
+    # Another text, number or bytes than it had, in one row.
+    other = f"CASE typeof({column}) WHEN 'text' THEN {column} || 'x' WHEN 'blob' THEN "
+    other += f"{column} || x'00' WHEN 'null' THEN 7 ELSE {column} + 1 END"
+    first = f"(SELECT min(rowid) FROM {table})"  # noqa: S608 - our own names
+    lie(full, f"UPDATE {table} SET {column} = {other} WHERE rowid = {first}")  # noqa: S608
+    found = verify_ledger(full)
+    assert (found.damage, "was made anew" in "".join(found.notes)) == ([], True)
+
+
+@pytest.mark.parametrize("statement", MORE_LIES)
+def test_no_row_can_be_added_or_taken_unseen(full: Path, statement: str) -> None:
+    assert verify_ledger(full).notes == []
+    lie(full, statement)
+    found = verify_ledger(full)
+    assert (found.damage, "was made anew" in "".join(found.notes)) == ([], True)
+
+
+SEARCH_LIES = [
+    "DELETE FROM blocks",
+    "DELETE FROM read",
+    "INSERT INTO rows (rows) VALUES ('delete-all')",
+    "DELETE FROM rows_data WHERE id > 10",
+    "DELETE FROM rows_docsize",
+    "UPDATE position SET peaks = zeroblob(64)",
+    "UPDATE position SET origin = 'example.org/other'",
+    "CREATE TRIGGER lie AFTER INSERT ON blocks BEGIN DELETE FROM blocks; END",
+    "CREATE VIEW more AS SELECT * FROM blocks",
+]
+
+
+@pytest.mark.parametrize("statement", SEARCH_LIES)
+def test_a_search_index_that_is_wrong_is_deleted(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    statement: str,
+) -> None:
+    proctor, ledger = run_here(monkeypatch, capsys), small(tmp_path, "a", "b")
+    found = proctor("search", "task", "--json", "--ledger", ledger).out
+    assert "note:" not in proctor("ledger", "verify", "--ledger", ledger).out
+    with sqlite3.connect(search_index_of(ledger)) as index:
+        index.execute(statement)
+    index.close()
+    ran = proctor("ledger", "verify", "--ledger", ledger)
+    assert (ran.code, "the next search makes it anew" in ran.out) == (0, True)
+    assert not search_index_of(ledger).exists()
+    assert proctor("search", "task", "--json", "--ledger", ledger).out == found
 
 
 def test_an_index_that_is_no_database_is_made_anew(tmp_path: Path) -> None:

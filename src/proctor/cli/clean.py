@@ -7,6 +7,7 @@ import click
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.environments.kinds import reap_everything
 from proctor.environments.sandbox.reap import Reaped
+from proctor.ledger.derived import remove_unused
 from proctor.sentence import count_of
 
 
@@ -20,15 +21,20 @@ def command(dry_run: bool, as_json: bool) -> int:
     the Docker engine that docker talks to. What a killed trial left in /logs and as its trajectory
     is copied into the trial first, because it is evidence; what cannot be copied stays where it is.
     A run that lives is not touched. Every run does the same for its own kind when it starts.
+    Indexes in the cache go with the ledgers that they were made from.
 
     Example: proctor clean --dry-run
     """
     reaped = reap_everything(dry_run=dry_run)
+    ledgers = [str(path) for path in remove_unused(dry_run=dry_run)]
     if as_json:
-        print_json(_document(reaped, dry_run=dry_run))
+        print_json({**_document(reaped, dry_run=dry_run), "indexes": ledgers})
         return 0
-    for line in _lines(reaped, dry_run=dry_run):
-        print_line(line)
+    if not ledgers or not reaped.is_empty:
+        for line in _lines(reaped, dry_run=dry_run):
+            print_line(line)
+    for path in ledgers:
+        print_line(f"{'would be ' if dry_run else ''}removed: indexes of {path}, which is gone")
     return 0
 
 

@@ -60,7 +60,7 @@ from proctor.ledger.segments import (
 from proctor.ledger.torn import put_tail_aside
 from proctor.ledger.tree import Frontier, Tree, leaf_hash
 from proctor.ledger.unfinished import clear_unfinished
-from proctor.ledger.upkeep import catch_up, read_leaf
+from proctor.ledger.upkeep import catch_up, check_leaf
 
 _TRIES = 100
 
@@ -235,11 +235,7 @@ class Ledger:
             raise LedgerError(f"{self.directory}: there is no entry {seq}")
         place, length, leaf = found
         line = read_line(self.entries, place, length)
-        if leaf_hash(line) != leaf and read_leaf(line, f"{self.directory}: entry {seq}") != leaf:
-            raise DamageError(
-                f"{self.directory}: entry {seq} has other bytes than were signed; "
-                "`proctor ledger verify` says what is wrong"
-            )
+        check_leaf(line, leaf, f"{self.directory}: entry {seq}")
         return line
 
     def entry(self, seq: int) -> AnyEntry | Withheld:

@@ -8,6 +8,7 @@
     chosen    the trials that a query's filters let through
     index     search.sqlite: FTS5 over rows, and their texts for snippets; derived
     upkeep    the index brought up to the log
+    check     the index held against the log, for `ledger verify`
     scan      a query answered without an index, by looking at rows as they come
     find      a query answered: a page of hits, counted, or trials with their counts
     snippet   the words around a match

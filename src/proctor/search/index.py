@@ -3,7 +3,9 @@
     position   whose log was read, how far, and the frontier of its tree there
     rows       FTS5 without content: the words of a row, by its number
     blocks     some rows in their order, packed, by the number of the first
+    read       the entries that were read, and how many rows each has
     absent     evidence that was not there when its trial was read
+    doomed     evidence that was there, although an entry says that it was withheld
     problems   what could not be read, as sentences
 
 A row's number is the place of its entry in the log, and how many rows of the entry go before it:
@@ -35,7 +37,9 @@ CREATE TABLE position (
     version INTEGER NOT NULL, size INTEGER NOT NULL, peaks BLOB NOT NULL, origin TEXT NOT NULL
 );
 CREATE TABLE blocks (first INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE read (seq INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 CREATE TABLE absent (sha256 TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE doomed (sha256 TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE problems (seq INTEGER NOT NULL, sentence TEXT NOT NULL);
 CREATE VIRTUAL TABLE rows USING fts5(body, content='', tokenize='unicode61 remove_diacritics 2');
 INSERT INTO rows (rows, rank) VALUES ('pgsz', 8000);
@@ -193,11 +197,18 @@ class SearchIndex:
             self.note_absent(sha256)
         for sentence in piece.problems:
             self.connection.execute("INSERT INTO problems VALUES (?, ?)", (piece.seq, sentence))
-        return at + len(piece.documents)
+        number = at + len(piece.documents)
+        if piece.is_last:
+            self.connection.execute("INSERT INTO read VALUES (?, ?)", (piece.seq, number))
+        return number
 
     def note_absent(self, what: str) -> None:
         """Remember what was not there to be read."""
         self.connection.execute("INSERT OR IGNORE INTO absent VALUES (?)", (what,))
+
+    def note_doomed(self, what: str) -> None:
+        """Remember what is about to be withheld, between `begin` and `commit`."""
+        self.connection.execute("INSERT OR IGNORE INTO doomed VALUES (?)", (what,))
 
     def commit(self, frontier: Frontier) -> None:
         """Keep what was added, and how far the log was read for it."""
@@ -213,6 +224,10 @@ class SearchIndex:
     def absent(self) -> list[str]:
         """Digests of the evidence that was not there."""
         return [sha256 for (sha256,) in self.connection.execute("SELECT sha256 FROM absent")]
+
+    def doomed(self) -> list[str]:
+        """Digests of the evidence that was there, although an entry says that it was withheld."""
+        return [sha256 for (sha256,) in self.connection.execute("SELECT sha256 FROM doomed")]
 
     def problems(self) -> list[str]:
         """What could not be read."""

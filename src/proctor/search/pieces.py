@@ -20,6 +20,7 @@ from proctor.errors import DamageError, InputError, LedgerError
 from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.entry import decode_line
 from proctor.ledger.segments import Place, read_line
+from proctor.ledger.upkeep import check_leaf
 from proctor.ledger.verification.workers import end_with_parent
 from proctor.search.row import Row
 from proctor.search.tags import document_of
@@ -77,6 +78,7 @@ class EntryPlace:
     place: Place
     length: int
     """Bytes, without the newline."""
+    leaf: bytes
 
 
 @contextlib.contextmanager
@@ -119,6 +121,7 @@ def make_pieces(directory: Path, entries: Iterable[EntryPlace]) -> Iterator[Piec
         passed = Passed()
         try:
             line = read_line(directory / "entries", found.place, found.length)
+            check_leaf(line, found.leaf, f"{directory}: entry {found.seq}")
             entry = decode_line(line, f"{directory}: entry {found.seq}")
             for block in _in_blocks(rows_of(artifacts, entry, passed)):
                 packed = packer.compress(_ENCODE(block), packer.FLUSH_FRAME)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from proctor.errors import LedgerError
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
+from proctor.ledger.entry import WithholdEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
 from proctor.ledger.segments import Place
@@ -25,7 +26,7 @@ _BATCH_ENTRIES = 2000
 _TRIES = 100
 _PAUSE_SECONDS = 0.12
 """Between batches: who waits for the lock, to withhold something, looks every 0.1 s."""
-_TOLD = ("trial", "review", "note")
+TOLD = ("trial", "review", "note")
 """Kinds of entries that hold texts."""
 _LINE = "entry "
 """What stands before the place of a line that was withheld, among what is absent."""
@@ -106,6 +107,8 @@ class _Ahead:
     """Bytes of their evidence."""
     places: list[EntryPlace]
     """Of those that hold texts."""
+    doomed: list[str]
+    """What entries say was withheld, and is still there: somebody is about to take it out."""
 
 
 def _catch_up(ledger: Ledger, index: SearchIndex, watch: Watch) -> SearchIndex:
@@ -151,10 +154,11 @@ def _look_ahead(ledger: Ledger, index: SearchIndex) -> _Ahead | None:
         kinds=[row[1] for row in rows],
         sizes=[row[2] for row in rows],
         places=[
-            EntryPlace(seq, Place(segment, offset), length)
-            for _, kind, _, seq, segment, offset, length in rows
-            if kind in _TOLD
+            EntryPlace(seq, Place(segment, offset), length, leaf)
+            for leaf, kind, _, seq, segment, offset, length in rows
+            if kind in TOLD
         ],
+        doomed=_find_doomed(ledger, [row[3] for row in rows if row[1] == "withhold"]),
     )
     if frontier.size == 0:
         return ahead
@@ -163,12 +167,21 @@ def _look_ahead(ledger: Ledger, index: SearchIndex) -> _Ahead | None:
     fits = root.size != reached.size or reached.root() == root.root
     if frontier.size > size or not fits or "withhold" in ahead.kinds:
         return None
-    came_back = any(_is_back(ledger, what) for what in waiting(index.absent))
-    return None if came_back else ahead
+    came_back = any(_is_there(ledger, what) for what in waiting(index.absent))
+    went = any(not _is_there(ledger, what) for what in waiting(index.doomed))
+    return None if came_back or went else ahead
 
 
-def _is_back(ledger: Ledger, what: str) -> bool:
-    """Whether evidence, or a line, that was absent is there now."""
+def _find_doomed(ledger: Ledger, seqs: Iterable[int]) -> list[str]:
+    """What these entries say was withheld, and is there now."""
+    entries = [entry for entry in map(ledger.entry, seqs) if isinstance(entry, WithholdEntry)]
+    named = {sha256 for entry in entries for sha256 in entry.artifacts}
+    named |= {f"{_LINE}{entry.entry}" for entry in entries if entry.entry is not None}
+    return sorted(what for what in named if _is_there(ledger, what))
+
+
+def _is_there(ledger: Ledger, what: str) -> bool:
+    """Whether evidence, or a line, is there now."""
     if not what.startswith(_LINE):
         return ledger.artifacts.holds(what)
     seq = int(what.removeprefix(_LINE))
@@ -182,6 +195,8 @@ def _read_on(ledger: Ledger, index: SearchIndex, ahead: _Ahead, watch: Watch) ->
     # Held while others are waited for, evidence may be withheld: nothing is read before the lock.
     index.begin(after=ahead.frontier.size)
     try:
+        for what in ahead.doomed:
+            index.note_doomed(what)
         with reading(ledger.directory, ahead.places, sum(ahead.sizes)) as pieces:
             _Storing(index, ahead, watch).store(pieces)
     except BaseException:

@@ -101,7 +101,7 @@ class Health:
             found, kept = str(error), _index_found(self._directory)
         except LedgerError as error:
             # Without a checkpoint it is still a log.
-            if find_segments(self._directory / "entries"):
+            if _find_segments(self._directory / "entries"):
                 found, kept = str(error), _index_found(self._directory)
         self._found = found
         if self._kept is not None:
@@ -157,7 +157,15 @@ def _see(directory: Path) -> Seen:
     except OSError:
         checkpoint = b""
     entries = directory / "entries"
-    return checkpoint, tuple(_see_segment(entries, number) for number in find_segments(entries))
+    return checkpoint, tuple(_see_segment(entries, number) for number in _find_segments(entries))
+
+
+def _find_segments(entries: Path) -> list[int]:
+    """The segments that are there; none where their directory cannot be read."""
+    try:
+        return find_segments(entries)
+    except DamageError:
+        return []
 
 
 def _see_segment(entries: Path, number: int) -> tuple[int, int, int]:
@@ -199,7 +207,7 @@ def _index_found(directory: Path) -> tempfile.TemporaryDirectory[str]:
 
 def _read_entries(entries: Path) -> Iterator[Indexed]:
     known: set[int] = set()
-    for number in find_segments(entries):
+    for number in _find_segments(entries):
         with contextlib.suppress(DamageError):  # a segment that cannot be read has no lines
             for line in read_lines(entries, Place(number)):
                 if line.place.segment != number:

@@ -9,6 +9,7 @@ from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.claims.trust import find_verifier_key
 from proctor.ledger.verification.verify import Verification, verify_ledger
+from proctor.search.check import check_search_index
 from proctor.sentence import count_of
 
 _MOST_SHOWN = 50
@@ -42,7 +43,8 @@ def command(
     Every line is hashed and decoded, the tree made anew, the signatures and key changes checked,
     every artifact read. Without --key the ledger's own first entry says whose it is: that shows
     that it hangs together, not who made it. Only with --since, a checkpoint that you kept, can an
-    owner who signed everything anew be caught. An index that is out of step is made anew.
+    owner who signed everything anew be caught. An index that is out of step with the log is
+    deleted and made anew.
 
     Example: proctor ledger verify --since checkpoint-2026-11-15
     """
@@ -54,6 +56,8 @@ def command(
         processes=processes,
         progress=make_progress(),
     )
+    if found.is_sound and not fast and (note := check_search_index(found.directory)) is not None:
+        found.notes.append(note)
     if as_json:
         print_json(_document(found))
     else:

@@ -1,0 +1,80 @@
+"""The search index, held against the log: an index that is wrong answers wrongly, and says nothing.
+
+What the words of a row are is not read again: that would be to make the index anew.
+"""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+from proctor.errors import LedgerError
+from proctor.ledger.derived import SEARCH_INDEX, remove_index
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import looking
+from proctor.ledger.tree import Frontier
+from proctor.search.index import ROW_BITS, SearchIndex, is_of, waiting
+from proctor.search.upkeep import TOLD
+
+_ROWS = "SELECT id >> ?, count(*) FROM rows_docsize GROUP BY 1 ORDER BY 1"
+_READ = "SELECT seq, number FROM read WHERE number > 0 ORDER BY seq"
+
+
+def check_search_index(directory: Path) -> str | None:
+    """Delete the search index of a ledger that is sound, if it is wrong; what was wrong with it.
+
+    Raises:
+        LedgerError: it is wrong, and cannot be deleted.
+        DamageError: the log does not give what its checkpoint says.
+    """
+    with Ledger.open(directory) as ledger:
+        path = ledger.index.path and ledger.index.path.with_name(SEARCH_INDEX)
+        if path is None or not path.exists():
+            return None
+        problem = _find_problem(ledger, path)
+    if problem is None:
+        return None
+    try:
+        remove_index(path)
+    except OSError as error:
+        raise LedgerError(f"{path}: cannot be removed: {error}") from error
+    return f"{path} was out of step with the log ({problem}); the next search makes it anew"
+
+
+def _find_problem(ledger: Ledger, path: Path) -> str | None:
+    if path.is_symlink() or not path.is_file():
+        return "it is not a regular file"
+    connection = sqlite3.connect(path, isolation_level=None)
+    with contextlib.closing(SearchIndex(connection, path, 0, ledger.checkpoint().origin)) as index:
+        try:
+            if not waiting(lambda: is_of(connection, index.origin)):
+                return "it is not one that this version makes of this log"
+            with index.reading():
+                problem = _compare(ledger, index)
+            # Of FTS5, whether what it keeps of words fits together.
+            check = "INSERT INTO rows (rows) VALUES ('integrity-check')"
+            waiting(lambda: connection.execute(check))
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            return str(error)
+        return problem
+
+
+def _compare(ledger: Ledger, index: SearchIndex) -> str | None:
+    position, select = index.position(), index.connection.execute
+    with looking(ledger) as size:
+        leaves = ledger.index.leaves(position.size)
+        kinds = ", ".join(f"'{kind}'" for kind in TOLD)
+        told = ledger.index.select(
+            f"SELECT seq FROM entries WHERE seq < ? AND kind IN ({kinds}) ORDER BY seq",  # noqa: S608
+            (position.size,),
+        )
+    frontier = Frontier()
+    frontier.extend(leaves)
+    if position.size > size or frontier.root() != position.root():
+        return "it was made from another log"
+    if select("SELECT seq FROM read ORDER BY seq").fetchall() != told:
+        return "it has read other entries than the log has"
+    numbers = select(_READ).fetchall()
+    if select(_ROWS, (ROW_BITS,)).fetchall() != numbers:
+        return "it has not the rows that it has read"
+    blocks = select("SELECT DISTINCT first >> ? FROM blocks ORDER BY 1", (ROW_BITS,)).fetchall()
+    return None if blocks == [(seq,) for seq, _ in numbers] else "it has not the texts of its rows"
