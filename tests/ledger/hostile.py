@@ -155,6 +155,7 @@ def _make_links(made: Hostile) -> None:
         "artifacts/sha256/.0011223344556677.tmp": "folder",
     }
     for name, target in links.items():
+        (ledger / name).unlink(missing_ok=True)
         (ledger / name).symlink_to(outside / target)
 
 

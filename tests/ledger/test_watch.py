@@ -120,14 +120,14 @@ def test_each_event_of_the_log_is_seen_once_across_restarts(
     assert watcher.kinds(ledger) == ["superseded"]
     supersede(ledger, "d", "c")
     assert watcher.kinds(ledger) == []
-    append_copy_of(ledger, 3)
-    assert watcher.kinds(ledger) == ["duplicate-identity"]
     ledger.change_key(make_key(tmp_path / "heir", "example.org/heir"))
     assert watcher.kinds(ledger) == ["key-changed"]
+    append_copy_of(ledger, 3)
+    assert watcher.kinds(ledger) == ["duplicate-identity"]
     late = Watcher(Memory(tmp_path / "late"))
     assert late.kinds(ledger) == [
-        "first-seen", "withheld", "withheld-unnamed", "superseded", "duplicate-identity",
-        "key-changed",
+        "first-seen", "withheld", "withheld-unnamed", "superseded", "key-changed",
+        "duplicate-identity",
     ]  # fmt: skip
 
 
