@@ -42,7 +42,7 @@ def test_an_index_is_the_users_own_and_not_in_the_ledger(tmp_path: Path) -> None
     ledger = small(tmp_path, "a", "b")
     folder = find_folder(ledger)
     assert folder is not None
-    assert sorted(path.name for path in ledger.iterdir()) == ["checkpoint", "entries"]
+    assert sorted(path.name for path in ledger.iterdir()) == ["checkpoint", "entries", "lock"]
     assert (folder / "ledger").read_text() == str(ledger)
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (folder, folder.parent)}
     assert modes == {0o700}

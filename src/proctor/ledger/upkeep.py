@@ -135,18 +135,6 @@ def check_leaf(line: bytes, leaf: bytes, where: str) -> None:
         )
 
 
-def check_leaf(line: bytes, leaf: bytes, where: str) -> None:
-    """See that a line is the one with this leaf hash, or what is left of it.
-
-    Raises:
-        DamageError: it is not.
-    """
-    if leaf_hash(line) != leaf and read_leaf(line, where) != leaf:
-        raise DamageError(
-            f"{where} has other bytes than were signed; `proctor ledger verify` says what is wrong"
-        )
-
-
 def read_leaf(line: bytes, where: str) -> bytes:
     """The leaf hash of a line; of a withheld one, as it names it.
 
