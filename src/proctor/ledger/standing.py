@@ -4,7 +4,6 @@ Trials of one run are set up alike, but for a few words: what is read of the set
 input files is kept for the next one with the same bytes.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -97,8 +96,7 @@ class Sitter(msgspec.Struct, frozen=True, array_like=True):
     collection: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a sealed trial stands among others."""
 
     head: RecordHead

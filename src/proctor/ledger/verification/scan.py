@@ -256,7 +256,7 @@ def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
         _check_written(line, entry)
         if scanned.is_compared:
             scanned.trials.append(trial_columns(entry))
-            scanned.kinds[number] = kind_and_time(entry)
+            scanned.kinds[number] = (entry.kind, entry.at)
         else:
             read_standing(entry)
     except (msgspec.MsgspecError, DamageError, RecursionError, UnicodeDecodeError) as error:
