@@ -13,9 +13,11 @@
     unnamed      where artifacts lie until they have their names
     artifacts    evidence by content
     step_parts   some steps of a sealed trajectory, without unpacking all of it
-    index        SQLite, derived
+    derived      where the indexes of a ledger lie, in the user's cache
+    rows         the rows of the index that an entry gives
+    index_file   the index's tables, and how its file is opened
+    index        what lists and look-ups read
     upkeep       the index brought up to the log
-    derived      what else is made from a ledger, and must forget what is withheld
     lock         one writer at a time
     memory       checkpoints that a witness or a monitor has seen
     ledger       a ledger that is open: reading, and appending as one writer

@@ -51,13 +51,17 @@ class RecordHead(msgspec.Struct, frozen=True):
     @property
     def when(self) -> str:
         """The time in UTC, so that texts sort as times do; as it is where it is no time."""
+        text = self.timestamp
         try:
-            moment = datetime.fromisoformat(self.timestamp)
+            moment = datetime.fromisoformat(text)
+            # As most records have it: no need to take it apart. Weeks have no dash there.
+            if text[7:8] == "-" and text[10:11] == "T" and text[19:] == "Z":
+                return f"{text[:19]}.000000Z"
             moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
             moment = moment.astimezone(UTC)
             return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
         except (ValueError, OverflowError):
-            return self.timestamp
+            return text
 
 
 _DECODER = msgspec.json.Decoder(RecordHead)

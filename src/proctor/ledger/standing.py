@@ -5,7 +5,6 @@ input files is kept for the next one with the same bytes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -100,8 +99,7 @@ class Sitter(msgspec.Struct, frozen=True, array_like=True):
     collection: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a sealed trial stands among others."""
 
     head: RecordHead

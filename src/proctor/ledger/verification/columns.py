@@ -5,13 +5,18 @@ time by `has_columns`, and what only the whole log tells by `find_wrong_rows`. O
 no trial refers to are not looked at; nothing reads them.
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from proctor.ledger.entry import WithholdEntry
 from proctor.ledger.rows import (
     GONE,
+    RUN,
+    SITTER,
+    TASK,
     RemarkColumns,
     TrialColumns,
     withheld_columns,
@@ -32,14 +37,12 @@ _TRIALS = (
     "CASE WHEN status <> 'superseded' THEN status "
     "WHEN completeness = 'complete' THEN 'sealed' ELSE 'diagnostic' END, "
     "completeness, dataset_id, task_id, harness, model, reward, timestamp, reason_code, "
-    "evidence, evidence_files, evidence_bytes, revision, configuration, run.document, "
-    "task.document, source, cost_usd, tokens_in, tokens_out, advisor_calls, seconds, findings, "
-    "collection, exception, who.document FROM trials "
-    "LEFT JOIN conditions run ON run.id = run_conditions "
-    "LEFT JOIN conditions task ON task.id = task_conditions "
-    "LEFT JOIN conditions who ON who.id = sitter "
+    "evidence, evidence_files, evidence_bytes, revision, configuration, run_conditions, "
+    "task_conditions, source, cost_usd, tokens_in, tokens_out, advisor_calls, seconds, findings, "
+    "collection, exception, sitter FROM trials "
     "WHERE seq BETWEEN ? AND ? AND status <> 'withheld' ORDER BY seq"
 )
+_DOCUMENTS = "SELECT id, document FROM conditions WHERE id IN (SELECT value FROM json_each(?))"
 _REMARKS = (
     "SELECT record, seq, kind, verdict, is_subject FROM remarks WHERE seq BETWEEN ? AND ? "
     "ORDER BY seq, is_subject DESC, rowid"
@@ -84,7 +87,7 @@ def has_columns(
         known = [entry for entry in entries if 0 <= entry[0] < size]
         span = (known[0][0], known[-1][0]) if known else (0, -1)
         found = connection.execute(_ENTRIES, span).fetchall()
-        said = connection.execute(_TRIALS, span).fetchall()
+        said = _resolve(connection, connection.execute(_TRIALS, span))
         remarked = connection.execute(_REMARKS, span).fetchall()
     except (sqlite3.Error, TypeError):
         return False
@@ -96,6 +99,19 @@ def has_columns(
         and said == [trial for trial in trials if trial[0] in places]
         and remarked == [remark for remark in remarks if remark[1] in places]
     )
+
+
+def _resolve(
+    connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]
+) -> list[tuple[Any, ...]]:
+    """Trials with the documents that they refer to; each is loaded once."""
+    found = list(rows)
+    numbers = {row[place] for row in found for place in (RUN, TASK, SITTER)}
+    load = dict(connection.execute(_DOCUMENTS, (json.dumps(list(numbers)),))).get
+    return [
+        (*row[:RUN], load(row[RUN]), load(row[TASK]), *row[TASK + 1 : SITTER], load(row[SITTER]))
+        for row in found
+    ]
 
 
 def find_wrong_rows(
