@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.mixing import limits_of
 from proctor.errors import JobError
-from proctor.files import read_small
+from proctor.files import check_values, read_small
 from proctor.harbor.documents import Decoder, LockDocument, Phase, TrialConfigDocument
 from proctor.harbor.job import Job
 from proctor.harbor.order import Slot, agent_slot, moment
@@ -84,11 +84,18 @@ def _audit_name(found: FoundTrial) -> Iterator[Finding]:
         yield Finding(Kind.RENAMED_TRIAL, found.directory, message, name, found.trial.name)
 
 
+class _Result(msgspec.Struct, frozen=True):
+    """A trial's result.json, of which one part is compared."""
+
+    config: msgspec.Raw = msgspec.Raw(b"null")
+
+
 def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
     path = f"{found.directory}/config.json"
     try:
-        told = json.loads(read_small(path))
-        recorded = json.loads(read_small(f"{found.directory}/result.json")).get("config")
+        told = _parse(read_small(path))
+        result = msgspec.json.decode(read_small(f"{found.directory}/result.json"), type=_Result)
+        recorded = _parse(bytes(result.config))
     except FileNotFoundError:
         message = "no config.json: what the trial was told cannot be checked"
         yield Finding(Kind.NO_PLAN, path, message)
@@ -103,6 +110,12 @@ def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
         keys = _differing_keys(told, recorded)
         message = f"config.json differs from the config in result.json: {', '.join(keys)}"
         yield Finding(Kind.EDITED_CONFIG, path, message)
+
+
+def _parse(data: bytes) -> object:
+    check_values(data)
+    parsed: object = json.loads(data)
+    return parsed
 
 
 def _differing_keys(left: object, right: object) -> list[str]:

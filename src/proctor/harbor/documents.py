@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from proctor.errors import JobError
-from proctor.files import read_small
+from proctor.files import MOST_VALUES, check_values, read_small
 from proctor.reward.number import Number
 
 type WrittenRewards = dict[str, Number | None]
@@ -263,6 +263,44 @@ class Decoder[T]:
             raise JobError(f"{path}: cannot be read: {error.strerror}") from error
 
 
+class _AgentPart(msgspec.Struct, frozen=True):
+    kwargs: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _ConfigPart(msgspec.Struct, frozen=True):
+    agent: _AgentPart = _AgentPart()
+
+
+class _TrialPart(msgspec.Struct, frozen=True):
+    """The part of a trial result that is decoded to plain objects."""
+
+    config: _ConfigPart = _ConfigPart()
+
+
+_decode_part = msgspec.json.Decoder(_TrialPart).decode
+_decode_whole_trial = msgspec.json.Decoder(TrialDocument).decode
+
+
+def _decode_trial(data: bytes) -> TrialDocument:
+    # A large result holds token ids, which are skipped and cost nothing; arguments are kept.
+    if len(data) > MOST_VALUES:
+        _check_arguments(bytes(_decode_part(data).config.agent.kwargs))
+    return _decode_whole_trial(data)
+
+
+def _check_arguments(data: bytes) -> None:
+    try:
+        check_values(data)
+    except ValueError as error:
+        raise msgspec.ValidationError(f"{error} among the arguments of its agents") from error
+
+
+def _decode_job_config(data: bytes) -> JobConfigDocument:
+    _check_arguments(data)
+    return _decode_whole_config(data)
+
+
+_decode_whole_config = msgspec.json.Decoder(JobConfigDocument).decode
 _decode_written_lock = msgspec.json.Decoder(_WrittenLock).decode
 _decode_planned = msgspec.json.Decoder(TrialConfigDocument).decode
 
@@ -276,13 +314,14 @@ def _decode_lock(data: bytes) -> LockDocument:
         text = bytes(raw)
         trial = known.get(text)
         if trial is None:
+            _check_arguments(text)
             trial = known[text] = _decode_planned(text)
         trials.append(trial)
     return LockDocument(trials, written.harbor, written.schema_version, written.n_concurrent_trials)
 
 
-TRIAL = Decoder(TrialDocument)
+TRIAL = Decoder(TrialDocument, _decode_trial)
 JOB = Decoder(JobDocument)
-JOB_CONFIG = Decoder(JobConfigDocument)
+JOB_CONFIG = Decoder(JobConfigDocument, _decode_job_config)
 LOCK = Decoder(LockDocument, _decode_lock)
 STATE = Decoder(StateDocument, writer="proctor")
