@@ -53,7 +53,7 @@ def test_a_small_file_takes_three_system_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "f").write_bytes(b"x" * 16383)
-    monkeypatch.setattr(files, "_read_rest", None)
+    monkeypatch.setattr(files, "_read_all", None)
     assert len(read_small(str(tmp_path / "f"))) == 16383
 
 

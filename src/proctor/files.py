@@ -27,6 +27,10 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 _FIRST_READ = 16384
+MOST_VALUES = 1_000_000
+"""JSON values in what is decoded to plain objects: some 100 bytes each, however short the text."""
+_BLOCK = 1 << 18
+_BACKSLASH = ord("\\")
 _LARGEST = 1 << 28
 """Files above this are refused: nothing that is read whole here is honestly that large."""
 
@@ -43,7 +47,7 @@ def read_small(path: str, largest: int = _LARGEST) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         data = os.read(fd, _FIRST_READ)
-        return data if len(data) < _FIRST_READ else data + _read_rest(fd, path, largest)
+        return data if len(data) < _FIRST_READ else _read_all(fd, path, largest)
     except OSError as error:
         error.filename = path
         raise
@@ -82,6 +86,46 @@ def find_way_out(root: str, path: str) -> str | None:
             inside, target = os.path.realpath(root), os.path.realpath(path)
             return None if target == inside or target.startswith(f"{inside}/") else place
     return None
+
+
+def has_more_values(
+    data: bytes | bytearray, most: int, start: int = 0, end: int | None = None
+) -> bool:
+    """Whether JSON text holds more values than so many, before anybody decodes it.
+
+    A decoder makes an object of 60 bytes or more for each pair of brackets, so a short text can
+    take a multiple of its size. Commas and opening brackets are counted, outside of strings.
+    """
+    end = len(data) if end is None else end
+    if end - start <= most or _count_marks(data, start, end) <= most:
+        return False
+    found, is_inside = 0, False
+    while start < end and found <= most:
+        stop = min(start + _BLOCK, end)
+        # An escape must not be cut in two.
+        while stop < end and data[stop - 1] == _BACKSLASH:
+            stop += 1
+        plain = data[start:stop].replace(b"\\\\", b"").replace(b'\\"', b"")
+        parts = plain.split(b'"')
+        outside = b"".join(parts[is_inside::2])
+        found += _count_marks(outside, 0, len(outside))
+        is_inside ^= len(parts) % 2 == 0
+        start = stop
+    return found > most
+
+
+def check_values(data: bytes, most: int = MOST_VALUES) -> None:
+    """Refuse JSON text that would take much memory, before it is decoded to plain objects.
+
+    Raises:
+        ValueError: it holds more values than that.
+    """
+    if has_more_values(data, most):
+        raise ValueError(f"more than {most:,} JSON values")
+
+
+def _count_marks(data: bytes | bytearray, start: int, end: int) -> int:
+    return sum(data.count(mark, start, end) for mark in (b",", b"[", b"{"))
 
 
 def read_head(path: str, size: int) -> bytes:
@@ -157,11 +201,13 @@ def _check_regular(fd: int, path: str) -> os.stat_result:
     return status
 
 
-def _read_rest(fd: int, path: str, largest: int) -> bytes:
+def _read_all(fd: int, path: str, largest: int) -> bytes:
     status = _check_regular(fd, path)
     if status.st_size > largest:
         raise OSError(errno.EFBIG, f"larger than {largest >> 20} MiB", path)
-    with os.fdopen(fd, "rb", closefd=False) as file:
+    # From the start again, since joining what was read with the rest would hold it twice.
+    os.lseek(fd, 0, os.SEEK_SET)
+    with os.fdopen(fd, "rb", buffering=0, closefd=False) as file:
         return file.read()
 
 

@@ -241,6 +241,12 @@ FORGERIES = (
     ),
     Forgery("two files swapped", _redone(_swap), EVIDENCE, "altered-evidence"),
     Forgery("a file that unpacks to more", _redone(_add_bomb), EVIDENCE, "altered-evidence"),
+    Forgery(
+        "a file said to have a terabyte",
+        _edited(change_line('"size":2}', '"size":1099511627776}')),
+        EVIDENCE,
+        "damaged",
+    ),
     Forgery("a file that nobody named", _edited(_add_strange_file), EVIDENCE, "damaged"),
     Forgery(
         "the verifier's output gone",

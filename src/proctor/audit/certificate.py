@@ -19,7 +19,7 @@ import msgspec
 from proctor.audit.scoring import Origin, ScoredMetric, Scoring, summarize_metrics
 from proctor.digest import sha256_hex
 from proctor.errors import CertificateError
-from proctor.files import read_small
+from proctor.files import MOST_VALUES, check_values, read_small
 from proctor.harbor.declared import SCRIPT
 from proctor.harbor.render import render_json
 from proctor.harbor.trial import FoundTrial
@@ -153,6 +153,7 @@ def parse_certificate(data: bytes, path: str) -> Certificate:
         CertificateError: torn, or not a certificate.
     """
     try:
+        check_values(data, 4 * MOST_VALUES)
         certificate = msgspec.convert(json.loads(data), Certificate)
     except msgspec.ValidationError as error:
         raise CertificateError(f"{path}: not a score certificate: {error}") from error

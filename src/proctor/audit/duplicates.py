@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from proctor.audit.findings import Finding, Kind
-from proctor.files import read_inside
+from proctor.files import MOST_VALUES, check_values, has_more_values, read_inside
 from proctor.harbor.job import Job
 from proctor.harbor.trial import FoundTrial, verifier_folder
 from proctor.sentence import printable
@@ -16,6 +16,8 @@ from proctor.sentence import printable
 _HARBORS_OWN = "nan"
 _OF_A_JOB = ("result.json", "config.json", "lock.json")
 _SHOWN = 80
+MOST = 4 * MOST_VALUES
+"""Values of a file that is decoded to plain objects."""
 
 
 def audit_duplicates(job: Job) -> Iterator[Finding]:
@@ -35,18 +37,29 @@ def _find_reward_files(found: FoundTrial) -> Iterator[str]:
 
 def _audit_file(root: str, path: str) -> Iterator[Finding]:
     try:
-        _, twice = load_with_duplicates(read_inside(root, path))
+        data = read_inside(root, path)
+        if has_more_values(data, MOST):
+            yield say_too_many(path)
+            return
+        _, twice = load_with_duplicates(data)
     except (OSError, ValueError, RecursionError):
         return  # whoever needs the file says so
     yield from say_duplicates(path, twice)
+
+
+def say_too_many(path: str) -> Finding:
+    """That a file is too large to be looked through."""
+    message = f"more than {MOST:,} JSON values: whether a key stands twice in it was not checked"
+    return Finding(Kind.NOT_RECOMPUTED, path, message)
 
 
 def load_with_duplicates(data: bytes) -> tuple[object, list[str]]:
     """A JSON document, and the keys that stand twice in one of its objects.
 
     Raises:
-        ValueError, RecursionError: it is none.
+        ValueError, RecursionError: it is none, or holds too many values to be decoded.
     """
+    check_values(data, MOST)
     twice: list[str] = []
 
     def make(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -13,12 +13,14 @@ from enum import StrEnum
 import msgspec
 
 from proctor.errors import InputError
-from proctor.files import read_head, read_small
+from proctor.files import check_values, has_more_values, read_head, read_small
 from proctor.sentence import reason_of
 
 _HEAD = 1 << 16
 _HTML_HEAD = 1 << 10
 _LONGEST_HEAD = 1 << 24
+_MOST_VALUES = 4_000_000
+"""Of an array, whose items are looked at one by one."""
 """A first line that is longer than _HEAD is read on so far; beyond it, the name has to tell."""
 
 _MARK = b"\xef\xbb\xbf"
@@ -98,7 +100,7 @@ def _find_reason(head: bytes) -> str:
     if _keys(head) is not None:
         return "a JSON document whose keys say nothing of what it is"
     try:
-        msgspec.json.decode(head)
+        msgspec.json.decode(head, type=msgspec.Raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "torn or not JSON"
     return "JSON, but no object"
@@ -156,6 +158,8 @@ def _find_document(path: str, head: bytes, *, is_whole: bool) -> Thing | None:
 def _keys(data: bytes) -> Set[str] | None:
     """The keys of an object, or of the first object of an array; None if it is neither."""
     data = data.removeprefix(_MARK)
+    if data.lstrip(_BLANK).startswith(b"[") and has_more_values(data, _MOST_VALUES):
+        return None
     try:
         value = msgspec.json.decode(data, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
         if isinstance(value, list):
@@ -168,6 +172,7 @@ def _keys(data: bytes) -> Set[str] | None:
 def _keys_of_damaged(data: bytes) -> Set[str] | None:
     """The same for what is almost JSON: what is wrong with it is for its check to say."""
     try:
+        check_values(data)
         value = json.loads(data.decode(errors="replace"), strict=False)
     except (ValueError, RecursionError):
         return None

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from proctor.errors import JobError
-from proctor.files import read_inside
+from proctor.files import MOST_VALUES, check_values, read_inside
 from proctor.reward.number import Number
 
 type WrittenRewards = dict[str, Number | None]
@@ -269,6 +269,43 @@ class Decoder[T]:
             raise JobError(f"{path}: cannot be read: {error.strerror}") from error
 
 
+class _AgentPart(msgspec.Struct, frozen=True):
+    kwargs: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _ConfigPart(msgspec.Struct, frozen=True):
+    agent: _AgentPart = _AgentPart()
+
+
+class _TrialPart(msgspec.Struct, frozen=True):
+    """The part of a trial result that is decoded to plain objects."""
+
+    config: _ConfigPart = _ConfigPart()
+
+
+_decode_part = msgspec.json.Decoder(_TrialPart).decode
+
+
+def _decode_trial(data: bytes) -> TrialDocument:
+    # A large result holds token ids, which are skipped and cost nothing; arguments are kept.
+    if len(data) > MOST_VALUES:
+        _check_arguments(bytes(_decode_part(data).config.agent.kwargs))
+    return _decode_whole_trial(data)
+
+
+def _check_arguments(data: bytes) -> None:
+    try:
+        check_values(data)
+    except ValueError as error:
+        raise msgspec.ValidationError(f"{error} among the arguments of its agents") from error
+
+
+def _decode_job_config(data: bytes) -> JobConfigDocument:
+    _check_arguments(data)
+    return _decode_whole_config(data)
+
+
+_decode_whole_config = msgspec.json.Decoder(JobConfigDocument).decode
 _decode_written_lock = msgspec.json.Decoder(_WrittenLock).decode
 _decode_planned = msgspec.json.Decoder(TrialConfigDocument).decode
 
@@ -282,6 +319,7 @@ def _decode_lock(data: bytes) -> LockDocument:
         text = bytes(raw)
         trial = known.get(text)
         if trial is None:
+            _check_arguments(text)
             trial = known[text] = _decode_planned(text)
         trials.append(trial)
     return LockDocument(
@@ -298,10 +336,7 @@ _USAGE = UsageDocument.__struct_fields__
 
 
 def decode_forgiving[T](kind: type[T]) -> Callable[[bytes], T]:
-    """Decodes trial results; tokens and money that are no number are taken as not known.
-
-    What a trial cost decides no score, so that a bad figure must not keep its reward out.
-    """
+    """Decodes trial results; tokens and money that are not numbers do not keep a reward out."""
     decode = msgspec.json.Decoder(kind).decode
 
     def decode_trial(data: bytes) -> T:
@@ -309,6 +344,7 @@ def decode_forgiving[T](kind: type[T]) -> Callable[[bytes], T]:
             return decode(data)
         except msgspec.DecodeError:
             try:
+                check_values(data, 4 * MOST_VALUES)
                 document = json.loads(data)
             except (ValueError, RecursionError):
                 document = None
@@ -354,8 +390,9 @@ def _is_number(value: object, *, whole: bool, most: float) -> bool:
     return abs(value) <= most or (whole and most == sys.float_info.max)
 
 
-TRIAL = Decoder(TrialDocument, decode_forgiving(TrialDocument))
+_decode_whole_trial = decode_forgiving(TrialDocument)
+TRIAL = Decoder(TrialDocument, _decode_trial)
 JOB = Decoder(JobDocument)
-JOB_CONFIG = Decoder(JobConfigDocument)
+JOB_CONFIG = Decoder(JobConfigDocument, _decode_job_config)
 LOCK = Decoder(LockDocument, _decode_lock)
 STATE = Decoder(StateDocument, writer="proctor")

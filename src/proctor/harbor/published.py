@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 from proctor.errors import JobError
+from proctor.files import MOST_VALUES, check_values
 from proctor.harbor.documents import JOB, JobDocument
 
 
@@ -69,6 +70,7 @@ def load_published(path: str) -> PublishedResult:
 def parse_stats(data: bytes, path: str) -> dict[str, object]:
     """`stats` as plain values, with joined lists where a key occurs twice, as several nan do."""
     try:
+        check_values(data, 4 * MOST_VALUES)
         stats = json.loads(data, object_pairs_hook=_join_pairs)
     except (ValueError, RecursionError) as error:
         raise JobError(f"{path}: stats is torn or not JSON: {error}") from error

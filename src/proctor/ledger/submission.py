@@ -18,7 +18,7 @@ import msgspec
 
 from proctor.audit.certificate import certify_trial
 from proctor.errors import JobError, LinkedRewardError, NotSealedError
-from proctor.files import read_inside, read_small, walk_files
+from proctor.files import check_values, read_inside, read_small, walk_files
 from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.ledger.entry import Slot, Source, TrialScore
 from proctor.ledger.keeping import AROUND, Around, check_evidence_path
@@ -99,8 +99,11 @@ def submit_trial(
     path = trial / "record.json"
     try:
         data = read_small(str(path))
+        check_values(data)
     except OSError as error:
         raise NotSealedError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise NotSealedError(f"{path}: holds {error}; expected a TrialRecord") from error
     if experiment is not None:
         data = _move_to(experiment, data, path)
     return submit_record(data, trial, beside)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from proctor.files import MOST_VALUES, check_values
 from proctor.outcome.consumer import RunReading
 from proctor.outcome.policy import Aggregation, aggregate_trials, passed_task
 from proctor.outcome.reasons import ReasonCode, classify, is_retryable, normalize_reason
@@ -71,6 +72,7 @@ def read_trial(data: bytes | None, *, directory: str, task_id: str) -> TrialRead
         missing = ReasonCode.HARBOR_TRIAL_RESULT_MISSING
         return TrialReading(task_id, directory, "errored", None, missing)
     try:
+        check_values(data, 4 * MOST_VALUES)
         document: object = json.loads(data.decode("utf-8"))
         if isinstance(document, dict):
             return _read_document(document, directory, task_id)

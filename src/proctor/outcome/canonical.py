@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from proctor.digest import sha256_hex
 from proctor.errors import ScoreRecordError
+from proctor.files import check_values
 
 type Json = str | int | list[Json] | dict[str, Json] | None
 """What a canonical document may hold; a bool is an int here, as in Python."""
@@ -23,6 +24,7 @@ def parse_json(data: bytes) -> object:
         ScoreRecordError: not UTF-8, not JSON, a number that is not whole, or a key given twice.
     """
     try:
+        check_values(data)
         return json.loads(
             data.decode("utf-8"),
             object_pairs_hook=_unique,

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from proctor.errors import JobError
+from proctor.files import MOST_VALUES, check_values
 from proctor.outcome.reasons import ReasonCode
 from proctor.reward.number import exact_sum
 
@@ -106,6 +107,7 @@ def parse_numbers(data: bytes) -> JobNumbers:
     """
     try:
         # As text: given bytes, json would also take UTF-16 and a byte order mark.
+        check_values(data, 4 * MOST_VALUES)
         document: object = json.loads(data.decode("utf-8"))
     except RecursionError as error:
         raise JobError("the result is nested too deeply to be read as JSON") from error

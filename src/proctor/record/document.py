@@ -16,7 +16,7 @@ import msgspec
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import RecordError
-from proctor.files import read_small
+from proctor.files import check_values, read_small
 from proctor.record.fields import check_json
 
 LARGEST: Final = 16 << 20
@@ -69,7 +69,16 @@ _KINDS = {
 }
 
 
+def _check_values(data: bytes, source: str) -> None:
+    try:
+        check_values(data)
+    except ValueError as error:
+        raise RecordError(f"{source}: holds {error}") from error
+
+
 def _parse_tree(data: bytes, source: str, notes: list[Diagnostic]) -> object:
+    _check_values(data, source)
+
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):

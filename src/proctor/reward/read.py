@@ -22,7 +22,7 @@ from proctor.errors import (
     RewardFileNotFoundError,
     VerifierOutputParseError,
 )
-from proctor.files import read_inside, read_small
+from proctor.files import check_values, read_inside, read_small
 from proctor.reward.number import Rewards
 from proctor.reward.profile import DEFAULT_PROFILE, Profile
 from proctor.reward.score import Score, Scored, Unscored
@@ -129,6 +129,7 @@ def _parse[T](data: bytes, path: str, kind: str, convert: Callable[[str], T]) ->
 
 
 def _parse_json(text: str) -> object:
+    check_values(text.encode())
     if text.count("[") + text.count("{") > _MAX_NESTING:
         _check_nesting(text)
     document: object = json.loads(text)

@@ -41,6 +41,7 @@ from proctor.errors import TraceError
 from proctor.sentence import shown
 from proctor.trajectory.decoding import Decoding
 from proctor.trajectory.dialects.sniff import Dialect, find_dialect, parse_row
+from proctor.trajectory.entry import Object
 from proctor.trajectory.lines import LINE_LIMIT, OpenTrace, Oversized
 from proctor.trajectory.turn import Turn
 
@@ -122,15 +123,15 @@ class _Reading:
         if value is not msgspec.UNSET:
             if torn:
                 decoding.note("no-line-end", "the last line has no line end")
-            for row in value if isinstance(value, list) else [value]:
-                turns += self._read_row(row, decoding)
+            rows = value if isinstance(value, list) else [value]
+            for row in rows:
+                if isinstance(row, dict):
+                    turns += self._read_row(row, decoding)
+            _report_others([row for row in rows if not isinstance(row, dict)], decoding)
         yield from decoding.diagnostics
         yield from turns
 
-    def _read_row(self, row: Any, decoding: Decoding) -> list[Turn]:
-        if not isinstance(row, dict):
-            decoding.report("not-an-object", f"{shown(row)}; expected a JSON object")
-            return []
+    def _read_row(self, row: Object, decoding: Decoding) -> list[Turn]:
         dialect = find_dialect(row)
         self.dialect = self.dialect or dialect
         try:
@@ -157,6 +158,14 @@ class _Reading:
             for result in turn.results
         )
         return msgspec.structs.replace(turn, results=tuple(results))
+
+
+def _report_others(rows: list[Any], decoding: Decoding) -> None:
+    """Say that rows are no objects, once a line: there can be a million of them in it."""
+    if rows:
+        more = f" (and {len(rows) - 1:,} more in this line)" if len(rows) > 1 else ""
+        message = f"{shown(rows[0])}{more}; expected a JSON object"
+        decoding.report("not-an-object", message)
 
 
 def _lines(trace: OpenTrace) -> Iterator[tuple[int, bytes | Oversized, bool]]:

@@ -15,10 +15,11 @@ import msgspec
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import TraceError
+from proctor.files import MOST_VALUES, has_more_values
 from proctor.sentence import reason_of
 
-LINE_LIMIT = 1 << 28
-"""A line longer than this, 256 MiB, is stepped over without being held."""
+LINE_LIMIT = 1 << 27
+"""A line longer than this, 128 MiB, is stepped over without being held."""
 _PIECE = 1 << 16
 """Bytes read at a time: what stays in the processor's cache while it is decoded.
 
@@ -33,11 +34,17 @@ class Oversized(msgspec.Struct, frozen=True, gc=False):
     length: int
     """Its bytes, its end counted."""
     limit: int
-    """The bytes that were allowed."""
+    """What was allowed."""
+    unit: str = "bytes"
+    """Of the limit: bytes, or values."""
 
     def describe(self, line: int) -> Diagnostic:
         """What a reader says of it."""
-        message = f"a line of {self.length:,} bytes; expected no more than {self.limit:,}"
+        message = f"a line of {self.length:,} bytes"
+        if self.unit == "bytes":
+            message += f"; expected no more than {self.limit:,}"
+        else:
+            message += f" with more than {self.limit:,} {self.unit}; it is not decoded"
         return Diagnostic("line-too-long", message, line)
 
 
@@ -104,7 +111,7 @@ class OpenTrace:
                 yield Oversized(dropped + start, self._limit)
                 dropped = 0
             if end > start:
-                yield bytes(memoryview(buffer)[start:end])
+                yield from _sift(buffer, start, end)
             rest = buffer[end:filled]
             if len(buffer) > _PIECE > len(rest):
                 buffer = bytearray(_PIECE)
@@ -113,7 +120,7 @@ class OpenTrace:
         if dropped:
             yield Oversized(dropped + filled, self._limit)
         elif filled:
-            yield bytes(memoryview(buffer)[:filled])
+            yield from _sift(buffer, 0, filled)
 
     def _make_room(
         self, buffer: bytearray, filled: int, dropped: int
@@ -125,7 +132,8 @@ class OpenTrace:
         if filled == len(buffer):
             # One byte more than a line may have, so that a longer one is noticed and not held.
             most = max(self._limit + 1 - filled, 1)
-            buffer = buffer + bytearray(min(max(filled, _PIECE), most))
+            # In place, so that a long line is not held twice while it grows.
+            buffer += bytes(min(max(filled, _PIECE), most))
         return buffer, filled, dropped
 
     def _take(self, into: memoryview) -> int:
@@ -142,3 +150,19 @@ class OpenTrace:
         self._taken += taken
         self._at_line_end = taken > 0 and into[taken - 1] == _LINE_END
         return taken
+
+
+def _sift(buffer: bytearray, begin: int, end: int) -> Iterator[bytes | Oversized]:
+    """Lines in a buffer, without those that hold too many values to be decoded."""
+    at = begin
+    # A value takes a byte at least, so that short pieces, which most are, need no look.
+    while at < end and end - begin > MOST_VALUES:
+        stop = buffer.find(b"\n", at, end) + 1 or end
+        if has_more_values(buffer, MOST_VALUES, at, stop):
+            if at > begin:
+                yield bytes(memoryview(buffer)[begin:at])
+            yield Oversized(stop - at, MOST_VALUES, "values")
+            begin = stop
+        at = stop
+    if begin < end:
+        yield bytes(memoryview(buffer)[begin:end])

@@ -58,7 +58,8 @@ class _Hit(msgspec.Struct, frozen=True, gc=False, array_like=True):
     line: int
     """Of its first line, counted from the beginning of what was looked through."""
     limit: int = 0
-    """More than 0: it is one line, and longer than this."""
+    """More than 0: it is one line, and has more of `unit` than this."""
+    unit: str = "bytes"
 
 
 class _Hits(msgspec.Struct, frozen=True, array_like=True):
@@ -92,7 +93,8 @@ def read_steps(
     found = search.in_two(size) if size >= worth_it else search.in_span(0, size)
     for hit in found.hits:
         if hit.limit:
-            yield Chunk([], [], diagnostics=[Oversized(hit.size, hit.limit).describe(hit.line)])
+            line = Oversized(hit.size, hit.limit, hit.unit)
+            yield Chunk([], [], diagnostics=[line.describe(hit.line)])
             continue
         for chunk in read_pieces([(hit.line, _read_at(path, hit))]):
             yield narrow(chunk, first, last)
@@ -128,7 +130,7 @@ class _Search:
         try:
             for piece in trace.pieces():
                 if isinstance(piece, Oversized):
-                    hits.append(_Hit(begin, piece.length, line, piece.limit))
+                    hits.append(_Hit(begin, piece.length, line, piece.limit, piece.unit))
                     begin, line = begin + piece.length, line + 1
                     continue
                 survey = survey_piece(piece)

@@ -13,7 +13,7 @@ import msgspec
 from backports import zstd
 
 from proctor.errors import InputError, ProofFileError
-from proctor.files import read_small
+from proctor.files import MOST_VALUES, check_values, read_small
 from proctor.ledger.tree import HASH_SIZE
 
 LARGEST = 1 << 28
@@ -79,6 +79,7 @@ def parse_document[Model](data: bytes, model: type[Model], where: str) -> Model:
         ProofFileError: torn, ambiguous, or of another shape; `where` says which file.
     """
     try:
+        check_values(data, 4 * MOST_VALUES)
         value = json.loads(data, object_pairs_hook=_unique)
         if _SURROGATE.search(data):
             json.dumps(value, ensure_ascii=False).encode()
@@ -98,6 +99,7 @@ def check_unique(line: bytes, where: str) -> None:
         ProofFileError: there is one; `where` says in what.
     """
     try:
+        check_values(line, 4 * MOST_VALUES)
         json.loads(line, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise ProofFileError(f"{where}: {error}") from error

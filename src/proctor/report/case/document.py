@@ -20,6 +20,8 @@ from proctor.ledger.claims.document import parse_document
 from proctor.ledger.entry import Seq
 
 FORMAT: Final = "proctor-case-1"
+LARGEST_UNPACKED: Final = 1 << 29
+"""Bytes of all embedded files together, unpacked: a browser and a check hold them all at once."""
 
 type Why = Literal["withheld", "size"]
 

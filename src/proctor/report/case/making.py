@@ -25,7 +25,14 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import TrialRow
 from proctor.ledger.tree import leaf_hash, prove_inclusion
-from proctor.report.case.document import FORMAT, Case, CaseEntry, LeftOut, PackedFile
+from proctor.report.case.document import (
+    FORMAT,
+    LARGEST_UNPACKED,
+    Case,
+    CaseEntry,
+    LeftOut,
+    PackedFile,
+)
 from proctor.report.case.facts import REWARD_FILES
 from proctor.report.case.opened import OpenedCase, open_case, pack
 from proctor.report.case.page import render_page, script_digest
@@ -150,7 +157,7 @@ def _choose_files(
 ) -> tuple[list[PackedFile], list[LeftOut]]:
     """What is embedded, what matters most first, and why the rest is not."""
     files: dict[str, PackedFile] = {}
-    unpacked = _UNPACKED * largest
+    unpacked = min(_UNPACKED * largest, LARGEST_UNPACKED)
     for file in _order(trial):
         if file.sha256 in files or file.sha256 in gone:
             continue

@@ -13,7 +13,7 @@ from proctor.errors import DamageError
 from proctor.ledger.claims.document import check_unique
 from proctor.ledger.entry import EvidenceFile, KeyEntry, TrialEntry, decode_line, record_digest
 from proctor.ledger.note import Checkpoint, parse_checkpoint
-from proctor.report.case.document import Case, PackedFile
+from proctor.report.case.document import LARGEST_UNPACKED, Case, PackedFile
 from proctor.report.case.spelled import Spelled
 
 
@@ -103,6 +103,10 @@ def _unpack(
     packed: list[PackedFile], trial: TrialEntry
 ) -> tuple[dict[str, bytes], tuple[str, ...]]:
     sizes = {file.sha256: file.size for file in trial.evidence}
+    total = sum(sizes.get(file.sha256, 0) for file in packed)
+    if total > LARGEST_UNPACKED:
+        message = f"the files in the page have {total:,} bytes unpacked; expected at most"
+        raise DamageError(f"{message} {LARGEST_UNPACKED:,}")
     files: dict[str, bytes] = {}
     altered: list[str] = []
     for file in packed:

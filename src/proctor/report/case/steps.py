@@ -11,9 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from proctor.files import check_values
+
 _NAMES: Final = ("trajectory.jsonl", "conversation.jsonl", "trajectory.json")
 _COMMAND_KEYS: Final = ("command", "cmd", "keystrokes")
 _DEEPEST: Final = 200
+_MOST_VALUES: Final = 4_000_000
 _LARGEST_STEP: Final = 2**53
 _ATIF_ROLES: Final = {"agent": "assistant"}
 _PART_ROLES: Final = {
@@ -179,8 +182,10 @@ def _parse_shallow(text: str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: it is none, or nested too deep.
+        ValueError: it is none, nested too deep, or holds too many values.
     """
+    # What a stranger packed into a few bytes must not take gigabytes here.
+    check_values(text.encode("utf-8", "surrogatepass"), _MOST_VALUES)
     try:
         value = json.loads(text, parse_constant=_refuse, parse_int=_number)
     except RecursionError as error:

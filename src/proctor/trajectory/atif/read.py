@@ -16,7 +16,7 @@ import msgspec
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import TraceError
-from proctor.files import read_small
+from proctor.files import has_more_values, read_small
 from proctor.trajectory.atif.document import has_doubled_key, parse_document
 from proctor.trajectory.atif.model import Atif
 from proctor.trajectory.atif.rules import find_problems
@@ -24,6 +24,10 @@ from proctor.trajectory.atif.shape import Shaper
 from proctor.trajectory.entry import Object
 
 _DECODER: Final = msgspec.json.Decoder(Atif)
+
+
+MOST_VALUES: Final = 4_000_000
+"""JSON values in a document at most; a trace of a hundred thousand steps has about two million."""
 
 
 class AtifFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +59,8 @@ def parse_atif(data: bytes, *, name: str = "trajectory.json", salvage: bool = Fa
     Raises:
         TraceError: it is no JSON object or, unless salvaging, has a problem.
     """
+    if has_more_values(data, MOST_VALUES):
+        raise TraceError(f"{name}: more than {MOST_VALUES:,} JSON values; it is not decoded")
     atif = _parse_good(data)
     if atif is not None:
         found = AtifFile(atif=atif, diagnostics=tuple(find_problems(atif)))

@@ -2,6 +2,8 @@
 // Everything that can be checked of a case without anything else: each check says what it did and what came of it.
 // A check is {state, title, detail}; state is passed, failed or open. An open one could not be made.
 
+const LARGEST_UNPACKED = 2 ** 29;
+
 /** Check a case's data; `found.shown` has what the page may show of it, null where nothing is to be relied on. */
 async function checkCase(text) {
   const found = { checks: [], shown: null };
@@ -167,6 +169,8 @@ async function checkSigner(data, shown) {
 
 async function checkEvidence(data, shown) {
   const named = new Map(shown.evidence.map((file) => [file.sha256, file]));
+  const unpacked = data.files.reduce((sum, [sha]) => sum + (named.get(sha)?.size ?? 0), 0);
+  if (unpacked > LARGEST_UNPACKED) throw new Error(`the files in the page have ${unpacked} bytes unpacked, which is too much`);
   for (const [sha, packed] of data.files) {
     const file = named.get(sha);
     if (file === undefined) throw new Error(`the page holds a file ${sha} that the entry does not name`);

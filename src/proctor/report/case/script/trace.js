@@ -4,6 +4,7 @@
 
 const TRACE_NAMES = ["trajectory.jsonl", "conversation.jsonl", "trajectory.json"];
 const COMMAND_KEYS = ["command", "cmd", "keystrokes"];
+const MOST_VALUES = 4_000_000;
 const DEEPEST_ROW = 200;
 const ATIF_ROLES = { agent: "assistant", user: "user", system: "system" };
 const PART_ROLES = {
@@ -50,8 +51,21 @@ function readLine(reading, line) {
   }
 }
 
-/** The value of a JSON text; undefined where it is none, or nested too deep. */
+/** Whether a JSON text holds more values than so many: commas and opening brackets, outside of strings. */
+function hasMoreValues(text, most) {
+  let [found, isInside] = [0, false];
+  for (let at = 0; at < text.length && text.length > most && found <= most; at += 1) {
+    const mark = text[at];
+    if (isInside && mark === "\\") at += 1;
+    else if (mark === '"') isInside = !isInside;
+    else if (!isInside && (mark === "," || mark === "[" || mark === "{")) found += 1;
+  }
+  return found > most;
+}
+
+/** The value of a JSON text; undefined where it is none, nested too deep, or holds too many values. */
 function parseShallow(text) {
+  if (hasMoreValues(text, MOST_VALUES)) return undefined;
   let value;
   try {
     value = JSON.parse(text);
