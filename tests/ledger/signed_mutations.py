@@ -153,7 +153,9 @@ def rewrite_history(subject: Subject) -> Expected:
     else:
         splice(subject, path, begin + 7, begin + 8, b"1")
     _sign_again(subject)
-    return Expected({DamageKind.FORKED})
+    # The handover binds the log before it: the key that came later cannot write that part anew.
+    consequences = {DamageKind.BAD_KEY_CHANGE, DamageKind.WRONG_KEY}
+    return Expected({DamageKind.FORKED} | consequences, must=DamageKind.FORKED)
 
 
 def cut_history(subject: Subject) -> Expected:

@@ -12,7 +12,7 @@ from proctor.harbor.documents import ExceptionDocument
 from proctor.outcome.reasons import reason_for_exception
 from proctor.record.fields import Object
 from proctor.record.model import ErrorTag, EvaluationResult, ValidityCheck
-from proctor.reward.number import Number, Rewards
+from proctor.reward.number import Number, Rewards, find_primary
 
 type Status = Literal["completed", "partial", "failed"]
 
@@ -71,10 +71,10 @@ def find_reward(rewards: Rewards | None, notes: list[str]) -> float | None:
     """The one reward there is, or the one of several that is called so."""
     if not rewards:
         return None
-    if "reward" not in rewards and len(rewards) > 1:
+    reward = find_primary(rewards)
+    if reward is None:
         notes.append("several rewards and none is called `reward`; the record's reward is null")
         return None
-    reward = rewards["reward"] if "reward" in rewards else next(iter(rewards.values()))
     if not _is_float(reward):
         notes.append(f"the reward is {reward!r}; the record's reward is null")
         return None

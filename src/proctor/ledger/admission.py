@@ -31,7 +31,7 @@ from proctor.ledger.entry import (
     encode_entry,
     record_digest,
 )
-from proctor.ledger.head import read_head_of
+from proctor.ledger.head import RecordHead, find_certified_reward, read_head_of
 from proctor.record.ids import check_id
 
 LONGEST_PATH: Final = 1000
@@ -95,7 +95,7 @@ def find_fault(entry: AnyEntry) -> Fault | None:
     match entry:
         case TrialEntry():
             head = read_head_of(entry)
-            return find_trial_fault(entry, head.experiment_id, head.trial_id)
+            return find_trial_fault(entry, head)
         case ReviewEntry() | RescoreEntry():
             return _find_in_subject(entry.subject)
         case SupersedeEntry():
@@ -108,11 +108,12 @@ def find_fault(entry: AnyEntry) -> Fault | None:
             return None
 
 
-def find_trial_fault(entry: TrialEntry, experiment_id: str, trial_id: str) -> Fault | None:
+def find_trial_fault(entry: TrialEntry, head: RecordHead) -> Fault | None:
     """The same for a trial whose record was read already."""
     return (
-        _find_in_id(experiment_id, "experiment_id")
-        or _find_in_id(trial_id, "trial_id")
+        _find_in_id(head.experiment_id, "experiment_id")
+        or _find_in_id(head.trial_id, "trial_id")
+        or _find_in_score(entry, head.evaluation.reward)
         or (_find_in_evidence(entry.evidence) if entry.evidence else None)
         or (_find_in_source(entry.source) if entry.source else None)
     )
@@ -124,6 +125,19 @@ def _find_in_id(text: str, what: str) -> Fault | None:
     except RecordError as error:
         return Fault(str(error), is_id=True)
     return None
+
+
+def _find_in_score(entry: TrialEntry, stated: float | None) -> Fault | None:
+    """Lists and boards read the record, claims read the certificate: both must say the same.
+
+    A trial that was killed may have been scored before its record was finished.
+    """
+    if stated is None or entry.score is None or entry.score.certificate is None:
+        return None
+    certified = find_certified_reward(entry)
+    if certified == stated:
+        return None
+    return Fault(f"the record's reward is {stated}; the certificate of its score gives {certified}")
 
 
 def _find_in_evidence(files: Sequence[EvidenceFile]) -> Fault | None:

@@ -7,6 +7,7 @@ import msgspec
 
 from proctor.errors import DamageError
 from proctor.ledger.entry import TrialEntry
+from proctor.reward.number import find_primary, is_finite
 
 type Reward = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | float | None
 """What the index can hold."""
@@ -65,6 +66,23 @@ class RecordHead(msgspec.Struct, frozen=True):
 
 
 _DECODER = msgspec.json.Decoder(RecordHead)
+
+
+def find_certified_reward(entry: TrialEntry) -> float | None:
+    """The reward that the certificate of a trial's score gives; None where it gives none."""
+    certificate = entry.score.certificate if entry.score else None
+    written = certificate.get("rewards") if certificate else None
+    if not isinstance(written, dict) or not written:
+        return None
+    try:
+        rewards = {
+            key: value if isinstance(value, int) else float.fromhex(value)
+            for key, value in written.items()
+        }
+        primary = find_primary(rewards)
+        return float(primary) if primary is not None and is_finite(primary) else None
+    except (TypeError, ValueError, OverflowError):
+        return None  # what is no number is for the claim to refuse
 
 
 def read_head_of(entry: TrialEntry) -> RecordHead:

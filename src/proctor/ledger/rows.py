@@ -37,7 +37,7 @@ def trial_columns(entry: TrialEntry, standing: Standing) -> TrialColumns:
     return (
         entry.seq, head.experiment_id, head.trial_id, record_digest(entry), head.status,
         head.completeness, head.dataset_id, head.task.task_id, head.agent.adapter,
-        head.agent.model, head.evaluation.reward, head.when, entry.reason_code,
+        head.agent.model, standing.reward, head.when, entry.reason_code,
         evidence_digest(entry), len(entry.evidence), sum(file.size for file in entry.evidence),
         standing.revision, standing.configuration, standing.run_conditions,
         standing.task_conditions, standing.source, standing.cost_usd, standing.tokens_in,

@@ -12,7 +12,14 @@ import msgspec
 
 from proctor.errors import DamageError
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.head import AgentHead, EvaluationHead, RecordHead, TaskHead
+from proctor.ledger.head import (
+    AgentHead,
+    EvaluationHead,
+    RecordHead,
+    Reward,
+    TaskHead,
+    find_certified_reward,
+)
 from proctor.record.comparable import (
     UNKNOWN,
     find_run_conditions,
@@ -103,6 +110,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a sealed trial stands among others."""
 
     head: RecordHead
+    reward: Reward
+    """On record; where the record has none, what the certificate of its score gives."""
     revision: str | None
     """Of the agent's adapter."""
     configuration: str
@@ -168,6 +177,7 @@ def read_standing(entry: TrialEntry) -> Standing:
     )
     return Standing(
         head=record,
+        reward=_find_reward(entry, record.evaluation.reward),
         revision=sitter.revision,
         configuration=sitter.configuration,
         run_conditions=run,
@@ -183,6 +193,10 @@ def read_standing(entry: TrialEntry) -> Standing:
         exception=find_exception(entry, record.evaluation.error_taxonomy),
         sitter=_ENCODER.encode(sitter),
     )
+
+
+def _find_reward(entry: TrialEntry, stated: Reward) -> Reward:
+    return stated if stated is not None else find_certified_reward(entry)
 
 
 @lru_cache(maxsize=_KEPT)

@@ -87,7 +87,7 @@ def attempt_of(entry: TrialEntry, place: str, status: str = UNSEALED) -> Attempt
         configuration=standing.configuration,
         run_conditions=msgspec.json.decode(standing.run_conditions, type=RunConditions),
         task_conditions=msgspec.json.decode(standing.task_conditions, type=TaskConditions),
-        reward=head.evaluation.reward,
+        reward=standing.reward,
         reason=entry.reason_code,
         completeness=head.completeness,
         source=standing.source,

@@ -20,6 +20,13 @@ _INT64_MAX = 2**63 - 1
 _BUILTIN_IS_EXACT = sys.implementation.name == "cpython" and (3, 12) <= sys.version_info < (3, 14)
 
 
+def find_primary(rewards: Rewards) -> Number | None:
+    """The one reward there is, or the one of several that is called `reward`; None: no such one."""
+    if "reward" in rewards:
+        return rewards["reward"]
+    return next(iter(rewards.values())) if len(rewards) == 1 else None
+
+
 def exact_sum(values: Iterable[Number]) -> Number:
     """The sum that CPython 3.12 gives, bit for bit and with its type."""
     if _BUILTIN_IS_EXACT:

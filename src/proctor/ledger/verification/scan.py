@@ -251,7 +251,7 @@ def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
         check_written(line, entry, "the line")
         standing = read_standing(entry)
         experiment_id, trial_id = standing.head.experiment_id, standing.head.trial_id
-        fault = find_trial_fault(entry, experiment_id, trial_id)
+        fault = find_trial_fault(entry, standing.head)
     except (msgspec.MsgspecError, DamageError, RecursionError, UnicodeDecodeError) as error:
         scanned.malformed.append((number, str(error)))
         return NO_SEQ
