@@ -131,7 +131,7 @@ def test_a_line_that_was_edited_on_the_disk_is_not_proven(ledger: Ledger) -> Non
     checkpoint = ledger.refresh()
     path = ledger.entries / "000000.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"t3"', b'"t9"'))
-    with pytest.raises(DamageError, match="line of entry 4 is not the one that was sealed"):
+    with pytest.raises(DamageError, match="entry 4 has other bytes than were signed"):
         make_inclusion(ledger, 4, checkpoint)
 
 

@@ -32,5 +32,6 @@ def snapshot(directory: Path) -> dict[str, tuple[int, int, int]]:
     return {
         os.path.relpath(path, directory): (found.st_mode, found.st_size, found.st_mtime_ns)
         for path in sorted(directory.rglob("*"))
-        if (found := path.lstat()) and (path.is_file() or path.is_symlink())
+        for found in [path.lstat()]
+        if path.is_file() or path.is_symlink()
     }
