@@ -40,6 +40,10 @@ def parse_document(data: bytes, source: str) -> Document:
     """
     if len(data) > LARGEST:
         raise RecordError(f"{source}: {render_too_large(len(data))}")
+    try:
+        check_values(data)
+    except ValueError as error:
+        raise RecordError(f"{source}: holds {error}") from error
     notes: list[Diagnostic] = []
     if data.startswith(codecs.BOM_UTF8):
         notes.append(Diagnostic("byte-order-mark", "begins with a byte order mark; expected {"))
@@ -70,11 +74,6 @@ _KINDS = {
 
 
 def _parse_tree(data: bytes, source: str, notes: list[Diagnostic]) -> object:
-    try:
-        check_values(data)
-    except ValueError as error:
-        raise RecordError(f"{source}: holds {error}") from error
-
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):

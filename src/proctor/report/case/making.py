@@ -25,7 +25,14 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import TrialRow
 from proctor.ledger.tree import leaf_hash, prove_inclusion
-from proctor.report.case.document import FORMAT, LARGEST_UNPACKED, Case, CaseEntry, LeftOut, PackedFile
+from proctor.report.case.document import (
+    FORMAT,
+    LARGEST_UNPACKED,
+    Case,
+    CaseEntry,
+    LeftOut,
+    PackedFile,
+)
 from proctor.report.case.facts import REWARD_FILES
 from proctor.report.case.opened import OpenedCase, open_case, pack
 from proctor.report.case.page import render_page, script_digest
