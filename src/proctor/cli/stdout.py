@@ -9,6 +9,7 @@ from typing import TextIO
 
 import click
 
+from proctor.cli.printable import printable
 from proctor.errors import InputError
 
 _LAST_STREAM = 2
@@ -43,17 +44,29 @@ def send_lines(lines: Iterable[str]) -> None:
 
 
 def send_bytes(data: bytes) -> None:
-    """Bytes exactly as they are, otherwise likewise.
+    """Bytes exactly as they are, otherwise likewise; a terminal gets no character it would obey.
 
     Raises:
         InputError: stdout cannot be written.
     """
+    if sys.stdout.isatty():
+        text = data.decode("utf-8", "backslashreplace")
+        data = "\n".join(map(printable, text.split("\n"))).encode()
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     except OSError as error:
         _give_up(error)
+
+
+class SentBytes:
+    """Stdout as something that an artifact is copied to, piece by piece."""
+
+    def write(self, data: bytes) -> int:
+        """Send a piece."""
+        send_bytes(data)
+        return len(data)
 
 
 def tell(text: str) -> None:

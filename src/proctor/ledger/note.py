@@ -175,6 +175,9 @@ def parse_checkpoint(data: bytes, where: str) -> Checkpoint:
     tree = Tree(_parse_size(size, where), _parse_root(root, where))
     if not origin:
         raise NoteError(f"{where}: the checkpoint names no origin")
+    if not origin.isprintable():
+        # A terminal would obey what stands in it; no ledger of ours can have such a name.
+        raise NoteError(f"{where}: the origin is {origin[:80]!r}; expected printable characters")
     checkpoint = Checkpoint(origin, tree, tuple(_parse_signatures(signed, where)))
     if checkpoint.render() != data:
         raise NoteError(
@@ -210,7 +213,8 @@ def _parse_signatures(text: str, where: str) -> list[Signature]:
             decoded = base64.b64decode(coded, validate=True)
         except (ValueError, binascii.Error):
             decoded = b""
-        if not line.startswith(_DASH) or not name or len(decoded) <= _KEY_ID_SIZE:
+        is_named = name and name.isprintable()
+        if not line.startswith(_DASH) or not is_named or len(decoded) <= _KEY_ID_SIZE:
             raise NoteError(f"{where}: {line[:80]!r} is no signature line")
         signatures.append(Signature(name, decoded[:_KEY_ID_SIZE], decoded[_KEY_ID_SIZE:]))
     if not text.endswith("\n") and text:

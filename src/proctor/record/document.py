@@ -40,6 +40,10 @@ def parse_document(data: bytes, source: str) -> Document:
     """
     if len(data) > LARGEST:
         raise RecordError(f"{source}: {render_too_large(len(data))}")
+    try:
+        check_values(data)
+    except ValueError as error:
+        raise RecordError(f"{source}: holds {error}") from error
     notes: list[Diagnostic] = []
     if data.startswith(codecs.BOM_UTF8):
         notes.append(Diagnostic("byte-order-mark", "begins with a byte order mark; expected {"))
@@ -69,16 +73,7 @@ _KINDS = {
 }
 
 
-def _check_values(data: bytes, source: str) -> None:
-    try:
-        check_values(data)
-    except ValueError as error:
-        raise RecordError(f"{source}: holds {error}") from error
-
-
 def _parse_tree(data: bytes, source: str, notes: list[Diagnostic]) -> object:
-    _check_values(data, source)
-
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
