@@ -1,5 +1,6 @@
 """What is read from a log must be as it would have been sealed, whoever appended and signed it."""
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from proctor.ledger.entry import (
     Source,
     Subject,
     SupersedeEntry,
+    TrialScore,
 )
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
@@ -235,3 +237,39 @@ def test_fast_says_that_it_does_not_look_for_duplicates(tmp_path: Path, proctor:
 def test_ids_that_differ_in_case_are_two_trials(tmp_path: Path) -> None:
     directory = small(tmp_path, "t1", "T1")
     assert verify_ledger(directory).is_sound
+
+
+# One number
+
+
+def test_a_record_that_contradicts_its_certificate_is_damage_and_is_not_sealed(
+    tmp_path: Path,
+) -> None:
+    certificate = {"task": "add", "rewards": {"reward": (1.0).hex()}, "basis": "reward file"}
+    score = TrialScore(profile="harbor-0.13.1", certificate={**certificate, "exception": None})
+    directory, key = small(tmp_path, "a"), find_key(tmp_path)
+    forged = msgspec.structs.replace(trial("b", **{"evaluation.reward": 0.0}), score=score)
+    append_by_hand(directory, key, forged)
+    message = "the record's reward is 0.0; the certificate of its score gives 1.0"
+    assert message in damage_of(directory)[DamageKind.MALFORMED]
+    assert message in refusal_of(directory)
+    record = record_bytes("b", **{"evaluation.reward": 0.0})
+    with (
+        Ledger.open(small(tmp_path / "other"), key=find_key(tmp_path / "other")) as ledger,
+        pytest.raises(NotSealedError, match=r"reward is 0\.0"),
+    ):
+        seal(ledger, [Submission(record=record, where="b", score=score)])
+
+
+def test_a_score_that_an_unfinished_record_lacks_is_the_certificates_everywhere(
+    tmp_path: Path, proctor: Proctor
+) -> None:
+    certificate = {"task": "add", "rewards": {"reward": (1.0).hex()}, "basis": "reward file"}
+    score = TrialScore(profile="harbor-0.13.1", certificate={**certificate, "exception": None})
+    directory, key = small(tmp_path), find_key(tmp_path)
+    unfinished = trial("a", **{"evaluation.reward": None})
+    append_by_hand(directory, key, msgspec.structs.replace(unfinished, score=score))
+    assert verify_ledger(directory).is_sound
+    (row,) = json.loads(proctor("ledger", "list", "--ledger", directory, "--json").out)
+    claim = proctor("ledger", "claim", "--experiment", EXPERIMENT, "--ledger", directory, "--json")
+    assert (row["reward"], json.loads(claim.out)["counts"]["scored"]) == (1.0, 1)
