@@ -153,7 +153,9 @@ def rewrite_history(subject: Subject) -> Expected:
     else:
         splice(subject, path, begin + 7, begin + 8, b"1")
     _sign_again(subject)
-    return Expected({DamageKind.FORKED})
+    # The handover behind it names the root that the log had.
+    kinds = {DamageKind.FORKED, DamageKind.BAD_KEY_CHANGE}
+    return Expected(kinds, must=DamageKind.FORKED)
 
 
 def cut_history(subject: Subject) -> Expected:

@@ -2,18 +2,23 @@
 
     tree         RFC 6962: leaves to a root, inclusion and consistency
     note         C2SP signed notes, checkpoints, public keys
+    points       which public keys are none
     signature    whether a key signed a checkpoint
+    handover     the keys of a log, each named by the one before it
     keys         private keys, which one is used, and cosignatures
     entry        the kinds of entries, and the lines they are
+    admission    what an entry must be before anybody uses it
     head         the few fields of a record that lists need
     standing     what boards and comparisons need of a record
     segments     the files that hold the lines
+    first_entry  which format a ledger has
     torn         what a crash left behind the checkpoint, put aside
     unfinished   a ledger that was begun and never signed
     unnamed      where artifacts lie until they have their names
     artifacts    evidence by content
     step_parts   some steps of a sealed trajectory, without unpacking all of it
     index        SQLite, derived
+    trial_rows   … its rows of trials, each name once
     upkeep       the index brought up to the log
     derived      what else is made from a ledger, and must forget what is withheld
     lock         one writer at a time
