@@ -2,12 +2,16 @@
 
     tree         RFC 6962: leaves to a root, inclusion and consistency
     note         C2SP signed notes, checkpoints, public keys
+    points       which public keys are none
     signature    whether a key signed a checkpoint
+    handover     the keys of a log, each named by the one before it
     keys         private keys, which one is used, and cosignatures
     entry        the kinds of entries, and the lines they are
+    admission    what an entry must be before anybody uses it
     head         the few fields of a record that lists need
     standing     what boards and comparisons need of a record
     segments     the files that hold the lines
+    first_entry  which format a ledger has
     torn         what a crash left behind the checkpoint, put aside
     unfinished   a ledger that was begun and never signed
     unnamed      where artifacts lie until they have their names
@@ -16,6 +20,7 @@
     derived      where the indexes of a ledger lie, in the user's cache
     rows         the rows of the index that an entry gives
     index_file   the index's tables, and how its file is opened
+    trial_rows   its rows of trials, each name once
     index        what lists and look-ups read
     upkeep       the index brought up to the log
     lock         one writer at a time

@@ -12,6 +12,7 @@
     compare      signed entries against found lines
     judge        what happened to a log that is not what was signed
     keychain     the keys that a log names
+    identities   no two entries are the same trial
     evidence     the artifacts that entries name, each checked once
     excuses      what may be missing, because an entry says so
     instep       the index against the log
