@@ -88,7 +88,7 @@ def _write_trial(ledger: Ledger, entry: TrialEntry, target: Path, tree: Tree) ->
 
 
 def _load(ledger: Ledger, file: EvidenceFile) -> bytes:
-    return ledger.artifacts.load(file.sha256)
+    return ledger.artifacts.load(file.sha256, file.size)
 
 
 def _write(path: Path, data: bytes) -> None:

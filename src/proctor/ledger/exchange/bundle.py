@@ -93,7 +93,8 @@ def _write(
     tar: tarfile.TarFile, ledger: Ledger, checkpoint: Checkpoint, trials: Collection[int] | None
 ) -> Bundled:
     size = checkpoint.tree.size
-    artifacts: set[str] = set()
+    artifacts: dict[str, int] = {}
+    """Their sizes, by digest."""
     n_trials = n_left_out = 0
     with _spool() as lines:
         for seq, line, leaf in _lines(ledger, size):
@@ -106,7 +107,7 @@ def _write(
                 n_left_out += 1
             elif isinstance(entry, TrialEntry):
                 n_trials += 1
-                artifacts.update(file.sha256 for file in entry.evidence)
+                artifacts.update((file.sha256, file.size) for file in entry.evidence)
             lines.write(kept + b"\n")
         head = BundleHead(format=FORMAT, origin=checkpoint.origin, size=size, left_out=n_left_out)
         _add(tar, "bundle.json", io.BytesIO(msgspec.json.encode(head) + b"\n"))
@@ -115,7 +116,7 @@ def _write(
     held = sorted(digest for digest in artifacts if ledger.artifacts.holds(digest))
     for digest in held:
         with _spool() as plain:
-            ledger.artifacts.copy(digest, plain)
+            ledger.artifacts.copy_sealed(digest, artifacts[digest], plain)
             _add(tar, f"artifacts/{digest}", plain)
     return Bundled(size, n_trials, n_left_out, len(held))
 

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from proctor.audit.job import Audit, audit_job
 from proctor.errors import LedgerError
+from proctor.files import find_room
 from proctor.harbor.account import LockAccount, load_lock
 from proctor.harbor.trial import FoundTrial
 from proctor.ledger.entry import SupersedeEntry, TrialEntry
-from proctor.ledger.exchange.harbor_jobs import find_place, write_jobs
+from proctor.ledger.exchange.harbor_jobs import Room, find_place, write_jobs
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import VerifierKey
 from proctor.ledger.query import render_missing
@@ -33,6 +34,8 @@ from proctor.report.sealed import load_position
 from proctor.traced.sealed import trace_entry
 from proctor.traced.trial import FoundTrace, opened_traces
 
+_MOST_FILES = 500_000
+"""Files that are unpacked of one experiment."""
 _ONLY_OWNER = (
     "that the run happened as it was sealed: an owner can seal what never happened; "
     "`proctor audit --rerun` runs trials again"
@@ -90,11 +93,15 @@ class _Unpacked:
         self._scratch = scratch
         self._found: dict[str, tuple[FoundTrial, LockAccount | None]] = {}
         """Trials by their place among the jobs, each with the lock of its job."""
+        self._too_large: set[int] = set()
+        """Places in the log of trials that were not unpacked."""
 
     def submit(self, name: str, attempts: list[Attempt], sealed: SealedIn) -> Submission:
         """All of it."""
         places = [each.seq for each in attempts if each.seq is not None]
-        given_back = write_jobs(self._ledger, places, self._scratch)
+        room = Room(find_room(str(self._scratch)), _MOST_FILES)
+        given_back = write_jobs(self._ledger, places, self._scratch, room)
+        self._too_large = given_back.too_large
         jobs = sorted(each for each in self._scratch.iterdir() if each.is_dir())
         audits = list(map(self._audit, jobs))
         begun_again = find_begun_again(attempts)
@@ -124,6 +131,8 @@ class _Unpacked:
         entry = self._ledger.entry(attempt.seq or 0)
         if not isinstance(entry, TrialEntry):
             return SubmittedTrial(attempt=attempt, open_traces=_open_nothing, is_withheld=True)
+        if entry.seq in self._too_large:
+            return SubmittedTrial(attempt=attempt, open_traces=_open_nothing, is_too_large=True)
         place = find_place(entry)
         scored, lock = self._found.get(place, (None, None))
         directory = str(self._scratch / place)

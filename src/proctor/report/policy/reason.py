@@ -60,6 +60,8 @@ class PolicyCode(StrEnum):
     """The record says something else than the trial's own files."""
     WITHHELD_TRIAL = "withheld-trial"
     """The trial was taken out of the ledger; only its digest is there."""
+    TOO_LARGE = "too-large"
+    """The trial's sealed files are more than is unpacked to check them."""
     NO_VERIFIER = "no-verifier"
     """The record does not pin the files that marked the trial."""
     NO_CERTIFICATE = "no-certificate"
