@@ -21,12 +21,15 @@ Nothing here knows what the bytes mean.
 import contextlib
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
 _FIRST_READ = 16384
+LARGEST_UNPACKED = 1 << 34
+"""Bytes that are unpacked to a temporary place at once: 16 GiB, whatever the disk would take."""
 MOST_VALUES = 1_000_000
 """JSON values in what is decoded to plain objects: some 100 bytes each, however short the text."""
 _BLOCK = 1 << 18
@@ -209,6 +212,15 @@ def _read_all(fd: int, path: str, largest: int) -> bytes:
     os.lseek(fd, 0, os.SEEK_SET)
     with os.fdopen(fd, "rb", buffering=0, closefd=False) as file:
         return file.read()
+
+
+def find_room(directory: str) -> int:
+    """Bytes of a stranger's that may be unpacked in a directory: a limit, and half of the disk.
+
+    Raises:
+        OSError: the directory cannot be looked at.
+    """
+    return min(LARGEST_UNPACKED, shutil.disk_usage(directory).free // 2)
 
 
 def write_atomic(path: Path, data: bytes) -> None:

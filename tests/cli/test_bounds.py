@@ -18,7 +18,7 @@ from proctor.reward.read import read_score
 from proctor.reward.score import Unscored
 from proctor.trajectory.atif.read import load_atif
 from proctor.trajectory.conversation import load_conversation
-from proctor.trajectory.read import load_trajectory, read_chunks
+from proctor.trajectory.read import load_trajectory, read_chunks, read_pieces
 from proctor.trajectory.step_search import read_steps
 from tests.cli.programs import command_line, environment
 
@@ -80,6 +80,8 @@ def test_a_line_of_many_values_is_stepped_over_and_the_rest_is_read(tmp_path: Pa
     assert "with more than 1,000,000 values; it is not decoded" in found.diagnostics[0].message
     with pytest.raises(TraceError, match="more than 1,000,000 values"):
         list(read_chunks(path))
+    pieces = list(read_pieces([(1, Path(path).read_bytes())]))
+    assert [line for chunk in pieces for line in chunk.lines] == [1, 3]
     chunks = list(read_steps(path, 3, 3))
     assert [entry.content for chunk in chunks for entry in chunk.entries] == ["bye"]
     assert any("1,000,000 values" in each.message for one in chunks for each in one.diagnostics)

@@ -88,7 +88,9 @@ def test_links_pipes_loops_and_depths_keep_no_trial_out(job: Path, tmp_path: Pat
     with entries(tmp_path) as (ledger, found):
         (entry,) = [each for each in found if each.findings]
         everything = b"".join(
-            ledger.artifacts.load(file.sha256) for each in found for file in each.evidence
+            ledger.artifacts.load(file.sha256, file.size)
+            for each in found
+            for file in each.evidence
         )
     assert b"somebody else" not in everything
     refused = set(entry.findings[0]["detail"]["files"])

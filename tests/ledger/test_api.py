@@ -67,14 +67,14 @@ def test_the_evidence_is_kept_as_it_was(tmp_path: Path) -> None:
         seal_files(ledger, "one", files)
         entry = ledger.entry(ledger.find("one").seq)
         assert isinstance(entry, TrialEntry)
-        kept = {file.path: ledger.artifacts.load(file.sha256) for file in entry.evidence}
+        kept = {file.path: ledger.artifacts.load(file.sha256, file.size) for file in entry.evidence}
     assert kept == files
     assert verify_ledger(tmp_path / "ledger").damage == []
 
 
 def test_evidence_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
     with open_ledger(tmp_path) as ledger, pytest.raises(MissingArtifactError, match="not there"):
-        ledger.artifacts.load("0" * 64)
+        ledger.artifacts.load("0" * 64, 1)
 
 
 def test_a_secret_is_not_sealed(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_what_a_killed_writer_left_goes_with_the_next(tmp_path: Path) -> None:
     assert len(list(left.iterdir())) == 1
     digest = put(tmp_path, b"mine")
     assert unnamed_in(tmp_path) == []
-    assert Artifacts(tmp_path).load(digest) == b"mine"
+    assert Artifacts(tmp_path).load(digest, 4) == b"mine"
 
 
 def test_what_a_living_writer_has_not_named_yet_stays(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_what_a_living_writer_has_not_named_yet_stays(tmp_path: Path) -> None:
     assert len(unnamed_in(tmp_path)) == 1
     slow.settle()
     assert unnamed_in(tmp_path) == []
-    assert slow.load(digest) == b"slow"
+    assert slow.load(digest, 4) == b"slow"
 
 
 def test_what_is_discarded_leaves_nothing(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_what_is_kept_in_frames_is_one_file_for_any_reader(tmp_path: Path, data:
     artifacts.settle()
     assert (digest, size) == (sha256_hex(data), len(data))
     stored = artifacts.path_of(digest).read_bytes()
-    assert zstd.decompress(stored) == data == artifacts.load(digest)
+    assert zstd.decompress(stored) == data == artifacts.load(digest, len(data))
     artifacts.check(digest, size)
     first = stored[: zstd.get_frame_size(stored)]
     assert len(zstd.decompress(first)) <= 1 << 22

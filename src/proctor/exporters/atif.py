@@ -172,17 +172,17 @@ def _write_media(
     chosen: Chosen, trial: SealedTrial, document: _Document, folder: Path
 ) -> list[Loss]:
     """Put what a document shows beside it; what cannot be put there is lost."""
-    kept = {file.path: file.sha256 for file in trial.entry.evidence}
+    kept = {file.path: file for file in trial.entry.evidence}
     losses: list[Loss] = []
     for name in sorted(set(_find_media(document.atif))):
         if "://" in name or name.startswith("data:"):
             continue
-        sha256 = kept.get(str(PurePosixPath(document.folder, name)))
-        if sha256 is None or not _is_plain(name) or not chosen.ledger.artifacts.holds(sha256):
+        file = kept.get(str(PurePosixPath(document.folder, name)))
+        if file is None or not _is_plain(name) or not chosen.ledger.artifacts.holds(file.sha256):
             losses.append(Loss("media", render_summary(name), "it is not among the evidence"))
         elif not os.path.lexists(folder / name):
-            with create_below(folder, name) as file:
-                chosen.ledger.artifacts.copy(sha256, file)
+            with create_below(folder, name) as target:
+                chosen.ledger.artifacts.copy_sealed(file.sha256, file.size, target)
     return losses
 
 

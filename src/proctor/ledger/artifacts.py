@@ -23,11 +23,13 @@ from backports import zstd
 
 from proctor.contained import make_below, open_below
 from proctor.digest import is_digest, sha256_copy, sha256_hex
-from proctor.errors import AlteredArtifactError, MissingArtifactError
+from proctor.errors import AlteredArtifactError, DamageError, MissingArtifactError
 from proctor.files import sync_directory, sync_file, write_small
 from proctor.ledger.unnamed import Unnamed
 
 _LEVEL = 3
+LARGEST_LOADED = 1 << 29
+"""Bytes of an artifact that is held in memory as a whole: 512 MiB."""
 _SMALL = 1 << 18
 """Bytes that are held in memory to see whether they are kept already."""
 _FRAME = 1 << 22
@@ -274,14 +276,19 @@ class Artifacts:
         except (OSError, EOFError, zstd.ZstdError) as error:
             raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
 
-    def load(self, sha256: str) -> bytes:
-        """An artifact's plain bytes, all at once.
+    def load(self, sha256: str, size: int) -> bytes:
+        """An artifact's plain bytes, all at once, as many as an entry says there are.
 
         Raises:
-            DamageError: it is missing, unreadable, or holds other bytes.
+            DamageError: it is missing, unreadable, holds other bytes, or is too large for memory.
         """
+        if size > LARGEST_LOADED:
+            raise DamageError(
+                f"artifact {sha256} has {size:,} bytes; at most {LARGEST_LOADED:,} are held in "
+                "memory"
+            )
         plain = io.BytesIO()
-        self.copy(sha256, plain)
+        self.copy_sealed(sha256, size, plain)
         return plain.getvalue()
 
     def check(self, sha256: str, size: int) -> None:

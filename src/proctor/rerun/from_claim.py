@@ -78,8 +78,7 @@ class ClaimTrials:
         if file.size > largest:
             raise NotReplayableError(f"{file.path} has {file.size:,} bytes; {largest:,} are read")
         try:
-            self.artifacts.check(file.sha256, file.size)
-            return self.artifacts.load(file.sha256)
+            return self.artifacts.load(file.sha256, file.size)
         except MissingArtifactError as error:
             why = self.withheld.get(file.sha256)
             gone = "is not in the ledger" if why is None else f"is withheld: {why}"

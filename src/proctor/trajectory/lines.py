@@ -111,7 +111,7 @@ class OpenTrace:
                 yield Oversized(dropped + start, self._limit)
                 dropped = 0
             if end > start:
-                yield from _sift(buffer, start, end)
+                yield from sift(buffer, start, end)
             rest = buffer[end:filled]
             if len(buffer) > _PIECE > len(rest):
                 buffer = bytearray(_PIECE)
@@ -120,7 +120,7 @@ class OpenTrace:
         if dropped:
             yield Oversized(dropped + filled, self._limit)
         elif filled:
-            yield from _sift(buffer, 0, filled)
+            yield from sift(buffer, 0, filled)
 
     def _make_room(
         self, buffer: bytearray, filled: int, dropped: int
@@ -152,7 +152,7 @@ class OpenTrace:
         return taken
 
 
-def _sift(buffer: bytearray, begin: int, end: int) -> Iterator[bytes | Oversized]:
+def sift(buffer: bytes | bytearray, begin: int, end: int) -> Iterator[bytes | Oversized]:
     """Lines in a buffer, without those that hold too many values to be decoded."""
     at = begin
     # A value takes a byte at least, so that short pieces, which most are, need no look.

@@ -19,7 +19,7 @@ from proctor.diagnostic import Diagnostic
 from proctor.errors import TraceError
 from proctor.trajectory.careful import CarefulReader, Found, Kept
 from proctor.trajectory.entry import Entry, Header, UsualHeader
-from proctor.trajectory.lines import LINE_LIMIT, OpenTrace, Oversized
+from proctor.trajectory.lines import LINE_LIMIT, OpenTrace, Oversized, sift
 
 _ENTRY = msgspec.json.Decoder(Entry)
 _OPENING, _CLOSING = b"{}"
@@ -106,7 +106,7 @@ def has_entries(path: str) -> bool:
 def read_pieces(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Chunk]:
     """The entries of pieces of a file, each given with the number of its first line; salvaged."""
     for line, piece in pieces:
-        yield from _Reading(thorough=False, line=line).read(piece)
+        yield from _Reading(thorough=False, line=line).sifted(piece)
 
 
 def _check(path: str, diagnostics: list[Diagnostic]) -> None:
@@ -132,6 +132,11 @@ class _Reading:
                 yield from self.read(piece)
         if noticed := trace.find_changes():
             yield Chunk([], [], diagnostics=noticed)
+
+    def sifted(self, piece: bytes) -> Iterator[Chunk]:
+        """Whole lines that come from elsewhere than an open file."""
+        for part in sift(piece, 0, len(piece)):
+            yield from [self._step_over(part)] if isinstance(part, Oversized) else self.read(part)
 
     def _step_over(self, line: Oversized) -> Chunk:
         noticed = line.describe(self._line)

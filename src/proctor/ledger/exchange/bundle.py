@@ -98,7 +98,8 @@ def _write(
     tar: tarfile.TarFile, ledger: Ledger, checkpoint: Checkpoint, trials: Collection[int] | None
 ) -> Bundled:
     size = checkpoint.tree.size
-    artifacts: set[str] = set()
+    artifacts: dict[str, int] = {}
+    """Their sizes, by digest."""
     left_out: list[int] = []
     n_trials = 0
     with _spool() as lines:
@@ -109,7 +110,7 @@ def _write(
                 left_out.append(seq)
             elif isinstance(entry, TrialEntry):
                 n_trials += 1
-                artifacts.update(file.sha256 for file in entry.evidence)
+                artifacts.update((file.sha256, file.size) for file in entry.evidence)
             lines.write(line + b"\n")
         runs = _find_runs(left_out)
         head = BundleHead(format=FORMAT, origin=checkpoint.origin, size=size, left_out=runs)
@@ -119,7 +120,7 @@ def _write(
     held = sorted(digest for digest in artifacts if ledger.artifacts.holds(digest))
     for digest in held:
         with _spool() as plain:
-            ledger.artifacts.copy(digest, plain)
+            ledger.artifacts.copy_sealed(digest, artifacts[digest], plain)
             _add(tar, f"artifacts/{digest}", plain)
     return Bundled(size, n_trials, len(left_out), len(held))
 

@@ -4,6 +4,7 @@ Names come from whoever sealed the trial. Each is checked where it becomes a pat
 the directory is followed, whatever lies there already.
 """
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -31,14 +32,23 @@ def read_checked_head(entry: TrialEntry, where: object) -> RecordHead:
     return head
 
 
-def write_below(target: Path, path: str, sha256: str, write: Callable[[BinaryIO], object]) -> None:
+def write_below(
+    target: Path,
+    path: str,
+    sha256: str,
+    write: Callable[[BinaryIO], object],
+    *,
+    size: int = 0,
+) -> None:
     """Let `write` fill a new file below a directory; a file with that SHA-256 is left as it is.
 
     Raises:
-        LedgerError: something else is there.
+        LedgerError: something else is there, or the disk has no room for `size` bytes.
         OSError: it cannot be written, or its path leads elsewhere.
     """
     target.mkdir(parents=True, exist_ok=True)
+    if size > (free := shutil.disk_usage(target).free):
+        raise LedgerError(f"{target / path}: {size:,} bytes; the disk has {free:,} left")
     try:
         with create_below(target, path) as file:
             write(file)

@@ -9,7 +9,7 @@ a ledger does not hold does not come back: links, empty directories, times and m
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -53,21 +53,46 @@ class Jobs:
     """Trials that are there now."""
     refused: list[str] = field(default_factory=list)
     """A sentence for everything that could not be given back."""
+    too_large: set[int] = field(default_factory=set)
+    """Places of trials that there was no room for."""
+
+
+@dataclass(slots=True)
+class Room:
+    """What may be written at most; less with every trial that is."""
+
+    size: int
+    """Bytes."""
+    files: int
+
+    def take(self, files: Sequence[EvidenceFile]) -> bool:
+        """Whether these fit in; then there is less."""
+        size = sum(file.size for file in files)
+        if size > self.size or len(files) > self.files:
+            return False
+        self.size -= size
+        self.files -= len(files)
+        return True
 
 
 def write_jobs(
-    ledger: Ledger, places: Iterable[int], target: Path, names: Mapping[int, str] = _OWN_NAMES
+    ledger: Ledger,
+    places: Iterable[int],
+    target: Path,
+    names: Mapping[int, str] = _OWN_NAMES,
+    room: Room | None = None,
 ) -> Jobs:
     """Write the trials at these places of the log below a directory; nothing there is replaced.
 
     `names` are those of trials that lay under another name than they are sealed as, by place.
+    Trials that there is no room for are left out, by the sizes that their entries state.
 
     Raises:
         LedgerError: a file is there with other bytes, or cannot be written.
         RecordError: the ids of a trial may not become names of directories.
         DamageError: the ledger does not hold what it should.
     """
-    writer = _Writer(ledger, target)
+    writer = _Writer(ledger, target, room)
     try:
         # The last one first: what was run again under its name is what lies in the job.
         for seq in sorted(places, reverse=True):
@@ -79,8 +104,9 @@ def write_jobs(
 
 
 class _Writer:
-    def __init__(self, ledger: Ledger, target: Path) -> None:
+    def __init__(self, ledger: Ledger, target: Path, room: Room | None) -> None:
         self._ledger = ledger
+        self._room = room
         self._target = target
         self._there: dict[str, str] = {}
         """Digest of the evidence of each trial that is written, by its place."""
@@ -121,18 +147,27 @@ class _Writer:
                 f"{name}: a later trial is in {place}; --trial or --experiment takes it out apart"
             )
             return
+        if self._room is not None and not self._room.take([*own, *around]):
+            self.jobs.too_large.add(seq)
+            self.jobs.refused.append(
+                f"{name}: too large: {count_of(len(own), 'file')} with "
+                f"{sum(file.size for file in own):,} bytes; {self._room.size:,} bytes and "
+                f"{count_of(self._room.files, 'file')} are left of what is unpacked at most"
+            )
+            return
         self._write_files(own, place, "")
         self._around[job] = self._around.get(job) or around
         self.jobs.written += 1
 
     def _find_job_id(self, around: list[EvidenceFile]) -> str | None:
         """Harbor's id of the job that a trial is of, where the job's result.json tells it."""
-        digest = next((file.sha256 for file in around if file.path == _RESULT), None)
-        if digest is None or not self._ledger.artifacts.holds(digest):
+        found = next((file for file in around if file.path == _RESULT), None)
+        if found is None or not self._ledger.artifacts.holds(found.sha256):
             return None
+        digest = found.sha256
         if digest not in self._read:
             try:
-                told = _JOB.decode(self._ledger.artifacts.load(digest))
+                told = _JOB.decode(self._ledger.artifacts.load(digest, found.size))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 told = _Job()
             self._read[digest] = told.id
@@ -160,7 +195,7 @@ class _Writer:
                 path = file.path.removeprefix(prefix)
                 check_evidence_path(path, f"{self._ledger.directory}: {place}")
                 copy = partial(self._ledger.artifacts.copy_sealed, file.sha256, file.size)
-                write_below(self._target, f"{place}/{path}", file.sha256, copy)
+                write_below(self._target, f"{place}/{path}", file.sha256, copy, size=file.size)
 
 
 def find_place(entry: TrialEntry, lay_as: str | None = None) -> str:

@@ -164,7 +164,9 @@ def _choose_files(
         if file.size > unpacked:
             artifacts.check(file.sha256, file.size)
             continue
-        packed = PackedFile(sha256=file.sha256, deflate=pack(artifacts.load(file.sha256)))
+        packed = PackedFile(
+            sha256=file.sha256, deflate=pack(artifacts.load(file.sha256, file.size))
+        )
         # The rest of its line takes the room of the one among those that were left out.
         if len(packed.deflate) <= room:
             files[file.sha256] = packed

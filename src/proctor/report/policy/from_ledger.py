@@ -15,11 +15,12 @@ from pathlib import Path
 
 from proctor.audit.job import Audit, audit_job
 from proctor.errors import LedgerError
+from proctor.files import find_room
 from proctor.harbor.account import LockAccount, load_lock
 from proctor.harbor.trial import FoundTrial
 from proctor.ledger.claims.proof import load_checkpoint
 from proctor.ledger.entry import KeyEntry, SupersedeEntry, TrialEntry
-from proctor.ledger.exchange.harbor_jobs import find_place, write_jobs
+from proctor.ledger.exchange.harbor_jobs import Room, find_place, write_jobs
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import VerifierKey, parse_verifier_key
 from proctor.ledger.query import render_missing
@@ -35,6 +36,8 @@ from proctor.report.sealed import load_position
 from proctor.traced.sealed import trace_entry
 from proctor.traced.trial import FoundTrace, opened_traces
 
+_MOST_FILES = 500_000
+"""Files that are unpacked of one experiment."""
 _ONLY_OWNER = (
     "that the run happened as it was sealed: an owner can seal what never happened; "
     "`proctor audit --rerun` runs trials again"
@@ -107,6 +110,8 @@ class _Unpacked:
         self._scratch = scratch
         self._found: dict[str, tuple[FoundTrial, LockAccount | None]] = {}
         """Trials by their place among the jobs, each with the lock of its job."""
+        self._too_large: set[int] = set()
+        """Places in the log of trials that were not unpacked."""
         self._lay_as: dict[int, str] = {}
         """What trials that a resume ran again were called in their job, by their place."""
         self._replaced: set[str] = set()
@@ -121,7 +126,9 @@ class _Unpacked:
             self._replaced |= set(names[:-1])
         present = [each for each in attempts if each.name not in self._replaced]
         places = [each.seq for each in present if each.seq is not None]
-        given_back = write_jobs(self._ledger, places, self._scratch, self._lay_as)
+        room = Room(find_room(str(self._scratch)), _MOST_FILES)
+        given_back = write_jobs(self._ledger, places, self._scratch, self._lay_as, room)
+        self._too_large = given_back.too_large
         jobs = sorted(each for each in self._scratch.iterdir() if each.is_dir())
         audits = list(map(self._audit, jobs))
         begun_again = find_begun_again(attempts)
@@ -153,6 +160,8 @@ class _Unpacked:
             return SubmittedTrial(attempt=attempt, open_traces=_open_nothing, is_withheld=True)
         if attempt.name in self._replaced:
             return SubmittedTrial(attempt=attempt, open_traces=_open_nothing)
+        if entry.seq in self._too_large:
+            return SubmittedTrial(attempt=attempt, open_traces=_open_nothing, is_too_large=True)
         place = find_place(entry, self._lay_as.get(attempt.seq or 0))
         scored, lock = self._found.get(place, (None, None))
         directory = str(self._scratch / place)

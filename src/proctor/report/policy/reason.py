@@ -65,6 +65,8 @@ class PolicyCode(StrEnum):
     """The trial was taken out of the ledger; only its digest is there."""
     WITHHELD_UNNAMED = "withheld-unnamed"
     """Entries of the ledger were withheld without naming a trial: they may be of any experiment."""
+    TOO_LARGE = "too-large"
+    """The trial's sealed files are more than is unpacked to check them."""
     NO_VERIFIER = "no-verifier"
     """The record does not pin the files that marked the trial."""
     NO_CERTIFICATE = "no-certificate"

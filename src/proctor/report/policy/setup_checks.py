@@ -86,6 +86,10 @@ def check_records(policy: Policy, submission: Submission) -> Iterator[Failure | 
             message = "its bytes were taken out; only their digest is in the ledger"
             yield Failure(PolicyCode.WITHHELD_TRIAL, trial.name, message)
             continue
+        if trial.is_too_large:
+            message = "its sealed files are more than is unpacked; nothing of them was checked"
+            yield Failure(PolicyCode.TOO_LARGE, trial.name, message)
+            continue
         for contradiction in trial.contradictions:
             yield Failure(PolicyCode.CONTRADICTED_RECORD, trial.name, contradiction)
         if policy.records.complete:

@@ -37,6 +37,8 @@ class SubmittedTrial:
     """Where its record says something else than its files."""
     is_withheld: bool = False
     """Whether its bytes were taken out of the ledger."""
+    is_too_large: bool = False
+    """Whether its sealed files are more than is unpacked to look at."""
 
     @property
     def name(self) -> str:

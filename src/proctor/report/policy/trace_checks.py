@@ -57,7 +57,7 @@ def check_traces(policy: Policy, submission: Submission) -> Iterator[Failure | U
 
 
 def _is_needed(policy: Policy, trial: SubmittedTrial) -> bool:
-    if trial.is_withheld:
+    if trial.is_withheld or trial.is_too_large:
         return False
     return policy.traces.needed == "all" or (trial.attempt.reward or 0) > 0
 
