@@ -109,6 +109,14 @@ def test_items_of_a_line_that_are_no_objects_are_said_once(tmp_path: Path) -> No
     assert "(and 100,000 more in this line)" in found.diagnostics[0].message
 
 
+def test_many_unknown_keys_make_a_short_sentence(tmp_path: Path) -> None:
+    keys = ",".join(f'"k{number}":1' for number in range(20_000))
+    (tmp_path / "trajectory.jsonl").write_text(f'{{"role":"user","step":1,{keys}}}\n')
+    found = load_trajectory(str(tmp_path / "trajectory.jsonl"), salvage=True)
+    assert len(found.entries) == 1
+    assert found.diagnostics[0].message.startswith('key "k0", "k1", "k2", "k3", "k4" and more')
+
+
 def test_token_ids_of_a_result_cost_nothing_and_arguments_are_bounded(tmp_path: Path) -> None:
     trial = next(path for path in JOB.iterdir() if path.is_dir())
     document = json.loads((trial / "result.json").read_bytes())

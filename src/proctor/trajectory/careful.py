@@ -14,7 +14,7 @@ import msgspec
 
 from proctor.diagnostic import Diagnostic
 from proctor.sentence import shown
-from proctor.trajectory.decoding import Decoding
+from proctor.trajectory.decoding import Decoding, some_of
 from proctor.trajectory.entry import HEADER_KEYS, KEYS, ROLES, VERSION, Entry, Header, Object
 
 _WHOLE: Final = re.compile(r"\s*[+-]?\d+(_\d+)*(\.0*)?\s*")
@@ -68,7 +68,7 @@ class CarefulReader:
             found.header = self._read_header(value, reading)
             more = {key: kept for key, kept in value.items() if key not in HEADER_KEYS}
             if more or reading.shadowed:
-                names = ", ".join(map(shown, more))
+                names = some_of(map(shown, more))
                 reading.note("header-key", f"the header has {names} as well; kept beside")
                 found.kept = Kept(line, more, tuple(reading.shadowed))
         else:
@@ -126,7 +126,7 @@ class _Line(Decoding):
             elif given is not None or key in ("step", "role"):
                 self._place(key, given, fields, beside)
         if unknown:
-            self.report("unknown-key", f"key {', '.join(unknown)}, which the format does not have")
+            self.report("unknown-key", f"key {some_of(unknown)}, which the format does not have")
         for key in ("step", "role"):
             if key not in value:
                 self.report(f"no-{key}", f"no {key}; expected one in every entry")

@@ -114,10 +114,10 @@ class Decoding:
 
     def _report_strange(self) -> None:
         if self._strange:
-            names = _some(self._strange)
+            names = some_of(self._strange)
             self.report("not-a-json-number", f"{names}, which no JSON number can say")
         if self.shadowed:
-            names = _some(map(shown, dict(self.shadowed)))
+            names = some_of(map(shown, dict(self.shadowed)))
             self.report("duplicate-key", f"key {names} more than once; the last one counts")
 
     def _pair(self, pairs: list[tuple[str, Any]]) -> Object:
@@ -176,6 +176,7 @@ def _has_halves(text: str) -> bool:
     return any(found[1] for found in _ESCAPE.finditer(text))
 
 
-def _some(names: Iterable[str]) -> str:
+def some_of(names: Iterable[str]) -> str:
+    """The first few of many names: a stranger's line can have a million of them."""
     first = list(islice(names, _NAMED + 1))
     return ", ".join(first[:_NAMED]) + (" and more" if len(first) > _NAMED else "")
