@@ -9,6 +9,7 @@ import pytest
 from proctor.errors import ConflictError, DamageError, LedgerError, NotSealedError
 from proctor.ledger.entry import (
     AnyEntry,
+    EvidenceFile,
     PlanEntry,
     ReviewEntry,
     Source,
@@ -273,3 +274,12 @@ def test_a_score_that_an_unfinished_record_lacks_is_the_certificates_everywhere(
     (row,) = json.loads(proctor("ledger", "list", "--ledger", directory, "--json").out)
     claim = proctor("ledger", "claim", "--experiment", EXPERIMENT, "--ledger", directory, "--json")
     assert (row["reward"], json.loads(claim.out)["counts"]["scored"]) == (1.0, 1)
+
+
+def test_a_duplicate_is_named_whatever_else_is_wrong_with_it(tmp_path: Path) -> None:
+    directory, key = small(tmp_path, "a"), find_key(tmp_path)
+    hostile = EvidenceFile(path="../out", sha256="0" * 64, size=1)
+    append_by_hand(
+        directory, key, msgspec.structs.replace(trial("a", **BETTER), evidence=(hostile,))
+    )
+    assert damage_of(directory).keys() == {DamageKind.DUPLICATE_TRIAL, DamageKind.MALFORMED}

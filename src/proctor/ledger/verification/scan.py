@@ -255,13 +255,15 @@ def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
     except (msgspec.MsgspecError, DamageError, RecursionError, UnicodeDecodeError) as error:
         scanned.malformed.append((number, str(error)))
         return NO_SEQ
+    if fault is None or not fault.is_id:
+        # Whatever else is wrong with it: the same trial twice has a name of its own.
+        scanned.identities.append((number, experiment_id, trial_id))
     if fault is not None:
         scanned.faults.append((number, fault))
         return entry.seq
     if scanned.is_compared:
         scanned.trials.append(trial_columns(entry, standing))
         scanned.kinds[number] = kind_and_time(entry)
-    scanned.identities.append((number, experiment_id, trial_id))
     for file in entry.evidence:
         scanned.evidence.append((number, bytes.fromhex(file.sha256), file.size))
     return entry.seq
