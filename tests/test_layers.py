@@ -27,7 +27,16 @@ LAYERS = (
     ("harbor", "inspection"),
     ("outcome", "record"),
     ("task", "trajectory", "reward"),
-    ("contained", "diagnostic", "digest", "files", "filesystems", "plugin", "sentence"),
+    (
+        "contained",
+        "diagnostic",
+        "digest",
+        "files",
+        "filesystems",
+        "json_values",
+        "plugin",
+        "sentence",
+    ),
     ("errors",),
 )
 HEIGHT = {unit: -line for line, units in enumerate(LAYERS) for unit in units}

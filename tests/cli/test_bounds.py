@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import JobError, RecordError, TraceError
-from proctor.files import has_more_values
 from proctor.harbor.documents import TRIAL
+from proctor.json_values import has_more_values
 from proctor.record.document import parse_document
 from proctor.reward.read import read_score
 from proctor.reward.score import Unscored

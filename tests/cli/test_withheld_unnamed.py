@@ -11,6 +11,7 @@ import pytest
 from proctor.ledger.entry import PlanEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trials
+from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withheld import find_unnamed
 from proctor.report.planned.model import (
     PlannedAgent,
@@ -159,12 +160,16 @@ def test_a_line_that_is_still_there_is_not_withheld(tmp_path: Path, named: str) 
         ("withhold", 0, named, False),
     ):
         owner.move(move)
-    with Ledger.open(owner.write(tmp_path / "ledger")) as ledger:
+    directory = owner.write(tmp_path / "ledger")
+    if named != "own":
+        assert verify_ledger(directory).damage
+        return
+    with Ledger.open(directory) as ledger:
         assert [row.status for row in find_trials(ledger)] == ["sealed", "sealed"]
         assert find_unnamed(ledger) == []
 
 
-def test_a_name_that_another_trial_has_names_nothing(tmp_path: Path) -> None:
+def test_a_line_withheld_under_the_name_of_another_trial_is_damage(tmp_path: Path) -> None:
     owner = Owner()
     for move in (
         ("seal", 0, 0, 1.0, "plain"),
@@ -172,6 +177,5 @@ def test_a_name_that_another_trial_has_names_nothing(tmp_path: Path) -> None:
         ("withhold", 0, "another", True),
     ):
         owner.move(move)
-    with Ledger.open(owner.write(tmp_path / "ledger")) as ledger:
-        assert [row.status for row in find_trials(ledger)] == ["sealed"]
-        assert [each.entry for each in find_unnamed(ledger)] == [1]
+    (found,) = verify_ledger(owner.write(tmp_path / "ledger")).damage
+    assert found.kind == "duplicate-trial"

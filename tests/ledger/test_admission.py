@@ -243,33 +243,15 @@ def test_ids_that_differ_in_case_are_two_trials(tmp_path: Path) -> None:
 # One number
 
 
-def test_a_record_that_contradicts_its_certificate_is_damage_and_is_not_sealed(
-    tmp_path: Path,
-) -> None:
-    certificate = {"task": "add", "rewards": {"reward": (1.0).hex()}, "basis": "reward file"}
-    score = TrialScore(profile="harbor-0.13.1", certificate={**certificate, "exception": None})
-    directory, key = small(tmp_path, "a"), find_key(tmp_path)
-    forged = msgspec.structs.replace(trial("b", **{"evaluation.reward": 0.0}), score=score)
-    append_by_hand(directory, key, forged)
-    message = "the record's reward is 0.0; the certificate of its score gives 1.0"
-    assert message in damage_of(directory)[DamageKind.MALFORMED]
-    assert message in refusal_of(directory)
-    record = record_bytes("b", **{"evaluation.reward": 0.0})
-    with (
-        Ledger.open(small(tmp_path / "other"), key=find_key(tmp_path / "other")) as ledger,
-        pytest.raises(NotSealedError, match=r"reward is 0\.0"),
-    ):
-        seal(ledger, [Submission(record=record, where="b", score=score)])
-
-
-def test_a_score_that_an_unfinished_record_lacks_is_the_certificates_everywhere(
-    tmp_path: Path, proctor: Proctor
+@pytest.mark.parametrize("stated", [0.0, None])
+def test_a_record_that_contradicts_its_certificate_has_one_number_everywhere(
+    tmp_path: Path, proctor: Proctor, stated: float | None
 ) -> None:
     certificate = {"task": "add", "rewards": {"reward": (1.0).hex()}, "basis": "reward file"}
     score = TrialScore(profile="harbor-0.13.1", certificate={**certificate, "exception": None})
     directory, key = small(tmp_path), find_key(tmp_path)
-    unfinished = trial("a", **{"evaluation.reward": None})
-    append_by_hand(directory, key, msgspec.structs.replace(unfinished, score=score))
+    sealed = trial("a", **{"evaluation.reward": stated})
+    append_by_hand(directory, key, msgspec.structs.replace(sealed, score=score))
     assert verify_ledger(directory).is_sound
     (row,) = json.loads(proctor("ledger", "list", "--ledger", directory, "--json").out)
     claim = proctor("ledger", "claim", "--experiment", EXPERIMENT, "--ledger", directory, "--json")

@@ -19,10 +19,11 @@ import msgspec
 from proctor.audit.scoring import Origin, ScoredMetric, Scoring, summarize_metrics
 from proctor.digest import sha256_hex
 from proctor.errors import CertificateError
-from proctor.files import MOST_VALUES, check_values, read_small
+from proctor.files import read_small
 from proctor.harbor.declared import SCRIPT
 from proctor.harbor.render import render_json
 from proctor.harbor.trial import FoundTrial
+from proctor.json_values import MOST_VALUES, check_values
 from proctor.outcome.line import Summary
 from proctor.reward.column import RewardColumn
 from proctor.reward.metric import METRICS, compute_metric

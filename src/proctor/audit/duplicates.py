@@ -8,9 +8,10 @@ import json
 from collections.abc import Iterable, Iterator
 
 from proctor.audit.findings import Finding, Kind
-from proctor.files import MOST_VALUES, check_values, has_more_values, read_inside
+from proctor.files import read_inside
 from proctor.harbor.job import Job
 from proctor.harbor.trial import FoundTrial, verifier_folder
+from proctor.json_values import MOST_VALUES, check_values, has_more_values
 from proctor.sentence import printable
 
 _HARBORS_OWN = "nan"

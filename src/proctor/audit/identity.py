@@ -12,7 +12,7 @@ from proctor.audit.duplicates import MOST, load_with_duplicates, say_duplicates,
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.mixing import limits_of
 from proctor.errors import JobError
-from proctor.files import has_more_values, read_inside
+from proctor.files import read_inside
 from proctor.harbor.documents import (
     Decoder,
     LockDocument,
@@ -23,6 +23,7 @@ from proctor.harbor.documents import (
 from proctor.harbor.job import Job
 from proctor.harbor.order import Slot, agent_slot, moment
 from proctor.harbor.trial import FoundTrial
+from proctor.json_values import has_more_values
 from proctor.sentence import shown
 
 _PLAN_SCHEMA = 1

@@ -13,7 +13,8 @@ from enum import StrEnum
 import msgspec
 
 from proctor.errors import InputError
-from proctor.files import check_values, has_more_values, read_head, read_small
+from proctor.files import read_head, read_small
+from proctor.json_values import check_values, has_more_values
 from proctor.sentence import reason_of
 
 _HEAD = 1 << 16

@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 
 from proctor.errors import JobError
-from proctor.files import MOST_VALUES, check_values, read_inside
+from proctor.files import read_inside
+from proctor.json_values import MOST_VALUES, check_values
 from proctor.reward.number import Number
 
 type WrittenRewards = dict[str, Number | None]

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 
 from proctor.errors import JobError
-from proctor.files import MOST_VALUES, check_values
 from proctor.harbor.documents import JOB, JobDocument
+from proctor.json_values import MOST_VALUES, check_values
 
 
 class PublishedResult:

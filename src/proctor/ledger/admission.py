@@ -31,7 +31,7 @@ from proctor.ledger.entry import (
     encode_entry,
     record_digest,
 )
-from proctor.ledger.head import RecordHead, find_certified_reward, read_head_of
+from proctor.ledger.head import RecordHead, read_head_of
 from proctor.record.ids import check_id
 
 LONGEST_PATH: Final = 1000
@@ -113,7 +113,6 @@ def find_trial_fault(entry: TrialEntry, head: RecordHead) -> Fault | None:
     return (
         _find_in_id(head.experiment_id, "experiment_id")
         or _find_in_id(head.trial_id, "trial_id")
-        or _find_in_score(entry, head.evaluation.reward)
         or (_find_in_evidence(entry.evidence) if entry.evidence else None)
         or (_find_in_source(entry.source) if entry.source else None)
     )
@@ -125,19 +124,6 @@ def _find_in_id(text: str, what: str) -> Fault | None:
     except RecordError as error:
         return Fault(str(error), is_id=True)
     return None
-
-
-def _find_in_score(entry: TrialEntry, stated: float | None) -> Fault | None:
-    """Lists and boards read the record, claims read the certificate: both must say the same.
-
-    A trial that was killed may have been scored before its record was finished.
-    """
-    if stated is None or entry.score is None or entry.score.certificate is None:
-        return None
-    certified = find_certified_reward(entry)
-    if certified == stated:
-        return None
-    return Fault(f"the record's reward is {stated}; the certificate of its score gives {certified}")
 
 
 def _find_in_evidence(files: Sequence[EvidenceFile]) -> Fault | None:

@@ -111,7 +111,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     head: RecordHead
     reward: Reward
-    """On record; where the record has none, what the certificate of its score gives."""
+    """What the certificate of its score gives; without one, what is on record."""
     revision: str | None
     """Of the agent's adapter."""
     configuration: str
@@ -196,7 +196,9 @@ def read_standing(entry: TrialEntry) -> Standing:
 
 
 def _find_reward(entry: TrialEntry, stated: Reward) -> Reward:
-    return stated if stated is not None else find_certified_reward(entry)
+    """One number for lists, boards and claims: the certificate decides, where there is one."""
+    is_certified = entry.score is not None and entry.score.certificate is not None
+    return find_certified_reward(entry) if is_certified else stated
 
 
 @lru_cache(maxsize=_KEPT)

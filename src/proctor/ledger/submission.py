@@ -18,8 +18,9 @@ import msgspec
 
 from proctor.audit.certificate import certify_trial
 from proctor.errors import JobError, LinkedRewardError, NotSealedError
-from proctor.files import check_values, read_inside, read_small, walk_files
+from proctor.files import read_inside, read_small, walk_files
 from proctor.harbor.trial import FoundTrial, load_trial
+from proctor.json_values import check_values
 from proctor.ledger.entry import Slot, Source, TrialScore
 from proctor.ledger.keeping import AROUND, Around, check_evidence_path
 from proctor.ledger.sealing import Submission

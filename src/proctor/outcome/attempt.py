@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from proctor.files import MOST_VALUES, check_values
+from proctor.json_values import MOST_VALUES, check_values
 from proctor.outcome.consumer import RunReading
 from proctor.outcome.policy import Aggregation, aggregate_trials, passed_task
 from proctor.outcome.reasons import ReasonCode, classify, is_retryable, normalize_reason

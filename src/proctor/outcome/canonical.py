@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from proctor.digest import sha256_hex
 from proctor.errors import ScoreRecordError
-from proctor.files import check_values
+from proctor.json_values import check_values
 
 type Json = str | int | list[Json] | dict[str, Json] | None
 """What a canonical document may hold; a bool is an int here, as in Python."""

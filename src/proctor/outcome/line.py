@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from proctor.errors import JobError
-from proctor.files import MOST_VALUES, check_values
+from proctor.json_values import MOST_VALUES, check_values
 from proctor.outcome.reasons import ReasonCode
 from proctor.reward.number import exact_sum
 

@@ -16,7 +16,8 @@ import msgspec
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import RecordError
-from proctor.files import check_values, read_small
+from proctor.files import read_small
+from proctor.json_values import check_values
 from proctor.record.fields import check_json
 
 LARGEST: Final = 16 << 20

@@ -22,7 +22,8 @@ from proctor.errors import (
     RewardFileNotFoundError,
     VerifierOutputParseError,
 )
-from proctor.files import check_values, read_inside, read_small
+from proctor.files import read_inside, read_small
+from proctor.json_values import check_values
 from proctor.reward.number import Rewards
 from proctor.reward.profile import DEFAULT_PROFILE, Profile
 from proctor.reward.score import Score, Scored, Unscored

@@ -15,7 +15,7 @@ import msgspec
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import TraceError
-from proctor.files import MOST_VALUES, has_more_values
+from proctor.json_values import MOST_VALUES, has_more_values
 from proctor.sentence import reason_of
 
 LINE_LIMIT = 1 << 27

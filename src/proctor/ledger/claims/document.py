@@ -13,7 +13,8 @@ import msgspec
 from backports import zstd
 
 from proctor.errors import InputError, ProofFileError
-from proctor.files import MOST_VALUES, check_values, read_small
+from proctor.files import read_small
+from proctor.json_values import MOST_VALUES, check_values
 from proctor.ledger.tree import HASH_SIZE
 
 LARGEST = 1 << 28

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from proctor.files import check_values
+from proctor.json_values import check_values
 
 _NAMES: Final = ("trajectory.jsonl", "conversation.jsonl", "trajectory.json")
 _COMMAND_KEYS: Final = ("command", "cmd", "keystrokes")

@@ -16,7 +16,8 @@ import msgspec
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import TraceError
-from proctor.files import has_more_values, read_small
+from proctor.files import read_small
+from proctor.json_values import has_more_values
 from proctor.trajectory.atif.document import has_doubled_key, parse_document
 from proctor.trajectory.atif.model import Atif
 from proctor.trajectory.atif.rules import find_problems
