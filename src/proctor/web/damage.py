@@ -72,6 +72,8 @@ class Health:
             if seen != self._seen:
                 self._check()
                 self._seen = seen
+                if self._verified is not None:
+                    self._next = 0.0  # whether it still holds is worth knowing at once
             self._verify_later(seen)
             return self._found or self._verified
 
@@ -114,15 +116,20 @@ class Health:
         if seen == self._verified_of or is_busy or time.monotonic() < self._next:
             return
         self._verified_of = seen
-        self._verifying = threading.Thread(target=self._verify, name="verify", daemon=True)
+        self._verifying = threading.Thread(
+            target=self._verify, args=(seen,), name="verify", daemon=True
+        )
         self._verifying.start()
 
-    def _verify(self) -> None:
+    def _verify(self, seen: Seen) -> None:
         start = time.monotonic()
         sentence = _verify(self._directory)
         took = time.monotonic() - start
         with self._lock:
-            self._verified = sentence
+            # Files that were replaced while they were read give a finding that holds of neither.
+            holds = sentence is None or _is_grown(seen, _see(self._directory))
+            self._verified = sentence if holds else None
+            self._verified_of = seen if holds else None
             self._next = time.monotonic() + max(_PAUSE, 10 * took)
 
     def close(self) -> None:
@@ -158,6 +165,15 @@ def _see(directory: Path) -> Seen:
         checkpoint = b""
     entries = directory / "entries"
     return checkpoint, tuple(_see_segment(entries, number) for number in _find_segments(entries))
+
+
+def _is_grown(before: Seen, after: Seen) -> bool:
+    """Whether nothing that was there was replaced or cut off."""
+    segments = {number: (size, time) for number, size, time in after[1]}
+    return all(
+        number in segments and (segments[number] == (size, time) or segments[number][0] > size)
+        for number, size, time in before[1]
+    )
 
 
 def _find_segments(entries: Path) -> list[int]:
