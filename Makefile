@@ -46,6 +46,7 @@ format: .venv/.installed  ## rewrite the code as the formatter wants it
 
 pytest: .venv/.installed  ## the whole suite on 3.12
 	@scripts/get-packages
+	@$(MAIN)/python -m compileall -q -j 0 src
 	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not soak" $(ARGS)
 
 conformance-3.13: .venv-3.13/.installed  ## the conformance suite on 3.13

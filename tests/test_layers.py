@@ -111,16 +111,23 @@ def targets_of(node: ast.AST) -> list[str]:
     return []
 
 
+def nodes_below(node: ast.AST, *, in_function: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """All below a node, each with whether it stands in a function."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    for child in ast.iter_child_nodes(node):
+        inside = in_function or isinstance(child, functions)
+        yield child, inside
+        yield from nodes_below(child, in_function=inside)
+
+
 def imports_in(path: Path, source: Path) -> Iterator[Import]:
     """Every import of one file, wherever in the file it stands."""
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    inside = {id(n) for f in ast.walk(tree) if isinstance(f, functions) for n in ast.walk(f)}
-    for node in ast.walk(tree):
+    for node, in_function in nodes_below(tree, in_function=False):
         for target in targets_of(node):
             where = f"{path.relative_to(source)}:{getattr(node, 'lineno', 0)}"
             relative = isinstance(node, ast.ImportFrom) and node.level > 0
-            yield Import(where, unit_of(path, source), target, id(node) in inside, relative)
+            yield Import(where, unit_of(path, source), target, in_function, relative)
 
 
 def problem_with(found: Import) -> str | None:

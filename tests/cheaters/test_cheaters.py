@@ -32,9 +32,11 @@ def test_no_cheat_scores_or_reaches_the_host(home: Path) -> None:
     check_cheats(SANDBOX, home, list(CHEATERS))
 
 
-@pytest.mark.parametrize("site", [SANDBOX_USER, DOCKER], ids=lambda site: site.name)
-def test_nor_does_every_third_one_elsewhere(site: Site, home: Path) -> None:
-    check_cheats(site, home, list(CHEATERS)[::3])
+@pytest.mark.parametrize(
+    ("site", "every"), [(SANDBOX_USER, 3), (DOCKER, 7)], ids=["sandbox-user", "docker"]
+)
+def test_nor_do_some_of_them_elsewhere(site: Site, every: int, home: Path) -> None:
+    check_cheats(site, home, list(CHEATERS)[::every])
 
 
 @pytest.mark.soak

@@ -85,10 +85,6 @@ def kill_and_finish(
     assert engine.containers() == []
 
 
-def test_a_runner_may_be_killed_anywhere(docker_site: Site, engine: Engine) -> None:
-    kill_and_finish(docker_site, engine, 1, n_kills=3, within_sec=1.2)
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(5))
 def test_a_runner_may_be_killed_anywhere_50_times(

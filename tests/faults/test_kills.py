@@ -154,9 +154,10 @@ def assert_attempts_are_whole(trial: Path) -> None:
             assert load(record)["trial_id"] == f"{trial.name}.attempt-{kept.name}"
 
 
-def test_a_runner_may_be_killed_at_every_boundary(site: Site) -> None:
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.soak), 2])
+def test_a_runner_may_be_killed_at_its_boundaries(site: Site, every: int) -> None:
     chain = Chain(site, n_tasks=2, n_attempts=1)
-    for number, boundary in enumerate(BOUNDARIES):
+    for number, boundary in enumerate(BOUNDARIES[::every]):
         chain.die_at(boundary, nth=1 if boundary in ("planned", "ended") else 1 + number % 2)
     chain.finish()
 

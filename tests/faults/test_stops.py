@@ -65,9 +65,9 @@ ONCE, ENDED, TWICE = (signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT, signal
 @pytest.mark.parametrize(
     ("place", "numbers"),
     [
-        # What root's does otherwise is done by the two below, and by the ordinary user's.
+        # What root's do otherwise is done by the third, and by the ordinary user's.
         pytest.param("root", ONCE, id="root-ctrl-c", marks=pytest.mark.soak),
-        pytest.param("root", ENDED, id="root-sigterm"),
+        pytest.param("root", ENDED, id="root-sigterm", marks=pytest.mark.soak),
         pytest.param("root", TWICE, id="root-ctrl-c twice"),
         pytest.param("ordinary user", ONCE, id="ordinary user-ctrl-c"),
         # What an ordinary user's stop does otherwise is done by the one above.
@@ -130,9 +130,7 @@ def test_of_two_that_resume_a_job_at_once_one_does_it(place: Site) -> None:
         check_one_does_it(place, [stack.enter_context(place.resuming()) for _ in range(2)])
 
 
-@pytest.mark.parametrize(
-    "place", ["ordinary user", pytest.param("root", marks=pytest.mark.soak)], indirect=True
-)
+@pytest.mark.soak
 def test_of_two_that_run_a_job_of_one_name_at_once_one_does_it(place: Site) -> None:
     words = words_of(place)
     with ExitStack() as stack:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("strace")
 CHANGING = ("write", "fsync", "fdatasync", "rename", "link", "linkat", "unlink", "mkdir")
 FILLING = ("write", "mkdir", "rename", "fdatasync", "fsync")
 """Calls that a full disk refuses; a sync tells late of what a write was told."""
-STRIDE = 19
+STRIDE = 37
 """Every which call is broken when there is little time."""
 
 

@@ -44,7 +44,7 @@ def _audit_file(root: str, path: str) -> Iterator[Finding]:
             return
         _, twice = load_with_duplicates(data)
     except (OSError, ValueError, RecursionError):
-        return  # whoever needs the file says so
+        return  # the reader of the file says so
     yield from say_duplicates(path, twice)
 
 

@@ -204,7 +204,7 @@ def _compare_metric(
 
 
 def _inferred(path: str, where: str, name: str) -> Finding:
-    """A metric that nothing declares: whoever publishes could have chosen the one that flatters.
+    """A metric that nothing declares: its publisher could have chosen the most flattering one.
 
     The mean is what harbor computes unless told otherwise, and so only a note.
     """

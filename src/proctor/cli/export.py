@@ -48,7 +48,7 @@ def command(
     """Take sealed trials out, in a form that others read.
 
     bundle (.tar.zst) holds the chosen trials with their evidence, and every other entry without:
-    whoever gets it can check the signed root, and that it leaves out trials alone. The records of
+    its receiver can check the signed root, and that only trials were left out. The records of
     those trials can be read in it; `proctor case` and `proctor ledger prove` show one trial alone.
     harbor is a directory of JOB/TRIAL with every file byte for byte as it was imported, and the
     job's own. aec-bench is a directory of EXPERIMENT/TRIAL.json. atif is a directory of

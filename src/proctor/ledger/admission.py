@@ -1,4 +1,4 @@
-"""Admission: what an entry must be before anybody uses it, whoever wrote and signed it.
+"""Admission: what an entry must be before it is used, no matter who signed it.
 
     find_fault(entry)         what is wrong with its ids, paths and digests; None if nothing
     admit_line(line, where)   the entry in a line of a log, or an error

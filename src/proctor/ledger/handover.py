@@ -4,7 +4,7 @@ A handover signs the origin, its place in the log, the root of the log before it
 it fits nowhere else. Those of older versions sign the origin and the new key alone; they count as
 long as no later form came before them. A key that was replaced never signs again.
 
-Whoever reads a log gives the entries at their proven places. Nothing here says which key to trust.
+The reader of a log gives the entries at their proven places. Nothing here says which key to trust.
 """
 
 from collections.abc import Iterable, Sequence

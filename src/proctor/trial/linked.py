@@ -1,6 +1,6 @@
 """Reward files that are links out of the trial: a finding, and the bytes that harbor reads.
 
-harbor follows such a link on the host, and its reward stands. Whoever reads the job later follows
+harbor follows such a link on the host, and its reward stands. A later reader of the job follows
 none that leads out of the trial, so the file takes the link's place, with the bytes it led to:
 only where they are the reward. A link to any other file of the host must not bring that file into
 the evidence.

@@ -36,7 +36,13 @@ def run_python(place: Path, *words: str, machine: tuple[str, ...] = ()) -> Ran:
 
 
 @BY_ROOT
-@pytest.mark.parametrize("name", ["box", "probes", "rooms", "transfers", "lifetimes"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("rooms", "transfers", "lifetimes"),
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("box", "probes")),
+    ],
+)
 def test_an_ordinary_users_sandbox_keeps_the_same_promises(place: Path, name: str) -> None:
     # The runner of this suite may be one of several; the one in there is alone.
     options = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist")

@@ -5,8 +5,8 @@
      "entries": [{"seq": n, "line": …} or {"seq": n, "leaf": …}, …], "nodes": [hash, …],
      "attestation": n or null, "hashed": [{"seq": n, "leaf": …}, …]}
 
-Whoever has the file and the ledger's public key checks it without the ledger. That the ledger holds
-nothing else about the experiment is shown as far as a signed attestation in it says so.
+Anyone with the file and the ledger's public key can check it without the ledger. That the ledger
+holds nothing else about the experiment is shown as far as a signed attestation in it says so.
 """
 
 import json

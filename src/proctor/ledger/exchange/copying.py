@@ -1,6 +1,6 @@
 """Sealed files written below a directory: nothing outside of it, and nothing there is replaced.
 
-Names come from whoever sealed the trial. Each is checked where it becomes a path, and no link below
+Names are chosen by the ledger's owner. Each is checked where it becomes a path, and no link below
 the directory is followed, whatever lies there already.
 """
 
