@@ -107,7 +107,8 @@ def test_what_a_killed_trial_wrote_is_brought_in_and_its_container_removed(
     with docker_site.begun("-p", task, *WORDS, PAUSE="600") as runner:
         wait_until(lambda: is_at_work(engine), runner)
         # A run that lives is left alone.
-        assert "nothing to clean" in docker_site.proctor("clean").out
+        cleaned = docker_site.proctor("clean", TMPDIR=str(docker_site.top))
+        assert "nothing to clean" in cleaned.out
         runner.kill()
         runner.wait(PATIENCE_SEC)
     said = docker_site.proctor("clean", "--dry-run").out

@@ -1,5 +1,6 @@
 """verify and the index: derived, held against the log, made anew, and never needed."""
 
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -9,10 +10,11 @@ from proctor.ledger.entry import NoteEntry, SupersedeEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review, subject_of
+from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withhold import Why, withhold_trial
 from tests.cli.programs import run_here
-from tests.ledger.ledgers import find_key, index_of, search_index_of, small
+from tests.ledger.ledgers import find_key, index_of, record_bytes, search_index_of, small
 
 
 def test_an_index_that_is_behind_or_missing_is_fine_and_left_alone(tmp_path: Path) -> None:
@@ -184,7 +186,6 @@ SEARCH_LIES = [
     "DELETE FROM rows_data WHERE id > 10",
     "DELETE FROM rows_docsize",
     "UPDATE position SET peaks = zeroblob(64)",
-    "UPDATE position SET origin = 'example.org/other'",
     "CREATE TRIGGER lie AFTER INSERT ON blocks BEGIN DELETE FROM blocks; END",
     "CREATE VIEW more AS SELECT * FROM blocks",
 ]
@@ -207,6 +208,20 @@ def test_a_search_index_that_is_wrong_is_deleted(
     assert (ran.code, "the next search makes it anew" in ran.out) == (0, True)
     assert not search_index_of(ledger).exists()
     assert proctor("search", "task", "--json", "--ledger", ledger).out == found
+
+
+def test_the_search_index_of_a_ledger_that_was_replaced_is_deleted_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proctor, ledger = run_here(monkeypatch, capsys), small(tmp_path, "a", "b")
+    assert "2 trials" in proctor("search", "task", "--ledger", ledger).out
+    shutil.rmtree(ledger)
+    with Ledger.create(ledger, find_key(tmp_path), "example.org/another") as another:
+        seal(another, [Submission(record=record_bytes("c"), where="c")])
+    assert search_index_of(ledger).exists()
+    ran = proctor("ledger", "verify", "--ledger", ledger)
+    assert (ran.code, "note:" in ran.out) == (0, False)
+    assert "1 trial" in proctor("search", "task", "--ledger", ledger).out
 
 
 def test_an_index_that_is_no_database_is_made_anew(tmp_path: Path) -> None:

@@ -352,6 +352,8 @@ def test_the_command_has_exit_codes_for_cron_and_prints_json_lines(
     bad = proctor(*words, tmp_path / "absent")
     assert (bad.code, bad.out, "not a ledger" in bad.err) == (2, "", True)
     assert proctor(*words, "--interval", "5").code == 2
+    followed = proctor("ledger", "watch", tmp_path / "absent", "--state", tmp_path / "state")
+    assert (followed.code, "not a ledger" in followed.err) == (2, True)
 
 
 def test_it_polls_until_it_is_interrupted(ledger: Ledger, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from proctor.search.upkeep import TOLD
 
 _ROWS = "SELECT id >> ?, count(*) FROM rows_docsize GROUP BY 1 ORDER BY 1"
 _READ = "SELECT seq, number FROM read WHERE number > 0 ORDER BY seq"
+_REPLACED = "it is of another log"
+"""No news: a ledger was removed, and another was made in its place."""
 
 
 def check_search_index(directory: Path) -> str | None:
@@ -37,6 +39,8 @@ def check_search_index(directory: Path) -> str | None:
         remove_index(path)
     except OSError as error:
         raise LedgerError(f"{path}: cannot be removed: {error}") from error
+    if problem is _REPLACED:
+        return None
     return f"{path} was out of step with the log ({problem}); the next search makes it anew"
 
 
@@ -47,6 +51,10 @@ def _find_problem(ledger: Ledger, path: Path) -> str | None:
     with contextlib.closing(SearchIndex(connection, path, 0, ledger.checkpoint().origin)) as index:
         try:
             if not waiting(lambda: is_of(connection, index.origin)):
+                if connection.execute("SELECT origin FROM position").fetchall() != [
+                    (index.origin,)
+                ]:
+                    return _REPLACED
                 return "it is not one that this version makes of this log"
             with index.reading():
                 problem = _compare(ledger, index)

@@ -54,26 +54,25 @@ def command(
     read, and only new entries are decoded. The first look starts at the first entry.
 
     Exit code with --once: 0 nothing new, 1 something to see, 2 a ledger cannot be watched. Without
-    it, Ctrl-C ends the program, with 0 or 1 likewise.
+    it, a ledger that cannot be watched from the start ends the program with 2, and Ctrl-C with 0 or
+    1. A ledger that cannot be read later is reported, and watched again when it can.
 
     Example: proctor ledger watch --once /srv/ledgers/* || mail -s ledgers me@example.org
     """
     check_apart("once", "interval")
     monitor = Monitor(find_memory(state), [find_verifier_key(key) for key in keys])
     paths = [Path(ledger) for ledger in ledgers]
-    if once:
-        is_quiet, refused = _look_at_all(monitor, paths, as_json=as_json)
-        if refused:
-            raise InputError("\nproctor: ".join(refused))
-        return 0 if is_quiet else 1
-    was_quiet, told, stopped = True, set[str](), _stop_on_interrupt()
-    while not stopped.is_set():
+    stopped = threading.Event() if once else _stop_on_interrupt()
+    was_quiet, refused = _look_at_all(monitor, paths, as_json=as_json)
+    if refused:
+        raise InputError("\nproctor: ".join(refused))
+    told = set[str]()
+    while not once and not stopped.wait(interval):
         is_quiet, refused = _look_at_all(monitor, paths, as_json=as_json)
         for sentence in refused:
             if sentence not in told:
                 tell(f"proctor: {printable(sentence)}")
         told, was_quiet = set(refused), was_quiet and is_quiet
-        stopped.wait(interval)
     return 0 if was_quiet else 1
 
 
