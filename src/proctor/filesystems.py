@@ -10,6 +10,7 @@ import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 NETWORK = frozenset(
@@ -77,6 +78,16 @@ def file_system_of(path: Path) -> str:
 
 def find_network(path: Path) -> str | None:
     """The kind of network file system that a path is on; None where it is on none, or not known."""
+    try:
+        device = path.stat().st_dev
+    except OSError:
+        device = None
+    return _find_network(path.absolute(), device)
+
+
+@cache
+def _find_network(path: Path, _device: int | None) -> str | None:
+    """The same, asked once of each device that is mounted there: every append asks."""
     try:
         kind = file_system_of(path)
     except OSError:

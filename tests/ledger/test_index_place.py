@@ -153,7 +153,6 @@ def test_a_cache_that_cannot_be_used_is_not(
     elif fault == "network":
         network = {cache: "nfs4"}
         monkeypatch.setattr(derived, "find_network", network.get)
-        derived._is_on_network.cache_clear()
     elif fault == "somebody-else" and os.geteuid() == 0:
         os.chown(cache, 65534, 65534)
     elif fault == "somebody-else":
@@ -162,7 +161,6 @@ def test_a_cache_that_cannot_be_used_is_not(
     set_home(monkeypatch, PROCTOR_CACHE=str(cache))
     assert trials(ledger) == BOTH
     assert index_of(ledger).is_relative_to(temporary)
-    derived._is_on_network.cache_clear()
 
 
 @pytest.mark.parametrize("fault", ["link", "file", "not sticky", "absent"])

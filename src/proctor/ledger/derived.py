@@ -71,7 +71,8 @@ def _find_roots(environ: Mapping[str, str]) -> Iterator[Path]:
     with contextlib.suppress(OSError):
         if place is not None:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not _is_on_network(place, place.stat().st_dev):
+            # SQLite's locks and its shared memory need a kernel that sees every writer.
+            if find_network(place) is None:
                 yield place / _FOLDERS
     with contextlib.suppress(OSError):
         shared = Path(tempfile.gettempdir())
@@ -79,14 +80,8 @@ def _find_roots(environ: Mapping[str, str]) -> Iterator[Path]:
         is_open = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         # In a directory that others can write, only the sticky bit keeps them from ours.
         is_safe = not is_open or status.st_mode & stat.S_ISVTX
-        if is_safe and not _is_on_network(shared, status.st_dev):
+        if is_safe and find_network(shared) is None:
             yield shared / f"proctor-indexes-{os.geteuid()}"
-
-
-@cache
-def _is_on_network(place: Path, _device: int) -> bool:
-    # SQLite's locks and its shared memory need a kernel that sees every writer.
-    return find_network(place) is not None
 
 
 def _make_folder(root: Path, ledger: str) -> Path:
