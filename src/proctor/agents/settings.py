@@ -14,7 +14,7 @@ from proctor.trial.order import AgentOrder
 class Settings(BaseModel):
     """The kwargs of one built-in agent."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def _as_typed(value: object) -> object:

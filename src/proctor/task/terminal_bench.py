@@ -75,7 +75,7 @@ class Difficulty(StrEnum):
 class OldConfig(BaseModel):
     """task.yaml; keys that harbor does not take over, such as parser_name, are left out."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     instruction: str
     author_name: str = "unknown"
