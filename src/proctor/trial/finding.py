@@ -47,6 +47,69 @@ class FindingCode(StrEnum):
     """Most lines of the task's own solution came back in the agent's commands."""
     STEPS_NOT_REPLAYED = "steps-not-replayed"
     """The agent `replay` passed over calls that are no shell commands."""
+    CLEAN_ROOM_DIFFERS = "clean-room-differs"
+    """Without the agent's changes to the system, the same tests gave another reward."""
+    CLEAN_ROOM_DECLARED = "clean-room-declared"
+    """The reward differs in the clean room, by packages or services that the task declares."""
+    CLEAN_ROOM_SERVICES = "clean-room-services"
+    """The reward differs without the services that the agent left running."""
+    CLEAN_ROOM_SKIPPED = "clean-room-skipped"
+    """The tests were not repeated in a clean room, or not all of them."""
+    TEST_IMPORTS_CHANGED = "test-imports-changed"
+    """The agent made files in places that the test command imports from."""
+    CHANGES_CUT = "changes-cut"
+    """The agent changed more files than the change record lists."""
+    AGENT_PROGRAM_RUNNING = "agent-program-running"
+    """A program that the agent made was still running when verification began."""
+    TWO_REWARDS = "two-rewards"
+    """The verifier left both reward.txt and reward.json."""
+    LATE_REWARD = "late-reward"
+    """A reward file changed after the test script had ended."""
+
+
+class Level(StrEnum):
+    """How much a finding says against a score."""
+
+    INFO = "info"
+    """About where and how the trial ran."""
+    NOTICE = "notice"
+    """Worth a look; honest work can cause it."""
+    ALARM = "alarm"
+    """Evidence that the score may not be earned."""
+
+
+_INFO = frozenset(
+    {
+        FindingCode.BASE_SUBSTITUTED,
+        FindingCode.NETWORK_SHARED,
+        FindingCode.LIMITS_NOT_ENFORCED,
+        FindingCode.USR_READ_ONLY,
+        FindingCode.OUTPUT_CUT,
+        FindingCode.AGENT_STILL_BUSY,
+        FindingCode.STEPS_NOT_REPLAYED,
+    }
+)
+_ALARMS = frozenset(
+    {
+        FindingCode.REWARD_PLANTED,
+        FindingCode.LINKED_REWARD,
+        FindingCode.TESTS_CHANGED,
+        FindingCode.COMMANDS_LIKE_SOLUTION,
+        FindingCode.CLEAN_ROOM_DIFFERS,
+        FindingCode.TWO_REWARDS,
+        FindingCode.LATE_REWARD,
+    }
+)
+
+
+def level_of(code: str) -> Level:
+    """The level of a finding. A code that is not known, from a newer version, is a notice.
+
+    It follows from the code alone, so that no stored finding can say otherwise.
+    """
+    if code in _ALARMS:
+        return Level.ALARM
+    return Level.INFO if code in _INFO else Level.NOTICE
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,6 +53,16 @@ FINDINGS: Final[dict[str, str]] = {
     FindingCode.LOGS_DIFFER: "Something inside tried to write the agent's own trace.",
     FindingCode.COMMANDS_LIKE_SOLUTION: "The agent's commands hold most of the task's solution.",
     FindingCode.STEPS_NOT_REPLAYED: "Not all that was recorded could be replayed.",
+    FindingCode.LINKED_REWARD: "The reward file was a link.",
+    FindingCode.CLEAN_ROOM_DIFFERS: "The reward differs without the agent's changes to the system.",
+    FindingCode.CLEAN_ROOM_DECLARED: "The reward needs packages or services, as the task declares.",
+    FindingCode.CLEAN_ROOM_SERVICES: "The reward needs services that the agent left running.",
+    FindingCode.CLEAN_ROOM_SKIPPED: "The tests were not repeated in a clean room.",
+    FindingCode.TEST_IMPORTS_CHANGED: "The agent made files that the tests may import.",
+    FindingCode.CHANGES_CUT: "The agent changed more files than the change record lists.",
+    FindingCode.AGENT_PROGRAM_RUNNING: "A program that the agent made ran during the tests.",
+    FindingCode.TWO_REWARDS: "The verifier left two reward files.",
+    FindingCode.LATE_REWARD: "A reward file changed after the test script had ended.",
 }
 """What a finding about the integrity of a trial means."""
 
