@@ -36,6 +36,7 @@ class TrialPlanner:
             record=record,
             is_harbor_compatible=prepared.settings.verifier_compat is not None,
             verify_again=prepared.settings.verify_again,
+            clean_room=prepared.settings.clean_room,
             attempt=attempt,
             shared=shared,
         )

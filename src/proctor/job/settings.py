@@ -35,5 +35,7 @@ class Settings(BaseModel):
     """An invalid task ends the job before it begins."""
     verify_again: Annotated[int, Field(ge=0, le=MOST_AGAIN)] = 0
     """How often what an agent left is verified beyond the time that counts."""
+    clean_room: bool = True
+    """Whether the tests of a trial with a reward are repeated in a clean room."""
     agent_version_command: str | None = None
     """A shell command on the host whose output is the agent's revision."""

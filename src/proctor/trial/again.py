@@ -12,7 +12,7 @@ verify-again.json; nothing of it is an exception of the trial.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +101,7 @@ def _find_hindrance(sitting: Sitting, environment: Environment, step: Step | Non
 
 
 async def noted(
-    sitting: Sitting, kept: Kept | None, verifying: Awaitable[VerifierResult]
+    sitting: Sitting, kept: Sequence[Kept | None], verifying: Awaitable[VerifierResult]
 ) -> VerifierResult:
     """What a verification gives, written down where the state is verified again.
 
@@ -112,13 +112,13 @@ async def noted(
     try:
         verified = await verifying
     except Exception as error:
-        if kept is not None:
-            told = sitting.describe(error)
-            seconds = sitting.clock.monotonic() - began
-            kept.add(note_exception(told.exception_type, told.exception_message, seconds))
+        told = sitting.describe(error)
+        seconds = sitting.clock.monotonic() - began
+        for each in filter(None, kept):
+            each.add(note_exception(told.exception_type, told.exception_message, seconds))
         raise
-    if kept is not None:
-        kept.add(note_rewards(verified.rewards, sitting.clock.monotonic() - began))
+    for each in filter(None, kept):
+        each.add(note_rewards(verified.rewards, sitting.clock.monotonic() - began))
     return verified
 
 
@@ -175,7 +175,7 @@ async def _verify_once(sitting: Sitting, environment: Environment, kept: Kept, n
     async with _opened(sitting, environment, kept, paths) as where:
         verifying = run_verification(again, where, kept.artifacts_dir, kept.step)
         try:
-            await noted(sitting, kept, verifying)
+            await noted(sitting, (kept,), verifying)
         except Exception as error:  # noqa: BLE001 - it is a result like another, and noted as one
             sitting.logger.debug("verification %d again: %s", number, error)
 

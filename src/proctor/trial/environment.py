@@ -10,6 +10,7 @@ from typing import Protocol, TypeGuard, runtime_checkable
 
 import msgspec
 
+from proctor.trial.changes import Change, LeftOut, Surroundings
 from proctor.trial.finding import Finding
 from proctor.trial.paths import TrialPaths
 
@@ -125,7 +126,15 @@ class Process(msgspec.Struct, frozen=True):
     pid: int
     """As seen inside."""
     command: str
-    """Its command line, or its name in brackets."""
+    """Its command line, or its name in brackets: its own word."""
+    executable: str | None = None
+    """The file that it executes, as the kernel says; ` (deleted)` follows where it is gone. None
+    where that may not be read, or the engine does not say."""
+    script: str | None = None
+    """For an interpreter: the first argument that is the path of a file, absolute."""
+    listens: bool = False
+    """It has a socket that listens: TCP, Unix, or bound UDP. Where its open files may not be read:
+    its user has one. False where the engine does not say."""
 
 
 @runtime_checkable
@@ -205,6 +214,51 @@ class Freezing(Protocol):
 def can_freeze(environment: object) -> TypeGuard[Freezing]:
     """Whether an environment can keep its files for others of its kind to begin with."""
     return _is_a(environment, Freezing)
+
+
+@runtime_checkable
+class Accounting(Environment, Protocol):
+    """An environment that knows its image, and everything that was written since."""
+
+    def surroundings(self) -> Surroundings:
+        """How programs find their files in it."""
+        ...
+
+    async def list_written(
+        self, known: Mapping[str, str], *, is_hashing: bool = True
+    ) -> tuple[Sequence[Change], bool]:
+        """Everything that differs from the image, and whether a limit was met.
+
+        `known` has marks of an earlier list: what has the same one still was not written since, and
+        is of the phase `setup`; all else is of the phase `agent`. Nothing is run inside.
+
+        Raises:
+            Exception: it cannot be listed.
+        """
+        ...
+
+    async def freeze(self) -> None:
+        """Keep all its files as they are now; see Freezing."""
+        ...
+
+    async def open_frozen(self, paths: TrialPaths) -> Environment:
+        """Another environment, with the files that were kept; see Freezing."""
+        ...
+
+    async def open_clean(self, paths: TrialPaths, left_out: LeftOut) -> Environment:
+        """Another environment: the image, and of the files that were kept all but `left_out`.
+
+        All else is as in `open_frozen`.
+
+        Raises:
+            Exception: it cannot be brought up.
+        """
+        ...
+
+
+def accounts(environment: object) -> TypeGuard[Accounting]:
+    """Whether an environment knows everything that was written in it."""
+    return _is_a(environment, Accounting)
 
 
 class SeenFile(msgspec.Struct, frozen=True):

@@ -20,6 +20,8 @@ import msgspec
 from proctor.harbor.render import render_json
 from proctor.reward.number import Number, json_number
 from proctor.task.directory import Step
+from proctor.trial.changes import LeftOut
+from proctor.trial.environment import Process
 
 type State = Literal["frozen", "live"]
 
@@ -142,6 +144,20 @@ class Kept:
             flake_rate=pairs.rate,
             reason=self.reason,
         )
+
+
+@dataclass(kw_only=True)
+class CleanRoom:
+    """A second verification, before and after it ran."""
+
+    step: Step | None
+    kept: Kept
+    """The verification that counts, in its list."""
+    left_out: LeftOut = field(default_factory=lambda: LeftOut(frozenset(), frozenset()))
+    survivors: Sequence[Process] = ()
+    """What the agent left running."""
+    has_memory: bool = False
+    """Files lay in memory, which no copy of files has."""
 
 
 def note_rewards(rewards: Mapping[str, Number] | None, seconds: float) -> Verification:

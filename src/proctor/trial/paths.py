@@ -6,6 +6,10 @@ In `<trial>/`:
       result.json       what came of it; written once, at the end
       record.json       the TrialRecord, partial from the first moment
       findings.json     integrity findings, where there are any
+      changes.jsonl     what the agent changed of the environment, path by path; of a step, below
+                        steps/<name>/
+      clean-room.json   what the tests gave in a clean room
+      clean-room/       what the verifier left there, where that differs: clean/ and control/
       trial.log         what happened, for people
       exception.txt     the traceback, where there was an exception
       agent/            /logs/agent of the environment, and what the agent wrote on the host
@@ -73,6 +77,21 @@ class TrialPaths:
     def findings_path(self) -> Path:
         """Integrity findings."""
         return self.trial_dir / "findings.json"
+
+    @cached_property
+    def changes_path(self) -> Path:
+        """What the agent changed of the environment."""
+        return self.trial_dir / "changes.jsonl"
+
+    @cached_property
+    def clean_room_path(self) -> Path:
+        """What the tests gave in a clean room."""
+        return self.trial_dir / "clean-room.json"
+
+    @cached_property
+    def clean_room_dir(self) -> Path:
+        """What the verifier left in the clean room, and in the control."""
+        return self.trial_dir / "clean-room"
 
     @cached_property
     def log_path(self) -> Path:

@@ -76,6 +76,8 @@ class Plan:
     """--verifier-compat harbor-0.13.1: the verifier finds things as harbor leaves them."""
     verify_again: int = 0
     """--verify-again: how often what the agent left is verified beyond the time that counts."""
+    clean_room: bool = True
+    """--no-clean-room: not; whether the tests are repeated without the agent's system changes."""
     attempt: int = 1
     """1, 2, …: how often this slot has been begun."""
     shared: Shared = field(default_factory=Shared, compare=False, repr=False)

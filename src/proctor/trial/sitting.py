@@ -24,10 +24,11 @@ from proctor.task.config import StepConfig
 from proctor.task.directory import Step
 from proctor.trajectory.writer import Redactor
 from proctor.trial.agent import Agent
+from proctor.trial.changes import Account
 from proctor.trial.clock import Clock, find_jump
 from proctor.trial.environment import Environment, Watched, is_watched
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.flakes import Kept
+from proctor.trial.flakes import CleanRoom, Kept
 from proctor.trial.network import NetworkPlan, plan_network
 from proctor.trial.order import Kinds
 from proctor.trial.paths import TrialPaths
@@ -69,6 +70,10 @@ class Sitting:
     has_artifacts: bool = False
     is_done: bool = False
     """It got to the end of its phases."""
+    account: Account | None = None
+    """What the agent changed of the environment, where that is known."""
+    clean_room: CleanRoom | None = None
+    """The second verification that is still to be made."""
     kept: list[Kept] = field(default_factory=list)
     """States that are verified again."""
     other_paths: TrialPaths | None = None

@@ -13,10 +13,12 @@ from proctor.harbor.trial_result import StepResult, TimingInfo, VerifierResult
 from proctor.reward.steps import DEFAULT_STRATEGY, Strategy, Verdict, find_stop, trial_verdict
 from proctor.reward.steps import Step as MarkedStep
 from proctor.task.directory import Step
+from proctor.trial.account import note_changes, note_late_changes
 from proctor.trial.again import keep_state, noted, verify_again
 from proctor.trial.agent import Agent
 from proctor.trial.agent_phase import find_agent_user, run_agent
 from proctor.trial.artifacts import collect_artifacts, move_contents
+from proctor.trial.clean_room import keep_for_clean_room, verify_in_clean_room
 from proctor.trial.collect import collect_agent_output, upload_agent_logs
 from proctor.trial.environment import Environment
 from proctor.trial.flakes import Kept
@@ -81,9 +83,14 @@ async def _run_step(
         with sitting.phase("collect", step):
             await upload_agent_logs(sitting, environment)
             artifacts_dir = await _collect(sitting, environment, step)
+            await note_changes(sitting, environment, step)
         kept = await keep_state(sitting, environment, artifacts_dir, step)
+        if step is sitting.plan.task.steps[-1]:
+            # Earlier steps are not repeated: the next ones go on where they ended.
+            await keep_for_clean_room(sitting, environment, artifacts_dir, step)
         with sitting.phase("verify", step):
             await _verify(sitting, environment, step, result, artifacts_dir, kept)
+        await verify_in_clean_room(sitting, environment)
         await verify_again(sitting, environment, kept)
     archive_step(sitting, step)
 
@@ -164,10 +171,13 @@ async def _verify(
     with sitting.timed(timing):
         try:
             verifying = run_verification(sitting, environment, artifacts_dir, step)
-            result.verifier_result = await noted(sitting, kept, verifying)
+            both = (kept, sitting.clean_room.kept if sitting.clean_room else None)
+            result.verifier_result = await noted(sitting, both, verifying)
         except Exception as error:  # noqa: BLE001 - the step's boundary: it stands on the step
             if result.exception_info is None:
                 result.exception_info = sitting.describe(error)
+    if not sitting.is_stopped:
+        await note_late_changes(sitting, environment, step)
 
 
 def archive_step(sitting: Sitting, step: Step) -> None:

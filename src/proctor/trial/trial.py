@@ -2,7 +2,8 @@
 
     setup, healthcheck, skills, agent-setup, agent, collect, verify, record
 
-Where it is to be verified again: freeze before verify, and verify-again after it.
+Before verify the files are frozen for the clean-room after it, in which the tests run once more;
+where it is to be verified again, verify-again follows.
 
 Exceptions are harbor's, with its messages; the first one counts. An agent that took too long or
 that failed is verified all the same; after anything else there is no verification.
@@ -12,10 +13,12 @@ import asyncio
 
 from proctor.errors import EnvironmentStartTimeoutError
 from proctor.harbor.trial_result import TimingInfo, TrialResult
+from proctor.trial.account import begin_account, note_changes, note_late_changes
 from proctor.trial.again import keep_state, noted, verify_again
 from proctor.trial.agent import Agent
 from proctor.trial.agent_phase import STILL_VERIFIED, run_agent, set_up_agent
 from proctor.trial.artifacts import collect_artifacts
+from proctor.trial.clean_room import keep_for_clean_room, verify_in_clean_room
 from proctor.trial.clock import SYSTEM, Clock
 from proctor.trial.closing import close_files
 from proctor.trial.collect import collect_agent_output, upload_agent_logs
@@ -42,8 +45,8 @@ async def run_trial(plan: Plan, kinds: Kinds, watch: Watch, clock: Clock = SYSTE
     cancelled = None
     with opened(plan, kinds, watch, clock) as sitting:
         # Each part gets its turn, whatever became of those before it.
-        for part in (_sit, _recover, _verify_again, stop_environment, close_files):
-            if part is _verify_again and cancelled is not None:
+        for part in (_sit, _recover, _verify_once_more, stop_environment, close_files):
+            if part is _verify_once_more and cancelled is not None:
                 continue
             try:
                 await part(sitting)
@@ -73,6 +76,7 @@ async def _sit(sitting: Sitting) -> None:
             await upload_skills(environment, sitting.skills, sitting.skills_dir)
     with sitting.phase("agent-setup"):
         await set_up_agent(sitting, agent, environment)
+        await begin_account(sitting, environment)
     if task.steps:
         await run_steps(sitting, agent, environment)
         await stop_environment(sitting)
@@ -88,8 +92,10 @@ async def _run_single(sitting: Sitting, agent: Agent, environment: Environment) 
     with sitting.phase("collect"):
         await upload_agent_logs(sitting, environment)
         await _collect_artifacts(sitting, environment)
+        await note_changes(sitting, environment)
     if not sitting.plan.config.verifier.disable:
         kept = await keep_state(sitting, environment, sitting.paths.artifacts_dir)
+        await keep_for_clean_room(sitting, environment, sitting.paths.artifacts_dir)
         with sitting.phase("verify"):
             await _verify(sitting, environment, kept)
 
@@ -130,7 +136,10 @@ async def _verify(sitting: Sitting, environment: Environment, kept: Kept | None)
     timing = sitting.result.verifier = TimingInfo()
     with sitting.timed(timing):
         verifying = run_verification(sitting, environment, sitting.paths.artifacts_dir)
-        sitting.result.verifier_result = await noted(sitting, kept, verifying)
+        both = (kept, sitting.clean_room.kept if sitting.clean_room else None)
+        sitting.result.verifier_result = await noted(sitting, both, verifying)
+    if not sitting.is_stopped:
+        await note_late_changes(sitting, environment)
 
 
 async def _recover(sitting: Sitting) -> None:
@@ -143,11 +152,13 @@ async def _recover(sitting: Sitting) -> None:
         await _collect_artifacts(sitting, environment)
 
 
-async def _verify_again(sitting: Sitting) -> None:
-    """Verify again what is kept; of a task of several steps that was done after each of them."""
-    if sitting.plan.task.steps or sitting.environment is None or not sitting.kept:
+async def _verify_once_more(sitting: Sitting) -> None:
+    """Verify what is kept; of a task of several steps that was done after each of them."""
+    environment = sitting.environment
+    if sitting.plan.task.steps or environment is None:
         return
-    # How long it took is how long it took to be marked.
+    # How long it took is how long it took to be scored.
     sitting.result.finished_at = sitting.clock.now()
+    await verify_in_clean_room(sitting, environment)
     for kept in sitting.kept:
-        await verify_again(sitting, sitting.environment, kept)
+        await verify_again(sitting, environment, kept)

@@ -157,6 +157,7 @@ def _make_settings(flags: RunFlags) -> Settings:
             "system_prompt": _check_prompt(record.system_prompt),
             "verifier_compat": flags.verifier.verifier_compat,
             "verify_again": flags.verifier.verify_again,
+            "clean_room": flags.verifier.clean_room,
             "task_order": flags.tasks.task_order or "name",
             "strict_tasks": flags.tasks.strict_tasks,
             "agent_version_command": flags.agent.agent_version_command,

@@ -75,6 +75,7 @@ class VerifierFlags:
     disable_verification: bool
     verifier_compat: str | None
     verify_again: int
+    clean_room: bool
 
 
 @dataclass(frozen=True, slots=True)

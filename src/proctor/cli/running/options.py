@@ -207,6 +207,11 @@ verifier_options: Decorator = section(
         metavar="N",
         help="Verify what the agent left N times more, and say how far the results agree.",
     ),
+    option(
+        "--clean-room/--no-clean-room",
+        default=True,
+        help="Repeat the tests of a trial with a reward without the agent's changes to the system.",
+    ),
 )
 
 job_options: Decorator = section(

@@ -84,6 +84,17 @@ class LayeredChanges:
         top = _find_layer(part, rest)
         return None if top is None else f"{top}/{rest}"
 
+    def read_now(self, path: str) -> str:
+        """The text that was written at a path; empty where none was."""
+        return "\n".join(self._read_lines(path))
+
+    def read_in_image(self, path: str) -> str:
+        """The text that the image has at a path; empty where it has none."""
+        part, rest = self._place(path)
+        top = _find_layer(part, rest)
+        data = None if top is None else _read(top, rest)
+        return (data or b"").decode(errors="replace")
+
     def mark_of(self, path: str) -> str:
         """What is another one whenever a file was written again."""
         part, rest = self._place(path)

@@ -1,7 +1,5 @@
 """A faithful copy of what was written in a sandbox: what overlays mean by it stays what it means.
 
-    python -I -S -c … LOCATION PARENT HOW SOURCE TARGET [SOURCE TARGET]…
-
 Deletions, opaque directories, owners, modes, times, attributes, hard links and holes are as before;
 where the file system can share blocks, they are shared. No link is followed: what is copied was a
 stranger's, and the runner may be root. What would take more than half of the free space is not
@@ -11,20 +9,10 @@ begun. Only the standard library.
 import errno
 import fcntl
 import os
-import resource
-import signal
 import stat
-import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-from proctor.environments.sandbox.identity import map_self
-from proctor.environments.sandbox.syscalls import PR_SET_PDEATHSIG, prctl
-
-AS_ROOT, MAP_SELF, MAPPED = "root", "self", "mapped"
-"""How to be allowed to read all of it: as root, or in a user namespace of which this process is
-root, by its own map or by one that the runner writes once it was told a line."""
 
 _MOST_ENTRIES = 1_000_000
 _SHARE = 2
@@ -42,44 +30,19 @@ class TooLargeError(Exception):
     """There is not enough room for a copy; the message is a sentence."""
 
 
-def main() -> None:
-    """Copy trees; what goes wrong is said on standard error, in one line."""
-    parent, how, *places = sys.argv[2:]
-    try:
-        _be_allowed(how)
-        # After the change of rights, which would clear it.
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != int(parent):
-            return
-        _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
-        os.umask(0)
-        pairs = list(zip(places[::2], places[1::2], strict=True))
-        _check_room(pairs)
-        for source, target in pairs:
-            copy_tree(source, target)
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        sys.exit(f"{place}{error.strerror}")
-    except TooLargeError as error:
-        sys.exit(str(error))
+def copy_trees(pairs: Sequence[tuple[str, str]]) -> None:
+    """Copy each source directory to its target, where nothing is.
+
+    Raises:
+        TooLargeError: there is not enough room.
+        OSError: something in them cannot be copied.
+    """
+    _check_room(pairs)
+    for source, target in pairs:
+        copy_tree(source, target)
 
 
-def _be_allowed(how: str) -> None:
-    if how == AS_ROOT:
-        return
-    uid, gid = os.geteuid(), os.getegid()
-    os.unshare(os.CLONE_NEWUSER)
-    if how == MAP_SELF:
-        map_self(uid, gid)
-    else:
-        os.write(1, b"\n")
-        os.read(0, 1)
-    os.setgid(0)
-    os.setuid(0)
-
-
-def _check_room(pairs: list[tuple[str, str]]) -> None:
+def _check_room(pairs: Sequence[tuple[str, str]]) -> None:
     n_bytes = n_entries = 0
     for source, _ in pairs:
         for size in _sizes(source):
@@ -119,10 +82,25 @@ class _Level(NamedTuple):
     source: int
     target: int
     names: Iterator[str]
+    is_plain: bool = False
 
 
-def copy_tree(source: str, target: str) -> None:
-    """Copy a directory with all that is in it to a place where nothing is.
+class Selection(NamedTuple):
+    """What of a tree is copied: all but `left_out`, with everything below it."""
+
+    left_out: Collection[str] = ()
+    """Paths below the top."""
+    plain: Collection[str] = ()
+    """Directories that are made only for what is kept below them."""
+    is_linking: bool = False
+    """Plain files are hard links to those of the source, which nobody writes any more."""
+
+
+_ALL = Selection()
+
+
+def copy_tree(source: str, target: str, selection: Selection = _ALL) -> None:
+    """Copy a directory with what is in it to a place where nothing is.
 
     Raises:
         OSError: something in it cannot be copied; what was copied so far is left.
@@ -137,7 +115,7 @@ def copy_tree(source: str, target: str) -> None:
         if name is None:
             _close(levels.pop())
         else:
-            levels += _copy_entry(top, levels[-1], name, linked)
+            levels += _copy_entry(top, levels[-1], name, linked, selection)
 
 
 def _open_level(path: str, source: int, target: int) -> _Level:
@@ -146,33 +124,49 @@ def _open_level(path: str, source: int, target: int) -> _Level:
 
 def _close(level: _Level) -> None:
     """A directory looks as its model does when nothing more is put into it."""
-    _give_looks(level.source, level.target)
+    if not level.is_plain:
+        _give_looks(level.source, level.target)
     os.close(level.source)
     os.close(level.target)
 
 
 def _copy_entry(
-    top: _Level, level: _Level, name: str, linked: dict[tuple[int, int], str]
+    top: _Level,
+    level: _Level,
+    name: str,
+    linked: dict[tuple[int, int], str],
+    selection: Selection,
 ) -> list[_Level]:
     """Copy what has this name; a directory is given back, still empty."""
     status = os.stat(name, dir_fd=level.source, follow_symlinks=False)
+    path = f"{level.path}{name}"
+    if path in selection.left_out:
+        return []
     if stat.S_ISDIR(status.st_mode):
-        os.mkdir(name, 0o700, dir_fd=level.target)
+        is_plain = path in selection.plain
+        os.mkdir(name, 0o755 if is_plain else 0o700, dir_fd=level.target)
         source = os.open(name, _DIRECTORY, dir_fd=level.source)
         target = os.open(name, _DIRECTORY, dir_fd=level.target)
-        return [_open_level(f"{level.path}{name}/", source, target)]
+        return [_open_level(f"{path}/", source, target)._replace(is_plain=is_plain)]
     known = status.st_dev, status.st_ino
-    if known in linked:
+    if selection.is_linking and stat.S_ISREG(status.st_mode):
+        os.link(
+            *(name, name),
+            src_dir_fd=level.source,
+            dst_dir_fd=level.target,
+            follow_symlinks=False,
+        )
+    elif known in linked:
         os.link(
             *(linked[known], name),
             src_dir_fd=top.target,
             dst_dir_fd=level.target,
             follow_symlinks=False,
         )
-        return []
-    _copy_leaf(level, name, status)
-    if status.st_nlink > 1 and not _is_deletion(status):
-        linked[known] = f"{level.path}{name}"
+    else:
+        _copy_leaf(level, name, status)
+        if status.st_nlink > 1 and not _is_deletion(status):
+            linked[known] = path
     return []
 
 

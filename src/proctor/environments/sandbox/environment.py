@@ -14,11 +14,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from proctor.environments.interior import DEVICES, MOST_DEVICES, lie_in_memory
+from proctor.environments.interior import DEVICES, MEMORY, MOST_DEVICES, lie_in_memory
+from proctor.environments.sandbox.accounting import (
+    changes_in_memory,
+    find_surroundings,
+    list_changes,
+)
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box, shared_zygote
 from proctor.environments.sandbox.changes import LayeredChanges
-from proctor.environments.sandbox.frozen import freeze_slot
+from proctor.environments.sandbox.frozen import clean_parts, freeze_slot
 from proctor.environments.sandbox.inside import Inside, Room, Running, check_user
 from proctor.environments.sandbox.keeping import give_back, lookup_of
 from proctor.environments.sandbox.limits import limits_of
@@ -34,6 +39,7 @@ from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.environments.shells import find_shell
 from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
 from proctor.errors import SandboxError
+from proctor.trial.changes import Change, LeftOut, Surroundings
 from proctor.trial.environment import ChangedFile, Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
@@ -66,6 +72,8 @@ class SandboxEnvironment(Inside):
         self._held = Held()
         self._ending: asyncio.Task[None] | None = None
         self._frozen: Parts | None = None
+        self._n_written: int | None = None
+        """Bytes that were written, where somebody counted."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -235,7 +243,36 @@ class SandboxEnvironment(Inside):
         self._now()
         self._frozen = None
         if self._held.slot is not None:
-            self._frozen = await freeze_slot(self._held.slot)
+            self._frozen = await freeze_slot(self._held.slot, self._n_written)
+
+    def surroundings(self) -> Surroundings:
+        """How programs find their files in it; see Accounting."""
+        now = self._now()
+        return find_surroundings(self._changes(), now.env, now.workdir)
+
+    async def list_written(
+        self, known: Mapping[str, str], *, is_hashing: bool = True
+    ) -> tuple[Sequence[Change], bool]:
+        """Everything that differs from the image; see Accounting."""
+        _, slot = self._check_made()
+        changes, is_cut = await list_changes(slot.parts, known, is_hashing=is_hashing)
+        self._n_written = sum(each.size or 0 for each in changes)
+        in_memory = await self.list_files([DEVICES], MOST_DEVICES)
+        return [*changes, *changes_in_memory(in_memory, known, MEMORY)], is_cut
+
+    async def open_clean(self, paths: TrialPaths, left_out: LeftOut) -> "SandboxEnvironment":
+        """Another sandbox: the image, and what is not left out; see Accounting.
+
+        Raises:
+            SandboxError, OSError: nothing was kept, or it cannot be brought up.
+        """
+        _, slot = self._check_made()
+        if self._frozen is None:
+            raise SandboxError(f"{self.session_id}: no state of this sandbox was kept")
+        root = await clean_parts(slot, self._frozen, left_out.paths, left_out.plain)
+        other = SandboxEnvironment(replace(self._order, trial_paths=paths))
+        await other.start_like(self._now(), root)
+        return other
 
     async def open_frozen(self, paths: TrialPaths) -> "SandboxEnvironment":
         """Another sandbox, with the files that were kept; see Freezing.

@@ -1,88 +1,72 @@
 """A sandbox's files as they were at one moment, for other sandboxes to begin with.
 
-The directories that take what is written in a sandbox are copied, by copying.py in a process of its
-own. The copies lie in the sandbox's own scratch and go with it, whether it is stopped or reaped.
+The directories that take what is written in a sandbox are copied. The copies lie in the sandbox's
+own scratch and go with it, whether it is stopped or reaped. A clean room begins with the image and
+with those of the copied files that are kept: hard links to the copies.
 """
 
 import asyncio
-import os
-import sys
+from collections.abc import Collection
 from pathlib import Path
 
-from proctor.environments.sandbox.copying import AS_ROOT, MAP_SELF, MAPPED
-from proctor.environments.sandbox.privileges import is_all_powerful
+from proctor.environments.sandbox.mapped import run_mapped
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.roots.layers import Parts
-from proctor.environments.sandbox.slots import Slot
-from proctor.environments.sandbox.subordinate import IdMap, find_subordinate_ids, write_id_maps
-from proctor.errors import SandboxError
+from proctor.environments.sandbox.slots import KEPT_STATES, Slot
 
-_FROZEN = "frozen"
-_LONGEST_SEC = 600
-_START = (
-    "import sys; sys.path.append(sys.argv[1]);"
-    "from proctor.environments.sandbox.copying import main; main()"
-)
-_PACKAGES = Path(__file__).resolve().parents[3]
+_FROZEN, _CLEAN = KEPT_STATES
+_LITTLE = 64 << 20
+"""Bytes that are copied in a thread; more take a process, which can be ended."""
 
 
-async def freeze_slot(slot: Slot) -> Parts:
+async def freeze_slot(slot: Slot, n_bytes: int | None = None) -> Parts:
     """Copy what was written in a sandbox; the root file system with the copies on top.
 
-    An earlier copy is deleted before.
+    An earlier copy is deleted before. `n_bytes` is how much it is, where that is known.
 
     Raises:
         SandboxError: there is no room for it, or something of it cannot be copied.
         OSError: it cannot be deleted, or no process can be started.
     """
-    place = slot.session.directory / _FROZEN
-    await asyncio.to_thread(delete_session, place)
-    place.mkdir(mode=0o700)
+    place = await _empty_place(slot, _FROZEN)
     copies = [str(place / str(number)) for number in range(len(slot.parts))]
-    words = [
-        word for part, copy in zip(slot.parts, copies, strict=True) for word in (part.upper, copy)
-    ]
+    pairs = [(part.upper, copy) for part, copy in zip(slot.parts, copies, strict=True)]
     try:
-        await _copy(words)
+        await run_mapped("copy", pairs, apart=n_bytes is None or n_bytes > _LITTLE)
     except BaseException:
         await asyncio.shield(asyncio.to_thread(delete_session, place))
         raise
-    return tuple(
-        (target, (copy, *lowers)) for (target, lowers), copy in zip(slot.root, copies, strict=True)
-    )
+    return _lay(slot.root, copies)
 
 
-async def _copy(places: list[str]) -> None:
-    ids = () if is_all_powerful() else find_subordinate_ids()
-    how = AS_ROOT if is_all_powerful() else MAPPED if ids else MAP_SELF
-    pipe = asyncio.subprocess.PIPE
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", "-c", _START),
-        *(str(_PACKAGES), str(os.getpid()), how, *places),
-        stdin=pipe,
-        stdout=pipe,
-        stderr=pipe,
-        cwd="/",
-        env={},
-        # Ctrl-C is for the runner, which ends this when it likes.
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(_LONGEST_SEC):
-            said = await _attend(child, ids)
-    except TimeoutError as error:
-        raise SandboxError(f"copying it took more than {_LONGEST_SEC} seconds") from error
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    if child.returncode != 0:
-        raise SandboxError(said or f"what copies it ended with {child.returncode}")
+async def clean_parts(
+    slot: Slot, frozen: Parts, left_out: Collection[str], plain: Collection[str]
+) -> Parts:
+    """The root file system with those of the frozen files on top that are not left out.
+
+    Raises:
+        SandboxError, OSError: that cannot be made.
+    """
+    place = await _empty_place(slot, _CLEAN)
+    clones = [str(place / str(number)) for number in range(len(slot.parts))]
+    trees = []
+    for (target, layers), clone in zip(frozen, clones, strict=True):
+        prefix = f"{target.rstrip('/')}/"
+        below = [
+            [path.removeprefix(prefix) for path in paths if path.startswith(prefix)]
+            for paths in (left_out, plain)
+        ]
+        trees.append([layers[0], clone, *below])
+    await run_mapped("link", trees)
+    return _lay(slot.root, clones)
 
 
-async def _attend(child: asyncio.subprocess.Process, ids: IdMap) -> str:
-    """Map its ids where it asks for that, and wait for its end; what it says of a failure."""
-    if ids and child.stdout is not None and await child.stdout.readline():
-        await asyncio.to_thread(write_id_maps, child.pid, ids)
-    _, said = await child.communicate(b"\n")
-    return said.decode(errors="replace").strip().rpartition("\n")[2]
+async def _empty_place(slot: Slot, name: str) -> Path:
+    place = slot.session.directory / name
+    await asyncio.to_thread(delete_session, place)
+    place.mkdir(mode=0o700)
+    return place
+
+
+def _lay(root: Parts, tops: list[str]) -> Parts:
+    return tuple((target, (top, *lowers)) for (target, lowers), top in zip(root, tops, strict=True))

@@ -38,6 +38,9 @@ _LITTLE = 256 << 20
 _LONGEST_QUEUE = 32
 """How many wait to be emptied before whoever gives one back has to wait."""
 
+KEPT_STATES = ("frozen", "clean")
+"""Copies of what a trial left, in its sandbox's scratch; see frozen.py."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -187,6 +190,9 @@ def _are_rooms_renewed(slot: Slot) -> bool:
 def _has_nothing_else(slot: Slot) -> bool:
     known = slot.session.names
     for name in os.listdir(slot.session.directory):
-        if name not in known:
-            os.unlink(slot.session.directory / name)
+        path = slot.session.directory / name
+        if name in KEPT_STATES:
+            delete_session(path)
+        elif name not in known:
+            os.unlink(path)
     return True

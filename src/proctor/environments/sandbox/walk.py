@@ -1,0 +1,308 @@
+"""Everything that was written in a sandbox, read on the host from the upper layers of its overlays.
+
+    entries, is_cut = list_written(parts, known, limits)
+
+An upper layer has whatever differs from the image and nothing else, so that the list is complete
+whatever the agent did. Nothing is run inside and no link is followed: each directory is opened by
+its name in the one above it. Only the standard library: for an ordinary user a child process in a
+user namespace does the same (see mapped.py).
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from proctor.digest import sha256_hex, sha256_pieces
+
+CREATED, CHANGED, DELETED, REPLACED = "created", "changed", "deleted", "replaced"
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOWER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC
+_OVERLAY = ("trusted.overlay.", "user.overlay.")
+_OWN_NOTES = frozenset(
+    ("opaque", "redirect", "origin", "impure", "nlink", "upper", "metacopy", "uuid", "protattr")
+)
+"""What overlays themselves write down in attributes."""
+_LONGEST_VALUE = 256
+_DEEPEST = 100
+"""Directories in each other; each is held open with its counterparts in the image."""
+_PIECE = 1 << 18
+_KINDS = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "directory",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "fifo",
+    stat.S_IFSOCK: "socket",
+}
+
+
+class Limits(NamedTuple):
+    """When to stop."""
+
+    n_entries: int = 200_000
+    n_bytes: int = 2 << 30
+    """Of files that are read for their digests."""
+    seconds: float = 60.0
+    is_hashing: bool = True
+
+
+class Written(NamedTuple):
+    """One path that differs from the image."""
+
+    path: str
+    """Absolute, as seen inside; bytes that are no Unicode are surrogates."""
+    how: str
+    kind: str
+    """file, directory, link, fifo, socket or device; of a deleted one, what the image has."""
+    in_image: bool
+    mode: int = 0
+    uid: int = 0
+    gid: int = 0
+    size: int = 0
+    mark: str = ""
+    """Changes whenever the path is written again, with whatever bytes."""
+    sha256: str = ""
+    """Of a plain file; empty where it was not read."""
+    target: str = ""
+    """Where a link leads."""
+    xattrs: Mapping[str, str] = {}
+    is_known: bool = False
+    """It had the same mark before."""
+
+
+class Layers(NamedTuple):
+    """One overlay of a sandbox."""
+
+    target: str
+    upper: str
+    lowers: tuple[str, ...]
+
+
+class _Level(NamedTuple):
+    path: str
+    """With a slash at its end."""
+    upper: int
+    lowers: tuple[int, ...]
+    names: Iterator[str]
+
+
+def list_written(
+    parts: Sequence[Layers], known: Mapping[str, str], limits: Limits
+) -> tuple[list[Written], bool]:
+    """All that was written, and whether a limit was met; `known` has marks of an earlier list.
+
+    What was known and is gone is listed as deleted.
+
+    Raises:
+        OSError: a layer cannot be read.
+    """
+    walk = _Walk(known, limits)
+    for part in parts:
+        walk.add(part)
+    if known and not walk.is_cut:
+        seen = {entry.path for entry in walk.entries} | walk.unlisted
+        gone = sorted(path for path in known if path not in seen)
+        walk.entries += [Written(path, DELETED, "file", in_image=False) for path in gone]
+    return walk.entries, walk.is_cut
+
+
+class _Walk:
+    def __init__(self, known: Mapping[str, str], limits: Limits) -> None:
+        self.entries: list[Written] = []
+        self.unlisted: set[str] = set()
+        """Directories that are in an upper layer only because something below them is."""
+        self.is_cut = False
+        self._known = known
+        self._limits = limits
+        self._n_bytes = limits.n_bytes
+        self._until = time.monotonic() + limits.seconds
+
+    def add(self, part: Layers) -> None:
+        lowers = tuple(os.open(lower, _LOWER) for lower in part.lowers)
+        levels = [
+            _open_level(f"{part.target.rstrip('/')}/", os.open(part.upper, _DIRECTORY), lowers)
+        ]
+        try:
+            while levels and not self._is_over():
+                name = next(levels[-1].names, None)
+                if name is None:
+                    _close(levels.pop())
+                # What vanishes meanwhile is in the next list.
+                elif deeper := self._look(levels[-1], name):
+                    if len(levels) < _DEEPEST:
+                        levels.append(deeper)
+                    else:
+                        _close(deeper)
+                        self.is_cut = True
+        finally:
+            for level in levels:
+                _close(level)
+
+    def _is_over(self) -> bool:
+        if len(self.entries) >= self._limits.n_entries or time.monotonic() > self._until:
+            self.is_cut = True
+        return self.is_cut and len(self.entries) >= self._limits.n_entries
+
+    def _look(self, level: _Level, name: str) -> _Level | None:
+        """List what has this name; a directory is given back opened."""
+        try:
+            found = os.stat(name, dir_fd=level.upper, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        path, before = f"{level.path}{name}", _find_lower(level.lowers, name)
+        if _is_whiteout(found):
+            if before is not None:
+                self._list(_deletion(path, before, found))
+            return None
+        if stat.S_ISDIR(found.st_mode):
+            return self._look_into(level, name, found, before)
+        how = CREATED if before is None else CHANGED
+        if before is not None and stat.S_IFMT(before.st_mode) != stat.S_IFMT(found.st_mode):
+            how = REPLACED
+        entry = _describe(path, how, found, in_image=before is not None)
+        if self._known.get(path) == entry.mark:
+            self._list(entry._replace(is_known=True))
+            return None
+        self._list(self._read(level, name, entry))
+        return None
+
+    def _look_into(
+        self, level: _Level, name: str, found: os.stat_result, before: os.stat_result | None
+    ) -> _Level | None:
+        path = f"{level.path}{name}"
+        try:
+            fd = os.open(name, _DIRECTORY, dir_fd=level.upper)
+        except FileNotFoundError:
+            return None
+        is_new = before is None or not stat.S_ISDIR(before.st_mode)
+        how = CREATED if before is None else REPLACED if is_new or _is_opaque(fd) else CHANGED
+        entry = _describe(path, how, found, in_image=before is not None)
+        if how != CHANGED or (before and _looks(before) != _looks(found)):
+            is_known = self._known.get(path) == entry.mark
+            self._list(entry._replace(is_known=is_known, xattrs=_read_xattrs(fd)))
+        else:
+            self.unlisted.add(path)
+        lowers = () if is_new else tuple(_open_lowers(level.lowers, name))
+        return _open_level(f"{path}/", fd, lowers)
+
+    def _list(self, entry: Written) -> None:
+        self.entries.append(entry)
+
+    def _read(self, level: _Level, name: str, entry: Written) -> Written:
+        if entry.kind == "link":
+            with suppress(OSError):
+                return entry._replace(target=os.readlink(name, dir_fd=level.upper))
+        if entry.kind != "file" or not self._limits.is_hashing:
+            return entry
+        with suppress(OSError):
+            fd = os.open(name, _FILE, dir_fd=level.upper)
+            try:
+                xattrs = _read_xattrs(fd)
+                if entry.size > self._n_bytes:
+                    self.is_cut = True
+                    return entry._replace(xattrs=xattrs)
+                self._n_bytes -= entry.size
+                return entry._replace(xattrs=xattrs, sha256=_hash(fd))
+            finally:
+                os.close(fd)
+        return entry
+
+
+def _open_level(path: str, upper: int, lowers: tuple[int, ...]) -> _Level:
+    return _Level(path, upper, lowers, iter(sorted(os.listdir(upper))))
+
+
+def _close(level: _Level) -> None:
+    for fd in (level.upper, *level.lowers):
+        os.close(fd)
+
+
+def _find_lower(lowers: Sequence[int], name: str) -> os.stat_result | None:
+    """What the image has under a name."""
+    for fd in lowers:
+        try:
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            continue
+        return None if _is_whiteout(found) else found
+    return None
+
+
+def _open_lowers(lowers: Sequence[int], name: str) -> Iterator[int]:
+    """The directories of a name in the layers of the image, as far down as they are merged."""
+    for fd in lowers:
+        try:
+            found = os.open(name, _LOWER, dir_fd=fd)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            # A file, a link or a deletion hides what is below it.
+            return
+        yield found
+        if _is_opaque(found):
+            return
+
+
+def _is_opaque(fd: int) -> bool:
+    # By its name in /proc: a descriptor that was opened only as a place has no attributes.
+    for prefix in _OVERLAY:
+        with suppress(OSError):
+            if os.getxattr(f"/proc/self/fd/{fd}", f"{prefix}opaque") == b"y":
+                return True
+    return False
+
+
+def _is_whiteout(found: os.stat_result) -> bool:
+    return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def _looks(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_mode, found.st_uid, found.st_gid
+
+
+def _mark(found: os.stat_result) -> str:
+    return f"{found.st_ino}-{found.st_ctime_ns}"
+
+
+def _deletion(path: str, before: os.stat_result, found: os.stat_result) -> Written:
+    kind = _KINDS.get(stat.S_IFMT(before.st_mode), "device")
+    return Written(path, DELETED, kind, in_image=True, mark=_mark(found))
+
+
+def _describe(path: str, how: str, found: os.stat_result, *, in_image: bool) -> Written:
+    return Written(
+        path=path,
+        how=how,
+        kind=_KINDS.get(stat.S_IFMT(found.st_mode), "device"),
+        in_image=in_image,
+        mode=stat.S_IMODE(found.st_mode),
+        uid=found.st_uid,
+        gid=found.st_gid,
+        size=found.st_size,
+        mark=_mark(found),
+    )
+
+
+def _read_xattrs(fd: int) -> dict[str, str]:
+    with suppress(OSError):
+        names = [name for name in os.listxattr(fd) if not _is_own_note(name)]
+        return {name: _render_value(os.getxattr(fd, name)) for name in names}
+    return {}
+
+
+def _is_own_note(name: str) -> bool:
+    return name.startswith(_OVERLAY) and name.rpartition(".")[2] in _OWN_NOTES
+
+
+def _render_value(value: bytes) -> str:
+    if len(value) > _LONGEST_VALUE:
+        return f"sha256:{sha256_hex(value)}"
+    return value.decode(errors="backslashreplace")
+
+
+def _hash(fd: int) -> str:
+    return sha256_pieces(iter(lambda: os.read(fd, _PIECE), b""))

@@ -1,0 +1,205 @@
+"""<trial>/changes.jsonl: a complete account of what differs from the image, and since when.
+
+    begin_account      after the agent's set-up: what is there already is not the agent's doing
+    note_changes       after the agent: what it changed, each path with its digest
+    note_late_changes  after the verification: what changed meanwhile
+
+The first line says what follows: how many paths of which class, and whether that is all of them.
+Without an environment that knows its image there is no account.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from proctor.files import replace_file
+from proctor.sentence import count_of
+from proctor.task.directory import Step
+from proctor.trial.changes import (
+    Account,
+    Change,
+    Classifier,
+    Phase,
+    find_named,
+    find_test_imports,
+)
+from proctor.trial.environment import Environment, accounts
+from proctor.trial.finding import FindingCode
+from proctor.trial.paths import TrialPaths
+from proctor.trial.sitting import Sitting
+
+FORMAT = "proctor-changes-1"
+_MOST_LISTED = 50_000
+"""Lines of changes.jsonl."""
+_MOST_SHOWN = 100
+"""Paths that a finding lists."""
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of changes.jsonl."""
+
+    format: str = FORMAT
+    total: int
+    """Paths that differ from the image."""
+    listed: int
+    is_complete: bool
+    """Whether all of them are listed, and every plain file of the agent's has its digest."""
+    places: dict[str, int]
+    """How many of the agent's changes are in each class."""
+    phases: dict[str, int]
+    """How many were written when."""
+
+
+async def begin_account(sitting: Sitting, environment: Environment) -> None:
+    """Note what is there before the agent begins."""
+    if not accounts(environment):
+        return
+    try:
+        written, _ = await environment.list_written({}, is_hashing=False)
+        account = Account(around=environment.surroundings())
+    except Exception as error:  # noqa: BLE001 - an environment may raise anything; the trial goes on
+        sitting.logger.warning("the changes of the agent cannot be recorded: %s", error)
+        return
+    account.marks = {each.path: each.mark for each in written}
+    sitting.account = account
+
+
+async def note_changes(
+    sitting: Sitting, environment: Environment, step: Step | None = None
+) -> None:
+    """Write down what the agent changed, and what a reader of the score should know of it."""
+    account = sitting.account
+    if account is None or not accounts(environment):
+        return
+    try:
+        written, is_cut = await environment.list_written(account.marks)
+        account.around = environment.surroundings()
+    except Exception as error:  # noqa: BLE001 - an environment may raise anything; the trial goes on
+        reason = sitting.describe(error).exception_message
+        sitting.add_finding(
+            FindingCode.CHANGES_CUT, f"the changes of the agent could not be listed: {reason}"
+        )
+        sitting.account = None
+        return
+    made = frozenset(
+        each.path for each in written if each.kind == "directory" and each.how != "changed"
+    )
+    classifier = Classifier(account.around, _find_named(sitting), made)
+    placed = [msgspec.structs.replace(each, place=classifier.classify(each)) for each in written]
+    account.before = [each for each in placed if each.when is Phase.SETUP]
+    account.changes = [each for each in placed if each.when is Phase.AGENT]
+    account.imports = find_test_imports(account.changes, account.around, made)
+    account.is_cut = is_cut
+    _find(sitting, account)
+    write_account(sitting.paths, account, step)
+
+
+async def note_late_changes(
+    sitting: Sitting, environment: Environment, step: Step | None = None
+) -> None:
+    """Add what changed during the verification."""
+    account = sitting.account
+    if account is None or not accounts(environment):
+        return
+    known = {**account.marks, **{each.path: each.mark for each in account.changes}}
+    try:
+        written, _ = await environment.list_written(known, is_hashing=False)
+    except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
+        sitting.logger.warning("what changed during verification cannot be listed: %s", error)
+        return
+    made = frozenset(each.path for each in written if each.kind == "directory")
+    classifier = Classifier(account.around, _find_named(sitting), made)
+    account.late = [
+        msgspec.structs.replace(each, when=Phase.VERIFICATION, place=classifier.classify(each))
+        for each in written
+        if each.when is Phase.AGENT
+    ]
+    if account.late:
+        write_account(sitting.paths, account, step)
+
+
+def _find_named(sitting: Sitting) -> frozenset[str]:
+    """Paths that the task itself speaks of to the agent, or collects."""
+    task = sitting.plan.task
+    texts = [task.instruction, *(step.instruction for step in task.steps)]
+    named = find_named("\n".join(texts))
+    asked = [*task.config.artifacts, *(one for step in task.steps for one in step.config.artifacts)]
+    sources = (one if isinstance(one, str) else one.source for one in asked)
+    return named | find_named("\n".join(sources))
+
+
+def _find(sitting: Sitting, account: Account) -> None:
+    system = account.system
+    if system:
+        sitting.add_finding(
+            FindingCode.SYSTEM_CHANGED,
+            f"the agent changed {count_of(len(system), 'system path')}; changes.jsonl lists them",
+            files=_show(system),
+        )
+    if account.imports:
+        sitting.add_finding(
+            FindingCode.TEST_IMPORTS_CHANGED,
+            f"{count_of(len(account.imports), 'file')} of the agent may be loaded by the tests",
+            files=account.imports[:_MOST_SHOWN],
+        )
+    if account.is_cut or len(account.changes) > _MOST_LISTED:
+        sitting.add_finding(
+            FindingCode.CHANGES_CUT,
+            f"the agent changed more than is listed: {len(account.changes):,} paths were seen",
+            seen=len(account.changes),
+            listed=min(len(account.changes), _MOST_LISTED),
+        )
+
+
+def _show(changes: Sequence[Change]) -> list[dict[str, object]]:
+    return [
+        {"path": each.path, "how": each.how, "sha256": each.sha256 or None}
+        for each in changes[:_MOST_SHOWN]
+    ]
+
+
+def write_account(paths: TrialPaths, account: Account, step: Step | None) -> None:
+    """Write changes.jsonl.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = paths.step_dir(step.name) / "changes.jsonl" if step else paths.changes_path
+    replace_file(path, render_account(account))
+
+
+def render_account(account: Account) -> bytes:
+    """The bytes of changes.jsonl: the agent's changes first."""
+    every = [*account.changes, *account.late, *account.before]
+    listed = every[:_MOST_LISTED]
+    header = Header(
+        total=len(every),
+        listed=len(listed),
+        is_complete=not account.is_cut and len(listed) == len(every),
+        places=_count(str(each.place) for each in account.changes),
+        phases=_count(str(each.when) for each in every),
+    )
+    encode = msgspec.json.Encoder().encode
+    lines = [encode(header), *(encode(_as_stored(each)) for each in listed)]
+    return b"\n".join(lines) + b"\n"
+
+
+def _count(words: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(words).items()))
+
+
+def _as_stored(change: Change) -> Change:
+    """Without its mark, and with the bytes of names that are no Unicode spelt out."""
+    try:
+        change.path.encode()
+        change.target.encode()
+    except UnicodeEncodeError:
+        change = msgspec.structs.replace(
+            change, path=_spelt(change.path), target=_spelt(change.target)
+        )
+    return msgspec.structs.replace(change, mark="")
+
+
+def _spelt(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,268 @@
+"""What an agent changed of its environment, path by path, and which of it the tests can rest on.
+
+    work     the working directory, declared artifacts, paths that the instruction names, and new
+             files elsewhere that no program reads by itself
+    home     homes and temporary places
+    system   whatever came with the image outside of these, and what programs read when they start:
+             /etc, /usr, /lib, files in /, dotfiles, directories of PATH, installed packages
+
+A clean room has the image and what is not system. Nothing here reads a file.
+"""
+
+import posixpath
+import re
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+import msgspec
+
+
+class Place(StrEnum):
+    """Which part of the environment a path belongs to."""
+
+    WORK = "work"
+    HOME = "home"
+    SYSTEM = "system"
+
+
+class Phase(StrEnum):
+    """When a path was written."""
+
+    SETUP = "setup"
+    """Before the agent began: by the agent's set-up, or when the environment was furnished."""
+    AGENT = "agent"
+    VERIFICATION = "verification"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One path that differs from the image: a line of changes.jsonl."""
+
+    path: str
+    """Absolute, as seen inside; it comes from a stranger."""
+    how: str
+    """created, changed, deleted, or replaced by something of another type."""
+    kind: str
+    """file, directory, link, fifo, socket or device."""
+    place: Place = Place.WORK
+    when: Phase = Phase.AGENT
+    mode: str = ""
+    """In octal."""
+    uid: int | None = None
+    gid: int | None = None
+    size: int | None = None
+    sha256: str = ""
+    """Of a plain file that was read."""
+    target: str = ""
+    """Where a link leads."""
+    xattrs: dict[str, str] = {}
+    in_image: bool = False
+    """The image has something at that path."""
+    mark: str = ""
+    """Another one whenever the path was written again; not stored."""
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """How programs find their files in an environment."""
+
+    workdir: str
+    """Where the image has it, links resolved."""
+    search_path: tuple[str, ...] = ()
+    """Directories of PATH and LD_LIBRARY_PATH."""
+    python_path: tuple[str, ...] = ()
+    """Directories of PYTHONPATH."""
+    homes: tuple[str, ...] = ("/root",)
+    """Home directories, as the image and the agent's own passwd name them."""
+
+
+@dataclass(kw_only=True)
+class Account:
+    """What is known so far of an environment's changes."""
+
+    around: Surroundings
+    marks: dict[str, str] = field(default_factory=dict)
+    """Of each path that was written before the agent began."""
+    before: list[Change] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    late: list[Change] = field(default_factory=list)
+    imports: list[str] = field(default_factory=list)
+    """Files of the agent's that the tests may load by themselves."""
+    is_cut: bool = False
+
+    @property
+    def system(self) -> list[Change]:
+        """What the agent changed of the system."""
+        return [each for each in self.changes if each.place is Place.SYSTEM]
+
+
+_TEMPORARY = ("/tmp", "/var/tmp", "/run", "/var/run", "/dev", "/var/log", "/var/cache", "/mnt")  # noqa: S108
+_OURS = ("/logs", "/tests", "/solution", "/harbor")
+_SYSTEM = re.compile(
+    r"/(etc|usr|bin|sbin|lib[^/]*|boot|proc|sys)(/|$)"
+    r"|/var/(lib/(dpkg|apt|rpm|pacman|apk|python|pam|systemd|misc|ucf)|spool|cache/ldconfig)(/|$)"
+    r"|/(nix|snap)(/|$)"
+)
+_PROGRAMS = re.compile(r"/(usr|bin|sbin|lib[^/]*|boot)(/|$)")
+"""Where a path that the instruction names is the agent's only if the image has none."""
+_WIDE = frozenset(
+    {
+        *("/", "/etc", "/usr", "/usr/local", "/usr/share", "/opt", "/var", "/var/lib", "/home"),
+        *("/bin", "/sbin", "/lib", "/lib64", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/include"),
+        *("/usr/local/bin", "/usr/local/lib", "/usr/local/include", "/dev", "/proc", "/sys"),
+        *("/root", "/tmp", "/run", "/srv", "/mnt", "/boot", "/usr/local/sbin", "/usr/src"),  # noqa: S108
+    }
+)
+"""Directories that say nothing of a task when they are named, or are the working directory."""
+_PACKAGES = re.compile(r"/(site-packages|dist-packages|node_modules|\.git/hooks)(/|$)")
+"""Directories that programs run or load files of; those that came with the image are its own."""
+_NAMED = re.compile(r"(?<![\w/.:@~$}])(~?/[\w.+@~-]+(?:/[\w.+@~-]+)*)")
+_TEST_SETTINGS = frozenset({"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini"})
+_LOADED_BY_PYTHON = frozenset({"sitecustomize", "usercustomize"})
+_TEST_MODULES = frozenset({"pytest", "_pytest", "pluggy", "iniconfig", "_virtualenv"})
+_MODULES = sys.stdlib_module_names | _TEST_MODULES | _LOADED_BY_PYTHON
+
+
+def find_named(text: str, homes: Sequence[str] = ("/root",)) -> frozenset[str]:
+    """Absolute paths that a text for the agent names, those that are too wide excepted."""
+    found = set()
+    for match in _NAMED.finditer(text):
+        path = match[1].rstrip("./")
+        ways = [f"{home}{path[1:]}" for home in homes] if path.startswith("~") else [path]
+        found |= {posixpath.normpath(way) for way in ways if way}
+    return frozenset(path for path in found if path not in _WIDE and path.startswith("/"))
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """Says which part of an environment a changed path belongs to."""
+
+    around: Surroundings
+    named: Collection[str] = ()
+    """Paths that the task's instruction names, or declares as artifacts."""
+    made: Collection[str] = field(default_factory=frozenset)
+    """Directories that were made since the image."""
+
+    @cached_property
+    def _workdir(self) -> str | None:
+        workdir = self.around.workdir
+        return None if workdir in _WIDE and workdir not in self._homes else workdir
+
+    @cached_property
+    def _homes(self) -> tuple[str, ...]:
+        return tuple(home for home in self.around.homes if home == "/root" or home not in _WIDE)
+
+    @cached_property
+    def _search(self) -> tuple[str, ...]:
+        """Directories that programs are looked for in, but for those that the agent made."""
+        own = {self._workdir, *self.made}
+        return tuple(place for place in self.around.search_path if place not in own)
+
+    def classify(self, change: Change) -> Place:
+        """The part that it belongs to."""
+        path = change.path
+        if self._is_named(change) or _is_below(path, _OURS):
+            return Place.WORK
+        if self._is_started(path):
+            return Place.SYSTEM
+        home = next((each for each in self._homes if _is_below(path, (each,))), None)
+        is_dotfile = home is not None and path[len(home) :].startswith("/.")
+        # A home that is a link, or another directory, moves all that programs read in it.
+        is_moved = path in (*self._homes, self._workdir) and change.how == "replaced"
+        if is_dotfile or is_moved:
+            return Place.SYSTEM
+        if self._workdir and _is_below(path, (self._workdir,)):
+            return Place.WORK
+        return Place.HOME if home else self._classify_elsewhere(change)
+
+    def _classify_elsewhere(self, change: Change) -> Place:
+        path = change.path
+        if _SYSTEM.match(path):
+            return Place.SYSTEM
+        if _is_below(path, _TEMPORARY):
+            return Place.HOME
+        is_in_root = path.count("/") == 1
+        if is_in_root and change.kind != "directory":
+            return Place.SYSTEM
+        is_new_top = not change.in_image or (is_in_root and change.how == "changed")
+        return Place.WORK if is_new_top else Place.SYSTEM
+
+    def _is_started(self, path: str) -> bool:
+        """Whether programs or their modules are looked for there, in a place of the image's."""
+        found = _PACKAGES.search(path)
+        return _is_below(path, self._search) or (
+            found is not None and path[: found.end(1)] not in self.made
+        )
+
+    def _is_named(self, change: Change) -> bool:
+        path = change.path
+        for named in self.named:
+            if path == named or path.startswith(f"{named}/"):
+                return not (change.in_image and _PROGRAMS.match(path))
+        return False
+
+
+def find_test_imports(
+    changes: Iterable[Change], around: Surroundings, made: Collection[str]
+) -> list[str]:
+    """Files that a test command started in the working directory would load by itself.
+
+    Settings of pytest in directories that the agent did not make, and modules that stand before
+    those of Python's library or of pytest.
+    """
+    places = {around.workdir, *around.python_path}
+    found = []
+    for change in changes:
+        directory, _, name = change.path.rpartition("/")
+        if change.place is not Place.WORK or change.how == "deleted":
+            continue
+        if name in _TEST_SETTINGS:
+            is_loaded = directory not in made and _is_below(directory, (around.workdir,))
+        else:
+            is_loaded = directory in places and not change.in_image and _is_module(change, name)
+        if is_loaded:
+            found.append(change.path)
+    return found
+
+
+def _is_module(change: Change, name: str) -> bool:
+    if name.endswith(".pth"):
+        return True
+    is_file = change.kind == "file" and name.endswith((".py", ".pyc", ".so"))
+    return name.partition(".")[0] in _MODULES and (is_file or change.kind in ("directory", "link"))
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """What a clean room leaves out of what an agent wrote."""
+
+    paths: frozenset[str]
+    """Each with everything below it."""
+    plain: frozenset[str]
+    """Directories that are made only for what is kept below them."""
+
+
+def leave_out(changes: Sequence[Change], imports: Collection[str]) -> LeftOut:
+    """What a clean room leaves out: all of the system, and what tests would load by themselves."""
+    out = {each.path for each in changes if each.place is Place.SYSTEM} | set(imports)
+    kept = [each.path for each in changes if each.path not in out and each.how != "deleted"]
+    needed = {way for path in kept for way in _ways_to(path)}
+    plain = {
+        each.path
+        for each in changes
+        if each.kind == "directory" and each.path in out and each.path in needed
+        # In place of a link or a file of the image's it would hide that.
+        if each.how in ("created", "changed")
+    }
+    return LeftOut(frozenset(out - plain), frozenset(plain))
+
+
+def _ways_to(path: str) -> Iterable[str]:
+    parent = posixpath.dirname(path)
+    while parent != "/":
+        yield parent
+        parent = posixpath.dirname(parent)
+
+
+def _is_below(path: str, places: Iterable[str]) -> bool:
+    return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in places)
