@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.directories import COPIED, copy_job, edit_json, find_trial, listing, make_job
+from tests.audit.directories import (
+    COPIED,
+    copy_job,
+    edit_json,
+    find_trial,
+    listing,
+    make_job,
+    write_json,
+)
 from tests.cli.programs import Proctor, run_child
 
 BINARY, NOP = COPIED / "01-binary-oracle-k1", COPIED / "02-binary-nop-k1"
@@ -46,6 +54,29 @@ def test_notes_of_one_kind_are_told_once(proctor: Proctor) -> None:
     assert ran.code == 0
     assert ran.out.count("note: lost-number") == 1
     assert "(and 1 more; --json lists them)" in ran.out
+
+
+def test_integrity_findings_have_their_levels_and_alarms_come_first(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    job = make_job(tmp_path / "job", {"a": ["1"], "b": ["1"]})
+    for task, codes in {"a": ["output-cut"], "b": ["output-cut", "late-reward", "new"]}.items():
+        findings = [{"code": code, "phase": "verify", "message": ""} for code in codes]
+        write_json(find_trial(job, task) / "findings.json", findings)
+    ran = proctor("audit", job)
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    at = lines.index("  note: integrity-finding  b__job1/findings.json")
+    assert lines[at + 1 : at + 4] == [
+        "    alarm  late-reward in 1 trial",
+        "    notice  new in 1 trial",
+        "    info  output-cut in 2 trials",
+    ]
+    (document,) = json.loads(proctor("audit", job, "--json").out)["jobs"]
+    notes = [note for note in document["notes"] if note["kind"] == "integrity-finding"]
+    assert {note["found"]: note["level"] for note in notes} == {
+        "output-cut": "info", "late-reward": "alarm", "new": "notice",
+    }  # fmt: skip
 
 
 def test_one_job_that_does_not_follow_fails_them_all(proctor: Proctor, doctored: Path) -> None:

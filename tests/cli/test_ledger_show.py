@@ -10,8 +10,9 @@ import pytest
 
 from proctor.digest import sha256_hex
 from proctor.ledger.api import Ledger
+from proctor.ledger.sealing import Submission
 from tests.cli.programs import Proctor, command_line, environment, run_child
-from tests.ledger.ledgers import EXPERIMENT
+from tests.ledger.ledgers import EXPERIMENT, record_bytes
 from tests.ledger.trials import open_ledger, seal_files
 
 FILES = {"trace.jsonl": b'{"a": 1}\n', "raw.bin": bytes(range(256)), "empty": b""}
@@ -40,6 +41,15 @@ def test_a_trial_is_shown_by_any_of_its_names(proctor: Proctor, ledger: Ledger) 
     assert any(line.endswith("  9  trace.jsonl") for line in lines)
     assert "\x1b" not in shown[0].out
     assert "\u202e" not in shown[0].out
+
+
+def test_findings_are_shown_with_their_level(proctor: Proctor, ledger: Ledger) -> None:
+    findings = tuple({"code": code, "message": "seen"} for code in ("late-reward", "output-cut"))
+    submission = Submission(record=record_bytes("found"), where="found", findings=findings)
+    ledger.seal_all([submission])
+    lines = proctor("show", "found").out.splitlines()
+    assert "  finding  alarm  late-reward: seen" in lines
+    assert "  finding  info  output-cut: seen" in lines
 
 
 def test_the_raw_bytes_give_the_digest(ledger: Ledger, tmp_path: Path) -> None:

@@ -172,10 +172,12 @@ def test_what_is_unknown_of_the_cost_is_not_zero(ledger: Ledger) -> None:
 
 
 def test_findings_reviews_and_advisors_are_seen(ledger: Ledger) -> None:
-    row = sit(ledger, "t1", findings=("reward-preexisted",), record={"cost.advisor_calls": 3})
+    codes = ("base-substituted", "reward-preexisted", "two-rewards")
+    row = sit(ledger, "t1", findings=codes, record={"cost.advisor_calls": 3})
     append_review(ledger, row, "fail", reviewer="ana")
     assert list(render_remarks(only_row(ledger))) == [
-        "integrity findings: reward-preexisted 1",
+        "integrity findings: two-rewards (alarm) 1, reward-preexisted (notice) 1, "
+        "base-substituted (info) 1",
         "reviewed 1: fail 1",
         "not of leaderboard grade: no-verifier 1, open-finding 1, unpinned-image 1",
         "advisor asked in 1 trial, 3 calls",

@@ -37,6 +37,8 @@ def fill(ledger: Ledger) -> None:
     append_supersession(ledger, failed, again, "infrastructure", reason="no disk", author="ana")
     partial = {"completeness": "partial"}
     sit(ledger, "three", 1.0, task="task-1", source="harbor", record=partial)
+    codes = ("base-substituted", "system-changed", "late-reward")
+    sit(ledger, "five", 0.0, task="task-1", model="provider/five", findings=codes)
     slow = {"agent.configuration": {"timeout_multiplier": 2}}
     sit(ledger, "four", 1.0, task="task-1", experiment="later", record=slow)
 
@@ -80,6 +82,38 @@ def test_superseded_partial_and_unlike_are_told(page: Page, address: str) -> Non
     assert "partial records (diagnostic): not for a leaderboard" in text
     assert "imported (harbor)" in text
     assert "not beside 1: timeout_multiplier 2, not default" in text
+
+
+def test_only_an_alarm_is_red(page: Page, address: str) -> None:
+    page.goto(f"{address}{BOARD}")
+    row = page.locator("tbody.row", has_text="provider/five")
+    tags = {
+        "tag bad": ["alarm: late-reward"],
+        "tag warn": ["notice: system-changed"],
+        "tag soft": ["info: base-substituted"],
+    }
+    for kind, texts in tags.items():
+        shown = row.locator(f'[class="{kind}"]').all_inner_texts()
+        assert shown == [f"{text} 1" for text in texts]
+    follow(page, row.get_by_role("link", name="1", exact=True))
+    for kind, texts in tags.items():
+        assert page.locator(f'tbody [class="{kind}"]').all_inner_texts() == texts
+
+
+def test_a_list_of_trials_is_red_for_alarms_alone(page: Page, tmp_path: Path) -> None:
+    with open_board_ledger(tmp_path) as ledger:
+        sit(ledger, "alarmed", findings=("output-cut", "late-reward"))
+        sit(ledger, "noticed", findings=("output-cut", "system-changed"))
+        sit(ledger, "told", findings=("output-cut",))
+        ledger.refresh()
+    with serving(make_app(Subject(ledger=tmp_path / "ledger"))) as found:
+        page.goto(f"{found}/experiments/experiment-001?view=trials")
+        tags = page.locator("table.wide .tag")
+        assert [(tag.get_attribute("class"), tag.inner_text()) for tag in tags.all()] == [
+            ("tag bad", "2 findings, alarm"),
+            ("tag warn", "2 findings"),
+            ("tag soft", "1 finding"),
+        ]
 
 
 def test_a_hostile_name_is_only_a_text(page: Page, address: str) -> None:

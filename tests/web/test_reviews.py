@@ -94,9 +94,9 @@ def test_a_review_settles_the_findings_unless_it_defers(
     found = seal_files(tmp_path, "one", {"trial.log": b"it ran\n"}, **changes)
     with writing_to(Subject(ledger=found)) as client:
         page = "/trials/experiment-001/one"
-        assert 'tag warn">open<' in client.get(page).text
+        assert 'tag">open<' in client.get(page).text
         client.post(PATH, data={**FORM, "verdict": "defer"})
-        assert 'tag warn">open<' in client.get(page).text
+        assert 'tag">open<' in client.get(page).text
         client.post(PATH, data=FORM)
         assert "settled by review: pass" in client.get(page).text
 

@@ -95,16 +95,14 @@ def _describe_end(trial: str) -> str:
 
 
 def _audit_findings(job: Job) -> Iterator[Finding]:
-    """One note for all of them: how many trials have each kind."""
+    """A note for each kind: how many trials have it."""
     trials: dict[str, list[str]] = {}
     for found in job.trials:
         for code in _find_codes(f"{found.directory}/{_FINDINGS}"):
             trials.setdefault(code, []).append(found.directory)
-    if not trials:
-        return
-    counts = ", ".join(f"{code} in {count_of(len(of), 'trial')}" for code, of in trials.items())
-    first = next(iter(trials.values()))[0]
-    yield Finding(Kind.INTEGRITY_FINDING, f"{first}/{_FINDINGS}", counts, ", ".join(trials))
+    for code, of in trials.items():
+        message = f"{code} in {count_of(len(of), 'trial')}"
+        yield Finding(Kind.INTEGRITY_FINDING, f"{of[0]}/{_FINDINGS}", message, code)
 
 
 def _find_codes(path: str) -> list[str]:

@@ -9,7 +9,7 @@ import click
 from msgspec.structs import asdict
 
 from proctor.audit.difference import RunDifference, compare_runs
-from proctor.audit.findings import Finding
+from proctor.audit.findings import Finding, Kind
 from proctor.audit.job import Audit, Verdict, audit_job, load_as_run
 from proctor.cli.audit_plan import FIRST, audit_experiment
 from proctor.cli.options import PATH, check_apart, check_companions, is_given
@@ -19,6 +19,9 @@ from proctor.cli.table import print_table
 from proctor.harbor.job import Job
 from proctor.reward.profile import PROFILES, Profile
 from proctor.sentence import count_of
+from proctor.trial.finding import level_of, sort_codes
+
+_MOST_FINDINGS = 50
 
 
 @click.command("audit")
@@ -141,10 +144,24 @@ def _print(audit: Audit) -> None:
     by_kind: dict[str, list[Finding]] = {}
     for finding in audit.notes:
         by_kind.setdefault(finding.kind, []).append(finding)
+    _print_integrity(audit, by_kind.pop(Kind.INTEGRITY_FINDING, []))
     for kind, (first, *more) in by_kind.items():
         also = f" (and {len(more)} more; --json lists them)" if more else ""
         print_line(f"  note: {kind}  {_inside(audit, first)}")
         print_line(f"    {first.message}{also}")
+
+
+def _print_integrity(audit: Audit, found: Sequence[Finding]) -> None:
+    """What was seen while trials ran: a line for each kind, alarms first."""
+    notes = {note.found: note for note in found}
+    if not notes:
+        return
+    codes = sort_codes(notes)
+    print_line(f"  note: {Kind.INTEGRITY_FINDING}  {_inside(audit, notes[codes[0]])}")
+    for code in codes[:_MOST_FINDINGS]:
+        print_line(f"    {level_of(code)}  {notes[code].message}")
+    if len(codes) > _MOST_FINDINGS:
+        print_line(f"    … and {len(codes) - _MOST_FINDINGS} more; --json lists them")
 
 
 def _say_verdict(audit: Audit) -> str:
@@ -169,8 +186,15 @@ def _document(audit: Audit) -> dict[str, object]:
         "follows": audit.follows,
         "differences": [asdict(finding) for finding in audit.differences],
         "unshown": [asdict(finding) for finding in audit.unshown],
-        "notes": [asdict(finding) for finding in audit.notes],
+        "notes": [_describe_note(finding) for finding in audit.notes],
     }
+
+
+def _describe_note(note: Finding) -> dict[str, object]:
+    document = asdict(note)
+    if note.kind is Kind.INTEGRITY_FINDING:
+        document["level"] = level_of(note.found)
+    return document
 
 
 def _compare(left: Job, right: Job, epsilon: float, *, as_json: bool) -> int:

@@ -42,6 +42,7 @@ from proctor.ledger.entry import (
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialRow, find_one
 from proctor.ledger.segments import has_checkpoint
+from proctor.trial.finding import level_of
 
 _LONGEST = 400
 _MOST_FILES = 50
@@ -169,7 +170,8 @@ def _render_trial(
         yield from (f"  {label:<11}  {_cut(text, longest)}" for label, text in _fields(row, entry))
         yield from _render_evidence(ledger, entry, is_full=wish.full)
         for finding in entry.findings:
-            yield f"  finding  {finding.get('code')}: {_cut(str(finding.get('message')), longest)}"
+            code, message = str(finding.get("code")), str(finding.get("message"))
+            yield f"  finding  {level_of(code)}  {code}: {_cut(message, longest)}"
     for remark in _find_remarks(ledger, row):
         yield f"  {_render_remark(remark)}"
 

@@ -30,11 +30,11 @@ from proctor.outcome.reasons import RETRYABLE, ReasonCode, normalize_reason
 
 CHEATS: Final = frozenset(
     {
-        *("reward-planted", "tests-planted", "tests-changed", "system-changed"),
-        "commands-like-solution",
+        *("reward-planted", "linked-reward", "tests-changed", "commands-like-solution"),
+        *("clean-room-differs", "two-rewards", "late-reward"),
     }
 )
-"""Findings that speak against the agent."""
+"""Findings that are alarms: evidence that a score may not be earned."""
 _ENDPOINTS: Final = frozenset(
     {
         *("ModelUnreachableError", "ModelTimeoutError", "ModelServerError", "ModelRateLimitError"),

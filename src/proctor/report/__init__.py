@@ -9,6 +9,7 @@
     scores      what attempts came to: means, pass rates, cost
     behaviour   how agents went about it, from their traces
     wording     what came of attempts, in a few words
+    levels      the tone of integrity findings, by their level
     marks       attempts at a task as a row of marks
     comparison/ two runs side by side
     document/   one report about runs

@@ -3,6 +3,7 @@
 Findings lie beside the record, in `<trial>/findings.json`. They never change a score.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -77,6 +78,13 @@ class Level(StrEnum):
     ALARM = "alarm"
     """Evidence that the score may not be earned."""
 
+    @property
+    def rank(self) -> int:
+        """0 for info, and more the more it says against a score."""
+        return _RANKS[self]
+
+
+_RANKS = {level: rank for rank, level in enumerate(Level)}
 
 _INFO = frozenset(
     {
@@ -110,6 +118,16 @@ def level_of(code: str) -> Level:
     if code in _ALARMS:
         return Level.ALARM
     return Level.INFO if code in _INFO else Level.NOTICE
+
+
+def worst_level(codes: Iterable[str]) -> Level | None:
+    """The highest level among findings; None where there are none."""
+    return max(map(level_of, codes), key=lambda level: level.rank, default=None)
+
+
+def sort_codes(codes: Iterable[str]) -> list[str]:
+    """Codes with alarms first and infos last; in the order given among those of one level."""
+    return sorted(codes, key=lambda code: -level_of(code).rank)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

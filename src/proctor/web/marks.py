@@ -12,6 +12,7 @@ import msgspec
 
 from proctor.report.statistics.efficiency import PASS_MARK
 from proctor.reward.number import exact_sum
+from proctor.trial.finding import Level
 
 SCORED: Final = "scored"
 ERRORED: Final = "errored"
@@ -49,6 +50,8 @@ class Mark(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Whether it rests on a partial record; false in a plain job."""
     findings: int = 0
     """Integrity findings."""
+    worst: Level | None = None
+    """The highest level among them."""
     is_errored: bool = False
     """Whether it raised an exception, reward or not."""
     no_number: bool = False

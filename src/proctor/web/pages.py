@@ -8,6 +8,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
+from proctor.report.levels import tone_of_level
+from proctor.trial.finding import level_of, sort_codes
 from proctor.web.shown import (
     board_path,
     experiment_path,
@@ -73,7 +75,14 @@ def _has_ledger() -> bool:
 
 
 ENVIRONMENT.filters.update(
-    whole=show_count, mean=show_mean, seconds=show_seconds, usd=show_usd, moment=show_time
+    whole=show_count,
+    mean=show_mean,
+    seconds=show_seconds,
+    usd=show_usd,
+    moment=show_time,
+    level=level_of,
+    by_level=sort_codes,
+    tone=tone_of_level,
 )
 ENVIRONMENT.globals.update(
     board_path=board_path,

@@ -10,6 +10,7 @@ from proctor.ledger.claims.standing import KEPT, begun_again_as
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
 from proctor.ledger.withheld import find_unnamed, render_unnamed
+from proctor.trial.finding import worst_level
 from proctor.web.marks import (
     ATTEMPT,
     ERRORED,
@@ -131,6 +132,8 @@ def _mark_of(row: tuple[Any, ...], texts: dict[str, str], begun_again: Set[int])
     (seq, trial, task, status, reward, reason, agent, model, dataset, seconds, cost, when,
      completeness, findings, exception) = row  # fmt: skip
 
+    codes = findings.split() if findings else ()
+
     def one(text: str | None) -> str | None:
         return None if text is None else texts.setdefault(text, text)
 
@@ -149,7 +152,8 @@ def _mark_of(row: tuple[Any, ...], texts: dict[str, str], begun_again: Set[int])
         cost_usd=cost,
         when=when,
         is_partial=completeness == "partial",
-        findings=len(findings.split()) if findings else 0,
+        findings=len(codes),
+        worst=worst_level(codes),
         is_errored=exception is not None,
         no_number=reward is None and reason is None,
     )

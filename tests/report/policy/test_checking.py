@@ -139,6 +139,28 @@ def test_a_finding_is_open_unless_it_is_tolerated(tmp_path: Path) -> None:
     assert check(asked + 'tolerated = ["reward-planted"]', job).is_passed
 
 
+@pytest.mark.parametrize(
+    ("rule", "failing"),
+    [
+        ("", "reward-planted, system-changed"),
+        ('level = "notice"', "reward-planted, system-changed"),
+        ('level = "alarm"', "reward-planted"),
+        ('level = "info"', "output-cut, reward-planted, system-changed"),
+        ('level = "alarm"\nrefused = ["output-cut"]', "output-cut, reward-planted"),
+        ('level = "info"\ntolerated = ["output-cut", "reward-planted"]', "system-changed"),
+    ],
+)
+def test_the_level_of_a_finding_and_its_code_decide(
+    tmp_path: Path, rule: str, failing: str
+) -> None:
+    job = copy_job(SCRIPTED, tmp_path)
+    codes = ("output-cut", "reward-planted", "system-changed")
+    findings = [{"code": code, "phase": "verify", "message": "m"} for code in codes]
+    write_json(trial_of(job, "pass-two") / "findings.json", findings)
+    (failure,) = check(f"[integrity]\nno_open_findings = true\n{rule}", job).failures
+    assert failure.message == failing
+
+
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

@@ -36,6 +36,27 @@ def parse(text: str) -> object:
             "[integrity] tolerates 'x'; expected codes of findings: reward-planted",
         ),
         ("[integrity]\ntolerated = ['output-cut']", "expected no_open_findings = true"),
+        (
+            "[integrity]\nrefused = ['output-cut']",
+            "[integrity] refuses findings and asks for none; expected no_open_findings = true",
+        ),
+        (
+            "[integrity]\nlevel = 'alarm'",
+            "[integrity] has a level and asks for nothing; expected no_open_findings = true",
+        ),
+        (
+            "[integrity]\nno_open_findings = true\nrefused = ['x']",
+            "[integrity] refuses 'x'; expected codes of findings: reward-planted",
+        ),
+        (
+            "[integrity]\nno_open_findings = true\nlevel = 'error'",
+            "integrity.level: invalid enum value 'error'",
+        ),
+        (
+            "[integrity]\nno_open_findings = true\nrefused = ['output-cut']\n"
+            "tolerated = ['output-cut']",
+            "[integrity] both tolerates and refuses 'output-cut'; expected one of them",
+        ),
         ("about = {}", "about is a table; expected a text"),
         ("[tasks\n", "not TOML: "),
     ],

@@ -6,8 +6,9 @@ import pytest
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.attempt import Attempt
 from proctor.report.policy.document import load_policy
-from proctor.report.policy.grade import TOLERATED, grade_attempt
+from proctor.report.policy.grade import find_open, grade_attempt, load_leaderboard_rule
 from proctor.report.policy.reason import PolicyCode
+from proctor.trial.finding import FindingCode, Level, level_of
 
 GOOD = Attempt(
     experiment="e", trial="t", record="0" * 64, status="sealed", dataset=None, task="a",
@@ -59,15 +60,38 @@ def test_one_thing_that_is_missing_is_one_reason(
     assert grade_attempt(changed) == (code,)
 
 
-def test_a_finding_that_is_tolerated_or_that_a_review_passed_is_not_open() -> None:
-    for changes in ({"findings": ("network-shared",)},
+def test_a_finding_of_no_weight_or_that_a_review_passed_is_not_open() -> None:
+    for changes in ({"findings": ("network-shared",)}, {"findings": ("system-changed",)},
                     {"findings": ("base-substituted",), "review": "pass"}):  # fmt: skip
         assert grade_attempt(msgspec.structs.replace(GOOD, **changes)) == ()
 
 
-def test_the_policy_tolerates_what_the_grade_does() -> None:
-    integrity = load_policy("leaderboard").integrity
-    assert (integrity.no_open_findings, frozenset(integrity.tolerated)) == (True, TOLERATED)
+OTHER_CONDITIONS = {
+    *("base-substituted", "limits-not-enforced", "usr-read-only", "steps-not-replayed"),
+    *("clock-jumped", "files-refused", "verifier-not-apart", "clean-room-skipped"),
+}
+
+
+@pytest.mark.parametrize("code", FindingCode)
+def test_alarms_and_other_conditions_are_not_of_leaderboard_grade(code: FindingCode) -> None:
+    is_open = level_of(code) is Level.ALARM or code in OTHER_CONDITIONS
+    attempt = msgspec.structs.replace(GOOD, findings=(str(code),))
+    assert grade_attempt(attempt) == ((PolicyCode.OPEN_FINDING,) if is_open else ())
+    for name in ("leaderboard", "terminal-bench-2-1"):
+        assert bool(find_open(attempt, load_policy(name).integrity)) == is_open
+
+
+def test_a_finding_of_a_newer_version_is_not_of_leaderboard_grade() -> None:
+    attempt = msgspec.structs.replace(GOOD, findings=("reward-forged-anew",))
+    assert grade_attempt(attempt) == (PolicyCode.OPEN_FINDING,)
+
+
+def test_the_grade_and_the_bundled_policies_refuse_the_same_findings() -> None:
+    rule = load_leaderboard_rule()
+    assert rule.no_open_findings
+    assert (
+        rule == load_policy("leaderboard").integrity == load_policy("terminal-bench-2-1").integrity
+    )
 
 
 def test_what_was_withheld_says_only_that() -> None:

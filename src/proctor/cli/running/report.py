@@ -9,7 +9,7 @@ import msgspec
 
 from proctor.cli.denominators import count_group, render_group, render_parts, render_value
 from proctor.cli.output import print_json, print_line
-from proctor.cli.running.findings import UNREADABLE, find_findings
+from proctor.cli.running.findings import UNREADABLE, count_alarmed, find_findings
 from proctor.cli.running.flakes import describe_flakes, render_flakes
 from proctor.cli.running.watching import first_line
 from proctor.errors import JobError
@@ -20,6 +20,7 @@ from proctor.job.wish import JobOutcome, SealedTrials
 from proctor.outcome.line import Summary, render_line, summarize_result
 from proctor.record.cost import LARGEST_USD
 from proctor.sentence import count_of
+from proctor.trial.finding import level_of
 
 _MOST_REFUSED = 20
 
@@ -84,7 +85,7 @@ def render_report(report: Report) -> Iterator[str]:
         yield "no trial was verified, and none has a score: --disable-verification"
     yield from _render_errors(outcome)
     yield from _render_usage(outcome)
-    yield from _render_findings(report.findings)
+    yield from render_findings(report.findings)
     yield from render_flakes(outcome.flakes)
     yield from _render_refused(outcome)
     yield from _render_sealed(outcome.sealed)
@@ -163,14 +164,16 @@ def _load_message(path: str) -> str:
     return first_line(error.exception_message or "") if error else ""
 
 
-def _render_findings(findings: Mapping[str, list[str]]) -> Iterator[str]:
+def render_findings(findings: Mapping[str, list[str]]) -> Iterator[str]:
+    """A line for each kind of integrity finding, with its level."""
     if not findings:
         return
     yield "integrity findings, in <trial>/findings.json; none changes a score:"
-    width = max(map(len, findings))
+    width, widest = max(map(len, findings)), max(len(level_of(kind)) for kind in findings)
     for kind, trials in findings.items():
         what = "cannot be read" if kind == UNREADABLE else count_of(len(trials), "trial")
-        yield f"  {kind:<{width}}  {what}, {trials[0]}{' …' if len(trials) > 1 else ''}"
+        level = f"{level_of(kind):<{widest}}"
+        yield f"  {level}  {kind:<{width}}  {what}, {trials[0]}{' …' if len(trials) > 1 else ''}"
 
 
 def _render_refused(outcome: JobOutcome) -> Iterator[str]:
@@ -278,6 +281,7 @@ def describe_report(report: Report) -> dict[str, object]:
             for task in outcome.refused
         ],
         "findings": dict(report.findings),
+        "alarms": count_alarmed(report.findings),
         "verify_again": describe_flakes(outcome.flakes),
         "unplanned": list(outcome.unplanned),
         "notes": list(outcome.notes),

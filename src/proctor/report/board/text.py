@@ -11,6 +11,7 @@ from proctor.report.statistics.account import Account
 from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.statistics.intervals import Interval
 from proctor.sentence import count_of
+from proctor.trial.finding import level_of, sort_codes
 
 HEADINGS = (
     "row", "agent", "model", "config", "from", "score [95 %]", "passed [95 %]", "pass@k", "tasks",
@@ -172,7 +173,10 @@ def render_remarks(row: BoardRow) -> Iterator[str]:
     counts = {
         "missing": numbers.account.reasons,
         "errors": numbers.exceptions,
-        "integrity findings": numbers.findings,
+        "integrity findings": {
+            f"{code} ({level_of(code)})": numbers.findings[code]
+            for code in sort_codes(numbers.findings)
+        },
         f"reviewed {numbers.n_reviewed:,}": numbers.reviews,
         "not of leaderboard grade": numbers.below_grade,
     }

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from proctor.report.comparison.compared import Comparison, SideTold, TaskTold
 from proctor.report.comparison.likeness import name_some
 from proctor.report.comparison.measures import Mean, Measure
+from proctor.report.levels import tone_of_codes
 from proctor.report.marks import LEGEND, render_marks
 from proctor.report.page.blocks import (
     Bars,
@@ -43,6 +44,7 @@ from proctor.report.wording import (
     render_value,
 )
 from proctor.sentence import count_of
+from proctor.trial.finding import level_of, sort_codes
 
 _MOST_BARS = 20
 """Tasks at either end that are drawn, where there are more."""
@@ -104,8 +106,12 @@ def _tell_standing(letter: str, side: SideTold) -> Iterator[Block]:
             "warn",
         )
     if side.findings:
-        told = ", ".join(f"{code} in {count_of(n, 'trial')}" for code, n in side.findings.items())
-        yield Paragraph(f"Integrity findings in {letter}: {told}.", "bad")
+        told = ", ".join(
+            f"{code} in {count_of(side.findings[code], 'trial')} ({level_of(code)})"
+            for code in sort_codes(side.findings)
+        )
+        tone = tone_of_codes(side.findings)
+        yield Paragraph(f"Integrity findings in {letter}: {told}.", tone)
 
 
 def _tell_sides(compared: Comparison) -> Block:

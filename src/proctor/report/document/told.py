@@ -1,9 +1,11 @@
 """A report as a document: the top of it, what holds for all groups, and what it rests on."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from proctor.report.document.facts import GroupFacts, ReportFacts, RunFacts, mean_cost
 from proctor.report.document.sections import tell_group
+from proctor.report.levels import tone_of_codes
 from proctor.report.page.blocks import (
     Block,
     Cell,
@@ -23,6 +25,7 @@ from proctor.report.page.scale import extent
 from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.wording import render_cost, render_counts, render_passed, render_value
 from proctor.sentence import count_of
+from proctor.trial.finding import level_of, sort_codes
 
 
 def tell_report(facts: ReportFacts) -> Document:
@@ -55,10 +58,13 @@ def _tell_top(facts: ReportFacts) -> Iterator[Block]:
             "for a leaderboard.",
             "warn",
         )
-    found = sum(len(trials) for group in facts.groups for trials in group.findings.values())
+    found = [
+        code for group in facts.groups for code, trials in group.findings.items() for _ in trials
+    ]
     if found:
-        which = count_of(found, "integrity finding")
-        yield Paragraph(f"{which}; see Integrity and reviews below.", "bad")
+        levels = Counter(str(level_of(code)) for code in sort_codes(found))
+        which = f"{count_of(len(found), 'integrity finding')} ({render_counts(levels)})"
+        yield Paragraph(f"{which}; see Integrity and reviews below.", tone_of_codes(found))
 
 
 def _tell_overview(facts: ReportFacts) -> Iterator[Block]:
@@ -148,13 +154,17 @@ def _tell_front(facts: ReportFacts) -> Iterator[Block]:
 def _tell_integrity(facts: ReportFacts) -> Iterator[Block]:
     yield Heading("Integrity and reviews")
     rows = [
-        (Cell(code, "bad"), Cell(trial, trials=(trial,)))
+        (
+            Cell(level_of(code), tone_of_codes([code])),
+            Cell(code),
+            Cell(trial, trials=(trial,)),
+        )
         for group in facts.groups
-        for code, trials in group.findings.items()
-        for trial in trials
+        for code in sort_codes(group.findings)
+        for trial in group.findings[code]
     ]
     if rows:
-        columns = (Column("finding", is_dear=True), Column("trial"))
+        columns = (Column("level"), Column("finding", is_dear=True), Column("trial"))
         yield Table(columns, tuple(rows), "Integrity findings")
     else:
         yield Paragraph("No integrity finding is on record.")

@@ -118,12 +118,19 @@ def _find_problems_of_tasks(tasks: TaskRule) -> Iterator[str]:
 
 
 def _find_problems_of_integrity(integrity: IntegrityRule) -> Iterator[str]:
+    lists = {"tolerates": integrity.tolerated, "refuses": integrity.refused}
+    for verb, codes in lists.items():
+        for code in codes:
+            if code not in list(FindingCode):
+                known = ", ".join(FindingCode)
+                yield f"[integrity] {verb} {code!r}; expected codes of findings: {known}"
+        if codes and not integrity.no_open_findings:
+            yield f"[integrity] {verb} findings and asks for none; expected no_open_findings = true"
+    if integrity.level is not None and not integrity.no_open_findings:
+        yield "[integrity] has a level and asks for nothing; expected no_open_findings = true"
     for code in integrity.tolerated:
-        if code not in list(FindingCode):
-            known = ", ".join(FindingCode)
-            yield f"[integrity] tolerates {code!r}; expected codes of findings: {known}"
-    if integrity.tolerated and not integrity.no_open_findings:
-        yield "[integrity] tolerates findings and asks for none; expected no_open_findings = true"
+        if code in integrity.refused:
+            yield f"[integrity] both tolerates and refuses {code!r}; expected one of them"
 
 
 def _find_problems_of_witnesses(witnesses: WitnessRule) -> Iterator[str]:

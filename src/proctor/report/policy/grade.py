@@ -1,20 +1,27 @@
 """The leaderboard grade of one attempt: what keeps its number from standing on a board.
 
-Rests on what boards have of an attempt and nothing else: pure, and quick enough for all of a
-ledger. The policy `leaderboard` asks for the same, and for what only the files can tell.
+Rests on what boards have of an attempt and nothing else, and is quick enough for all of a ledger.
+Which findings are open is what the bundled policy `leaderboard` says, which is read once. That
+policy asks for the same as the grade, and for what only the files can tell.
 """
 
-from collections.abc import Set
+from functools import cache
 
 from proctor.record.comparable import UNKNOWN
 from proctor.report.attempt import Attempt
+from proctor.report.policy.document import load_policy
+from proctor.report.policy.model import IntegrityRule
 from proctor.report.policy.reason import PolicyCode
 
 _UNKNOWN = frozenset({UNKNOWN, "unresolved", ""})
 _COMPLETE = "complete"
 _NONE: tuple[PolicyCode, ...] = ()
-TOLERATED = frozenset({"agent-still-busy", "network-shared", "output-cut", "verifier-flaky"})
-"""Integrity findings that say nothing against a number by themselves."""
+
+
+@cache
+def load_leaderboard_rule() -> IntegrityRule:
+    """What the bundled policy `leaderboard` asks of integrity findings."""
+    return load_policy("leaderboard").integrity
 
 
 def grade_attempt(attempt: Attempt) -> tuple[PolicyCode, ...]:
@@ -30,7 +37,7 @@ def grade_attempt(attempt: Attempt) -> tuple[PolicyCode, ...]:
         return (PolicyCode.WITHHELD_TRIAL,)
     is_complete = attempt.completeness == _COMPLETE
     is_pinned = attempt.reward is None or task.has_pinned_image
-    is_open = bool(attempt.findings) and bool(find_open(attempt, TOLERATED))
+    is_open = bool(attempt.findings) and bool(find_open(attempt, load_leaderboard_rule()))
     if is_complete and is_pinned and task.verifier and run.profile and not is_open:
         return (PolicyCode.UNKNOWN_TASK,) if task.revision in _UNKNOWN else _NONE
     lacks = (
@@ -44,8 +51,8 @@ def grade_attempt(attempt: Attempt) -> tuple[PolicyCode, ...]:
     return tuple(code for is_lacking, code in lacks if is_lacking)
 
 
-def find_open(attempt: Attempt, tolerated: Set[str]) -> list[str]:
-    """Integrity findings that are not tolerated, unless the latest review passed the trial."""
+def find_open(attempt: Attempt, rule: IntegrityRule) -> list[str]:
+    """Integrity findings that fail under a rule, unless the latest review passed the trial."""
     if attempt.review == "pass":
         return []
-    return [code for code in attempt.findings if code not in tolerated]
+    return [code for code in attempt.findings if rule.fails(code)]

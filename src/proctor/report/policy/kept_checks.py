@@ -124,10 +124,9 @@ def check_replacements(policy: Policy, submission: Submission) -> Iterator[Failu
 
 
 def check_findings(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """No integrity finding is open: each is tolerated, or a review passed the trial."""
-    tolerated = frozenset(policy.integrity.tolerated)
+    """No integrity finding is open: none that the policy refuses, unless a review passed it."""
     for trial in submission.counted:
-        if open_codes := find_open(trial.attempt, tolerated):
+        if open_codes := find_open(trial.attempt, policy.integrity):
             yield Failure(PolicyCode.OPEN_FINDING, trial.name, ", ".join(open_codes))
     if any(trial.attempt.source for trial in submission.counted):
         yield Unchecked(

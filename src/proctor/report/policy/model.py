@@ -5,8 +5,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from proctor.ledger.entry import Cause
+from proctor.trial.finding import FindingCode, Level, level_of
 
 FORMAT = "proctor-policy-1"
+
+_CODES = frozenset(FindingCode)
 
 type Some = Annotated[int, msgspec.Meta(ge=1)]
 type Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -107,8 +110,24 @@ class IntegrityRule(_Rule, frozen=True, kw_only=True):
     """What was seen while trials ran."""
 
     no_open_findings: bool = False
+    """Whether findings fail the trial, unless its latest review passed it."""
+    level: Level | None = None
+    """The lowest level that fails; null: notice."""
     tolerated: tuple[str, ...] = ()
-    """Codes of findings that need no review."""
+    """Codes of findings that fail nothing, whatever their level."""
+    refused: tuple[str, ...] = ()
+    """Codes of findings that fail, whatever their level."""
+
+    def fails(self, code: str) -> bool:
+        """Whether a finding of that code needs a review.
+
+        One that is not known, from a newer version, always does: its level cannot be known here.
+        """
+        if code in self.refused:
+            return True
+        if code in self.tolerated:
+            return False
+        return code not in _CODES or level_of(code).rank >= (self.level or Level.NOTICE).rank
 
 
 class ReviewRule(_Rule, frozen=True, kw_only=True):

@@ -8,12 +8,14 @@ from proctor.report.attempt import Attempt
 from proctor.report.behaviour import Behaviour, Watch, trace_attempt
 from proctor.report.document.facts import ReportFacts
 from proctor.report.document.told import tell_report
+from proctor.report.levels import tone_of_codes
 from proctor.report.marks import mark_of
 from proctor.report.page.blocks import Block, Cell, Column, Document, Heading, Table
 from proctor.report.page.figures import UNKNOWN, render_money, render_seconds
 from proctor.report.page.html import Frame, Links, render_page
 from proctor.report.runs import Run
 from proctor.report.site.trial import render_reward, tell_trial
+from proctor.trial.finding import level_of, sort_codes
 
 
 def make_pages(
@@ -51,6 +53,11 @@ def _name_pages(attempts: Sequence[Attempt]) -> dict[str, str]:
     }
 
 
+def _tell_findings(codes: Sequence[str]) -> str:
+    """Integrity findings with their levels, alarms first."""
+    return ", ".join(f"{code} ({level_of(code)})" for code in sort_codes(codes)) or "none"
+
+
 def _tell_trials(attempts: Sequence[Attempt]) -> Table:
     columns = (
         Column("trial"),
@@ -70,7 +77,7 @@ def _tell_trials(attempts: Sequence[Attempt]) -> Table:
             Cell(render_reward(each)),
             Cell(render_seconds(each.seconds)),
             Cell(render_money(each.cost_usd)),
-            Cell(", ".join(each.findings) or "none", "bad" if each.findings else ""),
+            Cell(_tell_findings(each.findings), tone_of_codes(each.findings)),
             Cell(each.review or "none"),
         )
         for each in attempts

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from proctor.errors import DamageError, InputError
 from proctor.inspection.trial import TrialSummary
 from proctor.report.attempt import Attempt
+from proctor.report.levels import tone_of_codes
 from proctor.report.page.blocks import (
     Block,
     Cell,
@@ -26,6 +27,7 @@ from proctor.report.page.figures import (
 from proctor.report.site.outputs import tell_printed, tell_rewards
 from proctor.report.site.steps import cut_text, tell_trace
 from proctor.traced.trial import TracedTrial
+from proctor.trial.finding import level_of, sort_codes
 
 _MOST_FILES = 200
 
@@ -35,8 +37,9 @@ def tell_trial(attempt: Attempt, trial: TracedTrial, summary: TrialSummary) -> D
     blocks: list[Block] = [Facts(tuple(_tell_score(attempt)))]
     if summary.problem:
         blocks.append(Paragraph(_without_place(summary.problem, attempt), "bad"))
-    for code in attempt.findings:
-        blocks.append(Paragraph(f"Integrity finding: {code}", "bad"))
+    for code in sort_codes(attempt.findings):
+        told = f"Integrity finding ({level_of(code)}): {code}"
+        blocks.append(Paragraph(told, tone_of_codes([code])))
     blocks += [Heading("How the score came to be"), *_tell_derivation(attempt, trial)]
     blocks += [Heading("What happened"), Facts(tuple(_tell_summary(summary, attempt)))]
     blocks += [Heading("What the verifier printed"), *tell_printed(trial)]

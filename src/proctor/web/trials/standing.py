@@ -10,6 +10,7 @@ from proctor.ledger.entry import (
     SupersedeEntry,
     WithholdEntry,
 )
+from proctor.trial.finding import Level, level_of
 from proctor.web.trials.known import Known
 from proctor.web.trials.words import FINDINGS
 
@@ -19,6 +20,7 @@ class Finding:
     """Something about a trial's integrity."""
 
     code: str
+    level: Level
     meaning: str | None
     phase: str
     message: str
@@ -69,7 +71,7 @@ def find_standing(known: Known) -> Standing:
         gone=tuple(
             remark.seq for remark in known.remarks if getattr(remark.entry, "kind", None) is None
         ),
-        findings=tuple(map(_read_finding, known.entry.findings if known.entry else ())),
+        findings=_read_findings(known),
     )
 
 
@@ -78,10 +80,17 @@ def _seen_from(entry: SupersedeEntry, record: str | None) -> StandingIn:
     return StandingIn(entry, entry.by if is_replaced else entry.subject, is_replaced)
 
 
+def _read_findings(known: Known) -> tuple[Finding, ...]:
+    """Alarms first, infos last."""
+    found = map(_read_finding, known.entry.findings if known.entry else ())
+    return tuple(sorted(found, key=lambda each: -each.level.rank))
+
+
 def _read_finding(found: dict[str, Any]) -> Finding:
     code = str(found.get("code", "?"))
     return Finding(
         code,
+        level_of(code),
         FINDINGS.get(code),
         str(found.get("phase") or ""),
         str(found.get("message") or ""),
