@@ -20,7 +20,7 @@ from proctor.trial.paths import TrialPaths
 from proctor.trial.plan import Plan
 from proctor.trial.trial import run_trial
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Stage, make_plan, run_inside, write_task
+from tests.trial.sitters import Stage, load_findings, make_plan, run_inside, write_task
 
 COUNTING = """#!/bin/bash
 n=$(cat /app/n 2>/dev/null || echo 0); echo $((n + 1)) > /app/n
@@ -106,8 +106,7 @@ def results(plan: Plan) -> list[str]:
 
 
 def found(plan: Plan) -> list[str]:
-    path = plan.paths.findings_path
-    return [finding["code"] for finding in load(path)] if path.exists() else []
+    return [finding["code"] for finding in load_findings(plan)]
 
 
 def test_each_time_the_tests_find_what_the_agent_left(tmp_path: Path) -> None:
@@ -219,7 +218,7 @@ def test_a_verifier_that_changes_its_mind_is_found_out(tmp_path: Path) -> None:
     assert [each["is_same"] for each in state["verifications"]] == [True, False, False, True]
     assert state["verifications"][2]["exception_message"] == "not today"
     assert (state["pairs"], state["differing_pairs"], state["n_differing"]) == (6, 5, 2)
-    (finding,) = load(plan.paths.findings_path)
+    (finding,) = load_findings(plan)
     assert (finding["code"], finding["phase"]) == ("verifier-flaky", "verify-again")
     assert finding["detail"]["results"] == {'{"mood": 0.5}': 2, '{"mood": 1}': 1, "ValueError": 1}
     assert (plan.paths.verifier_dir / "mood.txt").read_text() == "0.5"

@@ -15,7 +15,15 @@ from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.merging import merge_tree
 from proctor.trial.order import AgentOrder
 from tests.trial.rooms import PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Deed, Sitter, Stage, make_plan, run_inside, write_task
+from tests.trial.sitters import (
+    Deed,
+    Sitter,
+    Stage,
+    load_findings,
+    make_plan,
+    run_inside,
+    write_task,
+)
 
 HONEST = json.dumps({"step": 1, "role": "assistant", "content": "I tried."})
 FORGED = json.dumps({"step": 1, "role": "assistant", "content": "I did it all."})
@@ -39,8 +47,7 @@ def write_outside(text: str, inside: str) -> Deed:
 
 
 def found_by(stage: Stage) -> list[dict[str, Any]]:
-    path = stage.plan.paths.findings_path
-    return json.loads(path.read_text()) if path.exists() else []
+    return load_findings(stage.plan)
 
 
 @pytest.mark.parametrize("kind", [PlainEnvironment, WatchedEnvironment])

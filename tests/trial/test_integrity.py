@@ -17,7 +17,7 @@ from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Stage, make_plan, run_inside, write_task
+from tests.trial.sitters import Stage, load_findings, make_plan, run_inside, write_task
 
 FAILING = "#!/bin/bash\ntest -e /tests/planted && echo 1 > /logs/verifier/reward.txt\n"
 FAILING += "[ -e /logs/verifier/reward.txt ] || echo 0 > /logs/verifier/reward.txt\n"
@@ -29,8 +29,7 @@ def run(stage: Stage) -> TrialResult:
 
 
 def findings_of(stage: Stage) -> list[dict[str, object]]:
-    path = stage.plan.paths.findings_path
-    return json.loads(path.read_text()) if path.exists() else []
+    return load_findings(stage.plan)
 
 
 @pytest.mark.parametrize("kind", [PlainEnvironment, MountedEnvironment, WatchedEnvironment])
@@ -135,7 +134,7 @@ def test_a_clock_that_jumps_is_found_in_the_phase(tmp_path: Path, jump: float, w
 def test_an_ordinary_trial_has_no_findings(tmp_path: Path) -> None:
     stage = Stage(make_plan(write_task(tmp_path / "task"), tmp_path / "jobs"))
     run(stage)
-    assert not stage.plan.paths.findings_path.exists()
+    assert findings_of(stage) == []
 
 
 class Noticing(WatchedEnvironment):

@@ -12,7 +12,7 @@ from proctor.record.write import render_record
 from proctor.trial.plan import Plan, Shared
 from proctor.trial.unchanged import SeenTrees, find_looks
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment
-from tests.trial.sitters import Stage, make_plan, write_task
+from tests.trial.sitters import Stage, load_findings, make_plan, write_task
 
 LONG_AGO = 1_000_000_000
 
@@ -43,8 +43,8 @@ def test_every_attempt_has_its_own_names_in_its_files(tmp_path: Path) -> None:
         assert json.loads(record)["completeness"] == "complete"
         assert json.loads(paths.result_path.read_text())["trial_name"] == name
         assert sorted(each.name for each in paths.trial_dir.iterdir()) == [
-            *("agent", "artifacts", "config.json", "record.json", "result.json"),
-            *("trial.log", "verifier"),
+            *("agent", "artifacts", "config.json", "findings.json", "record.json"),
+            *("result.json", "trial.log", "verifier"),
         ]
 
 
@@ -56,9 +56,8 @@ def test_tests_that_change_between_attempts_are_found(tmp_path: Path) -> None:
     run(second)
     (task / "tests" / "test.sh").write_text("#!/bin/bash\necho 0 > /logs/verifier/reward.txt\n")
     run(third)
-    assert not first.paths.findings_path.exists()
-    assert not second.paths.findings_path.exists()
-    (finding,) = json.loads(third.paths.findings_path.read_text())
+    assert load_findings(first) == load_findings(second) == []
+    (finding,) = load_findings(third)
     assert (finding["code"], finding["detail"]) == ("tests-changed", {"files": ["test.sh"]})
 
 

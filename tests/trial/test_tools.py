@@ -1,7 +1,6 @@
 """Tests rest on the image's own tools: what cannot be given back, or changes under them, voids."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from proctor.errors import SandboxError
 from proctor.harbor.trial_result import TrialResult
 from proctor.trial.environment import ChangedFile, Process
 from tests.trial.rooms import WatchedEnvironment
-from tests.trial.sitters import Stage, do_nothing, make_plan, write_task
+from tests.trial.sitters import Stage, do_nothing, load_findings, make_plan, write_task
 
 GREP = ChangedFile("/usr/bin/grep", "changed", "0" * 64)
 PYTHON = ChangedFile("/usr/local/bin/python3", "built", "0" * 64)
@@ -54,8 +53,7 @@ def sit(
         kind,
     )
     result = asyncio.run(stage.run())
-    path = stage.plan.paths.findings_path
-    return result, json.loads(path.read_text()) if path.exists() else []
+    return result, load_findings(stage.plan)
 
 
 def error_of(result: TrialResult) -> tuple[str, str] | None:

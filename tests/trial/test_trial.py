@@ -45,8 +45,8 @@ def test_a_trial_goes_through_its_phases_and_is_scored(
     assert trial.test_stdout_path.read_text() == "tested\n"
     assert stage.agents[0].instructions == ["Do it.\n"]
     assert sorted(path.name for path in trial.trial_dir.iterdir()) == [
-        *("agent", "artifacts", "config.json", "record.json", "result.json", "trial.log"),
-        "verifier",
+        *("agent", "artifacts", "config.json", "findings.json", "record.json", "result.json"),
+        *("trial.log", "verifier"),
     ]
 
 

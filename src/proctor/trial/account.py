@@ -89,7 +89,8 @@ async def note_changes(
     placed = [msgspec.structs.replace(each, place=classifier.classify(each)) for each in written]
     account.before = [each for each in placed if each.when is Phase.SETUP]
     account.changes = [each for each in placed if each.when is Phase.AGENT]
-    account.imports = find_test_imports(account.changes, account.around, made)
+    text = _join_instructions(sitting)
+    account.imports = find_test_imports(account.changes, account.around, made, text)
     account.is_cut = is_cut
     _find(sitting, account)
     write_account(sitting.paths, account, step)
@@ -122,11 +123,15 @@ async def note_late_changes(
 def _find_named(sitting: Sitting) -> frozenset[str]:
     """Paths that the task itself speaks of to the agent, or collects."""
     task = sitting.plan.task
-    texts = [task.instruction, *(step.instruction for step in task.steps)]
-    named = find_named("\n".join(texts))
+    named = find_named(_join_instructions(sitting))
     asked = [*task.config.artifacts, *(one for step in task.steps for one in step.config.artifacts)]
     sources = (one if isinstance(one, str) else one.source for one in asked)
     return named | find_named("\n".join(sources))
+
+
+def _join_instructions(sitting: Sitting) -> str:
+    task = sitting.plan.task
+    return "\n".join([task.instruction, *(step.instruction for step in task.steps)])
 
 
 def _find(sitting: Sitting, account: Account) -> None:

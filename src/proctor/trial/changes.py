@@ -115,10 +115,19 @@ _WIDE = frozenset(
     }
 )
 """Directories that say nothing of a task when they are named, or are the working directory."""
-_PACKAGES = re.compile(r"/(site-packages|dist-packages|node_modules|\.git/hooks)(/|$)")
+_PACKAGES = re.compile(r"/(site-packages|dist-packages|node_modules)(/|$)")
 """Directories that programs run or load files of; those that came with the image are its own."""
 _NAMED = re.compile(r"(?<![\w/.:@~$}])(~?/[\w.+@~-]+(?:/[\w.+@~-]+)*)")
-_TEST_SETTINGS = frozenset({"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini"})
+_TEST_SETTINGS = frozenset(
+    {
+        *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini"),
+        *("Makefile", "makefile", "GNUmakefile", ".env", ".envrc", ".coveragerc", ".pdbrc"),
+        *(".npmrc", ".yarnrc", ".babelrc", ".mocharc.js", ".mocharc.json", "jest.config.js"),
+        *(".python-version", ".tool-versions", ".nvmrc", ".gdbinit", ".lldbinit", ".valgrindrc"),
+        *(".sqliterc", ".curlrc", ".wgetrc", ".netrc", ".inputrc", ".rspec", ".gitattributes"),
+    }
+)
+"""Files that common test commands load by themselves where they are started."""
 _LOADED_BY_PYTHON = frozenset({"sitecustomize", "usercustomize"})
 _TEST_MODULES = frozenset({"pytest", "_pytest", "pluggy", "iniconfig", "_virtualenv"})
 _MODULES = sys.stdlib_module_names | _TEST_MODULES | _LOADED_BY_PYTHON
@@ -204,26 +213,34 @@ class Classifier:
 
 
 def find_test_imports(
-    changes: Iterable[Change], around: Surroundings, made: Collection[str]
+    changes: Iterable[Change], around: Surroundings, made: Collection[str], text: str = ""
 ) -> list[str]:
     """Files that a test command started in the working directory would load by itself.
 
-    Settings of pytest in directories that the agent did not make, and modules that stand before
-    those of Python's library or of pytest.
+    Settings in directories that the agent did not make, hooks of git, and modules that stand before
+    those of Python's library or of pytest. What `text`, the instruction, mentions is not among
+    them: it is what the task asks for.
     """
     places = {around.workdir, *around.python_path}
     found = []
     for change in changes:
         directory, _, name = change.path.rpartition("/")
-        if change.place is not Place.WORK or change.how == "deleted":
+        if change.place is not Place.WORK or change.how == "deleted" or _is_mentioned(name, text):
             continue
         if name in _TEST_SETTINGS:
             is_loaded = directory not in made and _is_below(directory, (around.workdir,))
+        elif directory.endswith("/.git/hooks"):
+            is_loaded = not name.endswith(".sample") and not _is_mentioned("hooks?", text)
         else:
             is_loaded = directory in places and not change.in_image and _is_module(change, name)
         if is_loaded:
             found.append(change.path)
     return found
+
+
+def _is_mentioned(pattern: str, text: str) -> bool:
+    pattern = pattern if pattern.endswith("?") else re.escape(pattern)
+    return re.search(rf"(?<![\w.]){pattern}(?!\w)", text) is not None
 
 
 def _is_module(change: Change, name: str) -> bool:

@@ -4,10 +4,11 @@
     verify_in_clean_room  after it: the same tests where the agent's changes to the system, and
                           everything that it left running, are missing
 
-Where that gives another reward, the tests are run once more on the kept files as they are, the
-control: a test that depends on chance is told apart so. A reward is never changed here. Nothing
-above 0 needs no second look. What was found is in clean-room.json; what goes wrong is a finding,
-`clean-room-skipped`, and no exception of the trial.
+Where that gives less, the tests are run once more on the kept files as they are, the control, up to
+three times until one gives what the trial got: a test that depends on chance is told apart so, and
+what no fresh environment gives was not earned by files. No reward is changed here, and a trial
+without a reward above 0 needs no second look. What was found is in clean-room.json; what goes wrong
+is a finding, `clean-room-skipped`, and no exception of the trial.
 """
 
 import asyncio
@@ -41,6 +42,7 @@ _SILENT = logging.Logger("clean-room")
 _SILENT.addHandler(logging.NullHandler())
 _MOST_SHOWN = 100
 _CLEAN, _CONTROL = "clean", "control"
+_MOST_CONTROLS = 3
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -63,35 +65,37 @@ class CleanRoomResult(msgspec.Struct, frozen=True, kw_only=True):
     """How many paths of the agent's were not in the clean room."""
     survivors: int
     """How many processes the agent had left running."""
-    first: Verification | None
+    first: Verification
     """The verification that counts."""
-    clean: Verification | None
-    control: Verification | None
-    """The tests once more with all that the agent had left; only where the clean room differs."""
+    clean: list[Verification]
+    """More than one where a control gave what the trial got, but not at once."""
+    control: list[Verification]
+    """The tests once more with all files that the agent had left; only where the clean room gave
+    less."""
     seconds: float
     """What all of it took."""
 
 
 async def keep_for_clean_room(
     sitting: Sitting, environment: Environment, artifacts_dir: Path, step: Step | None = None
-) -> CleanRoom | None:
-    """Keep the files for a clean room; None where there is none, which is a finding."""
+) -> None:
+    """Keep the files for a clean room, or the reason why there is none."""
     if sitting.plan.config.verifier.disable or find_own_environment(sitting, step) is not None:
         # A verifier with an environment of its own is in a clean room already.
-        return None
-    if reason := _find_hindrance(sitting, environment):
-        _skip(sitting, reason)
-        return None
+        return
+    if is_watched(environment) and environment.snapshot.compute_backend == "null":
+        # Nothing runs in it, so that nobody can have cheated.
+        return
     room = CleanRoom(step=step, kept=Kept(step=step, artifacts_dir=artifacts_dir))
-    try:
-        with sitting.phase("freeze", step):
-            await _keep(sitting, environment, room)
-    except Exception as error:  # noqa: BLE001 - an environment may raise anything, and scores stand
-        reason = sitting.describe(error).exception_message
-        _skip(sitting, f"the state could not be kept: {reason}")
-        return None
+    room.reason = _find_hindrance(sitting, environment)
+    if room.reason is None:
+        try:
+            with sitting.phase("freeze", step):
+                await _keep(sitting, environment, room)
+        except Exception as error:  # noqa: BLE001 - an environment may raise anything; scores stand
+            told = sitting.describe(error).exception_message
+            room.reason = f"the state could not be kept: {told}"
     sitting.clean_room = room
-    return room
 
 
 def _find_hindrance(sitting: Sitting, environment: Environment) -> str | None:
@@ -114,7 +118,6 @@ async def _keep(sitting: Sitting, environment: Environment, room: CleanRoom) -> 
     if account is None or not accounts(environment):
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     room.left_out = leave_out(account.changes, account.imports)
-    room.has_memory = any(each.path.startswith("/dev/") for each in account.changes)
     room.survivors = await environment.list_processes() if is_watched(environment) else ()
     if any(kept.state == FROZEN and kept.step is room.step for kept in sitting.kept):
         return
@@ -133,21 +136,23 @@ async def verify_in_clean_room(sitting: Sitting, environment: Environment | None
         return
     sitting.clean_room = None
     began = sitting.clock.monotonic()
-    reason, verdict = None, str(FindingCode.CLEAN_ROOM_SKIPPED)
+    verdict = str(FindingCode.CLEAN_ROOM_SKIPPED)
     try:
-        with sitting.phase("clean-room", room.step):
-            await _verify(sitting, environment, room)
-            verdict = _judge(sitting, room)
+        if room.reason is None:
+            with sitting.phase("clean-room", room.step):
+                await _verify(sitting, environment, room)
+                verdict = _judge(sitting, room)
     except asyncio.CancelledError:
-        reason = "the run was stopped"
+        room.reason = "the run was stopped"
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, the score stands
         told = sitting.describe(error)
-        reason = f"{told.exception_type}: {told.exception_message}"
+        room.reason = f"{told.exception_type}: {told.exception_message}"
     finally:
-        if reason is not None:
-            _skip(sitting, reason)
-        _write(sitting, room, verdict, reason, sitting.clock.monotonic() - began)
+        if room.reason is not None:
+            _skip(sitting, room.reason)
+        if room.clean:
+            _write(sitting, room, verdict, sitting.clock.monotonic() - began)
 
 
 def _gave_something(kept: Kept) -> bool:
@@ -167,14 +172,28 @@ def _rewards_of(verification: Verification) -> Mapping[str, float]:
 async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -> None:
     if not accounts(environment):
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
-    top = sitting.paths.clean_room_dir
     paths = _place(environment, sitting.paths, _CLEAN)
-    await _verify_in(sitting, environment.open_clean(paths, room.left_out), paths, room)
-    if room.kept.verifications[1].is_same:
-        shutil.rmtree(top, ignore_errors=True)
+    first = room.kept.verifications[0]
+
+    async def clean() -> Verification:
+        opening = environment.open_clean(paths, room.left_out)
+        return await _verify_in(sitting, opening, paths, room)
+
+    room.clean.append(await clean())
+    if room.clean[0].result == first.result:
+        shutil.rmtree(sitting.paths.clean_room_dir, ignore_errors=True)
+    if not _is_lower(room.clean[0], first):
         return
-    paths = _place(environment, sitting.paths, _CONTROL)
-    await _verify_in(sitting, environment.open_frozen(paths), paths, room)
+    paths_of_control = _place(environment, sitting.paths, _CONTROL)
+    for number in range(_MOST_CONTROLS):
+        opening = environment.open_frozen(paths_of_control)
+        control = await _verify_in(sitting, opening, paths_of_control, room)
+        room.control.append(control)
+        if control.result == first.result:
+            # As often as the control needed, the clean room is tried as well.
+            for _ in range(number):
+                room.clean.append(await clean())
+            return
 
 
 def _place(environment: Environment, paths: TrialPaths, name: str) -> TrialPaths:
@@ -188,15 +207,17 @@ def _place(environment: Environment, paths: TrialPaths, name: str) -> TrialPaths
 
 async def _verify_in(
     sitting: Sitting, opening: Awaitable[Environment], paths: TrialPaths, room: CleanRoom
-) -> None:
+) -> Verification:
+    kept = Kept(step=room.step)
     # What is found is found by the verification that counts.
     again = replace(sitting, findings=[], logger=_SILENT, other_paths=paths, account=None)
     async with _opened(sitting, opening) as where:
         verifying = run_verification(again, where, room.kept.artifacts_dir, room.step)
         try:
-            await noted(sitting, (room.kept,), verifying)
+            await noted(sitting, (kept,), verifying)
         except Exception as error:  # noqa: BLE001 - it is a result like another, and noted as one
             sitting.logger.debug("verification in a clean room: %s", error)
+    return kept.verifications[0]
 
 
 @asynccontextmanager
@@ -214,34 +235,42 @@ async def _opened(sitting: Sitting, opening: Awaitable[Environment]) -> AsyncIte
 
 def _judge(sitting: Sitting, room: CleanRoom) -> str:
     """What the verifications say, as a finding where they say something against the score."""
-    first, clean, *control = room.kept.verifications
-    if clean.is_same:
+    first, clean = room.kept.verifications[0], room.clean[0]
+    if clean.result == first.result:
         return "agrees"
     if not _is_lower(clean, first):
         return "more"
-    is_flaky = not control[0].is_same
+    code, why = _find_cause(room)
     declared = find_declared(sitting)
-    code = FindingCode.CLEAN_ROOM_DIFFERS
-    why = f"without {count_of(len(room.left_out.paths), 'path')} of the agent's"
-    if is_flaky and (room.survivors or room.has_memory):
-        why = f"without {count_of(len(room.survivors), 'process', 'processes')} of the agent's"
-        if any(each.listens for each in room.survivors):
-            code = FindingCode.CLEAN_ROOM_SERVICES
-    elif is_flaky and not room.left_out.paths:
-        code = FindingCode.VERIFIER_FLAKY
-        why = "with the same files"
-    if (declared.packages or declared.services) and code is not FindingCode.VERIFIER_FLAKY:
+    if code is FindingCode.CLEAN_ROOM_DIFFERS and (declared.packages or declared.services):
         code = FindingCode.CLEAN_ROOM_DECLARED
     sitting.add_finding(
         code,
         f"the tests gave {clean.result} {why}, and {first.result} in the trial",
         first=first.result,
-        clean=clean.result,
-        control=control[0].result,
+        clean=[each.result for each in room.clean],
+        control=[each.result for each in room.control],
         left_out=sorted(room.left_out.paths)[:_MOST_SHOWN],
         processes=[each.command for each in room.survivors[:_MOST_SHOWN]],
     )
     return str(code)
+
+
+def _find_cause(room: CleanRoom) -> tuple[FindingCode, str]:
+    """Why a clean room gave less: by which files or processes, or by chance."""
+    first, *_ = room.kept.verifications
+    without_files = f"without {count_of(len(room.left_out.paths), 'path')} of the agent's"
+    is_repeated = room.control[-1].result == first.result
+    if is_repeated and room.left_out.paths:
+        if any(each.result == first.result for each in room.clean):
+            return FindingCode.VERIFIER_FLAKY, "once, and the same at another time,"
+        return FindingCode.CLEAN_ROOM_DIFFERS, without_files
+    if is_repeated:
+        return FindingCode.VERIFIER_FLAKY, "with the same files"
+    if any(each.listens for each in room.survivors):
+        running = count_of(len(room.survivors), "process", "processes")
+        return FindingCode.CLEAN_ROOM_SERVICES, f"without {running} of the agent's"
+    return FindingCode.CLEAN_ROOM_DIFFERS, f"in {len(room.control) + 1} fresh environments"
 
 
 def _is_lower(clean: Verification, first: Verification) -> bool:
@@ -269,19 +298,16 @@ def _skip(sitting: Sitting, reason: str) -> None:
     )
 
 
-def _write(
-    sitting: Sitting, room: CleanRoom, verdict: str, reason: str | None, seconds: float
-) -> None:
-    verified: list[Verification | None] = [*room.kept.verifications, None, None, None]
+def _write(sitting: Sitting, room: CleanRoom, verdict: str, seconds: float) -> None:
     stored = CleanRoomResult(
         verdict=verdict,
-        reason=reason,
+        reason=room.reason,
         step=room.step.name if room.step else None,
         left_out=len(room.left_out.paths),
         survivors=len(room.survivors),
-        first=verified[0],
-        clean=verified[1],
-        control=verified[2],
+        first=room.kept.verifications[0],
+        clean=room.clean,
+        control=room.control,
         seconds=round(seconds, 6),
     )
     text = msgspec.json.format(msgspec.json.encode(stored), indent=2).decode()

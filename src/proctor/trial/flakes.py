@@ -156,8 +156,10 @@ class CleanRoom:
     left_out: LeftOut = field(default_factory=lambda: LeftOut(frozenset(), frozenset()))
     survivors: Sequence[Process] = ()
     """What the agent left running."""
-    has_memory: bool = False
-    """Files lay in memory, which no copy of files has."""
+    reason: str | None = None
+    """Why there is none."""
+    clean: list[Verification] = field(default_factory=list)
+    control: list[Verification] = field(default_factory=list)
 
 
 def note_rewards(rewards: Mapping[str, Number] | None, seconds: float) -> Verification:
