@@ -125,7 +125,15 @@ class Process(msgspec.Struct, frozen=True):
     pid: int
     """As seen inside."""
     command: str
-    """Its command line, or its name in brackets."""
+    """Its command line, or its name in brackets: its own word."""
+    executable: str | None = None
+    """The file that it executes, as the kernel says; ` (deleted)` follows where it is gone. None
+    where that may not be read, or the engine does not say."""
+    script: str | None = None
+    """For an interpreter: the first argument that is the path of a file, absolute."""
+    listens: bool = False
+    """It has a socket that listens: TCP, Unix, or bound UDP. Where its open files may not be read:
+    its user has one. False where the engine does not say."""
 
 
 @runtime_checkable
