@@ -1,10 +1,12 @@
 """Agents and tests that behave badly: bounded, recorded, and gone with their sandbox."""
 
+import os
 import subprocess
 import time
 
 import pytest
 
+from tests.environments.ghosts import leave_ghost
 from tests.faults.memory import peak_mib
 from tests.faults.site import PATIENCE_SEC, Site, load, wait_until
 
@@ -46,6 +48,16 @@ def test_an_agent_that_ignores_signals_is_dead_when_its_time_is_over(site: Site)
     assert site.rewards() == [1.0]
     assert "agent-still-busy" not in site.findings()
     assert (site.trials()[0] / "agent" / "words.txt").read_text() == "here\n"
+    site.check_nothing_left()
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the ghost is for x86-64")
+def test_a_process_whose_first_thread_ended_is_found(site: Site) -> None:
+    ran = site.run("-p", site.make_task("t"), "--command", leave_ghost("/tmp/ghost"))  # noqa: S108
+    assert ran.code == 0, ran.err
+    found = {each["code"]: each for each in load(site.trials()[0] / "findings.json")}
+    (left,) = found["agent-still-busy"]["detail"]["processes"]
+    assert (left["command"], left["executable"]) == ("/tmp/ghost", "/tmp/ghost")  # noqa: S108
     site.check_nothing_left()
 
 

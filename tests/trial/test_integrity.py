@@ -84,7 +84,9 @@ def test_a_process_that_the_agent_left_is_found(tmp_path: Path) -> None:
     (finding,) = findings_of(stage)
     assert finding["code"] == "agent-still-busy"
     assert finding["phase"] == "verify"
-    assert "sleep 299" in json.dumps(finding["detail"])
+    shown = json.dumps(finding["detail"])
+    for word in ('"command": "sleep 299"', '"executable"', '"script"', '"listens"'):
+        assert word in shown
 
 
 def test_tests_that_change_their_own_files_are_found_and_caches_are_not(tmp_path: Path) -> None:

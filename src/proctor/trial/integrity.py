@@ -12,10 +12,12 @@ from functools import lru_cache
 from itertools import batched
 from pathlib import Path
 
+import msgspec
+
 from proctor.errors import TaskError
 from proctor.task.directory import Step
 from proctor.task.manifest import hash_files
-from proctor.trial.environment import Environment, SeenFile, Watched, can_list
+from proctor.trial.environment import Environment, Process, SeenFile, Watched, can_list
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import INSIDE
 from proctor.trial.plan import Plan
@@ -23,7 +25,7 @@ from proctor.trial.sitting import Sitting
 from proctor.trial.unchanged import SeenTrees, find_looks, now_ns
 
 _MOST = 100
-"""Files that a finding lists; more are as good as these."""
+"""Files or processes that a finding lists; more are as good as these."""
 _LOOK_SEC = 30
 _BATCH = 400
 """Files that one command is asked about: its text must stay under 128 KiB."""
@@ -71,16 +73,16 @@ async def look_before(sitting: Sitting, environment: Environment) -> bool:
     return bool(seen)
 
 
-async def look_for_busy(sitting: Sitting, watched: Watched) -> None:
-    """Find processes of the agent that are still alive."""
+async def look_for_busy(sitting: Sitting, watched: Watched) -> Sequence[Process]:
+    """Find processes of the agent that are still alive; all of them."""
     processes = await watched.list_processes()
     if processes:
-        shown = [f"{each.command} ({each.pid})" for each in processes[:_MOST]]
         sitting.add_finding(
             FindingCode.AGENT_STILL_BUSY,
             f"{len(processes)} of the agent's processes were alive when verification began",
-            processes=shown,
+            processes=[msgspec.structs.asdict(each) for each in processes[:_MOST]],
         )
+    return processes
 
 
 def _count(files: Sequence[SeenFile]) -> str:

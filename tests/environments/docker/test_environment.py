@@ -2,21 +2,25 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proctor.environments.docker.environment import DockerEnvironment
+from proctor.environments.docker.processes import list_processes
 from proctor.errors import DockerError, ImageError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.trial.environment import ExecResult, can_list, can_mark, is_watched
 from proctor.trial.finding import FindingCode
 from tests.environments.docker.containers import docker_config, docker_order, running
 from tests.environments.docker.engine import Engine
+from tests.environments.ghosts import leave_ghost
 from tests.environments.orders import PUBLIC
 from tests.environments.sandboxes import said
 
+ON_X86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the ghost is for x86-64")
 pytestmark = pytest.mark.usefixtures("cache", "engine")
 
 
@@ -116,6 +120,23 @@ def test_a_service_outlives_its_command_and_is_listed(tmp_path: Path) -> None:
             return sorted(each.command for each in await place.list_processes())
 
     assert asyncio.run(go()) == ["sleep 600", "sleep infinity"]
+
+
+@ON_X86
+def test_a_process_is_listed_and_killed_while_any_of_its_threads_lives(
+    tmp_path: Path, engine: Engine
+) -> None:
+    async def go() -> list[list[str]]:
+        async with running(docker_order(tmp_path)) as place:
+            with pytest.raises(RuntimeError, match="timed out"):
+                await place.exec(f"{leave_ghost('/one').replace('setsid', '')} wait", timeout_sec=1)
+            await place.exec(leave_ghost("/two"))
+            (container,) = engine.containers()
+            first = json.loads(engine.docker("inspect", container).stdout)[0]["State"]["Pid"]
+            seen = await place.list_processes(), await list_processes(container, first)
+            return [[each.command for each in listed] for listed in seen]
+
+    assert asyncio.run(go()) == [["/two"], ["/two"]]
 
 
 def test_a_flood_of_output_is_cut_and_found(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Jobs in containers: the shared tasks as harbor recorded them, and bad luck said in a sentence."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.cli.programs import Proctor, run_here
 from tests.environments.docker.engine import Engine
+from tests.environments.ghosts import leave_ghost
 from tests.ordinary_user import environment, ordinary_home, run_as_ordinary_user
 from tests.parity.beside import run_ours
 from tests.parity.facts import JOBS, TASKS, load_facts, load_groups
@@ -95,6 +97,25 @@ def test_cheaters_do_not_score_as_under_harbor(tmp_path: Path) -> None:
         for finding in json.loads(path.read_text())
     ]
     assert {"reward-planted", "tests-planted", "agent-still-busy"} <= set(codes)
+
+
+ON_X86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the ghost is for x86-64")
+
+
+@ON_X86
+def test_a_process_whose_first_thread_ended_is_found(tmp_path: Path) -> None:
+    run_one(tmp_path, {"solution/solve.sh": leave_ghost("/app/ghost")}, code=0)
+    (path,) = (tmp_path / "job").glob("*/findings.json")
+    (finding,) = json.loads(path.read_text())
+    assert finding["code"] == "agent-still-busy"
+    (left,) = finding["detail"]["processes"]
+    assert left.pop("pid") > 1
+    assert left == {
+        "command": "/app/ghost",
+        "executable": "/app/ghost",
+        "script": None,
+        "listens": False,
+    }
 
 
 def load_result(path: Path) -> dict[str, Any]:

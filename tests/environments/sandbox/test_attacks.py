@@ -9,6 +9,7 @@ import pytest
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.errors import SandboxError
+from proctor.trial.environment import Process
 from tests.environments.orders import order_of
 from tests.environments.sandbox.boxes import said, shell, use
 from tests.environments.sandboxes import running
@@ -82,7 +83,7 @@ def test_a_link_to_an_open_file_leads_an_errand_into_no_room(tmp_path: Path) -> 
 
 
 def test_processes_with_long_command_lines_can_all_be_listed(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[tuple[int, str]]:
+    async def run(box: Box) -> list[Process]:
         # Each character takes six where the runner is told of it.
         await shell(
             box,
@@ -93,7 +94,7 @@ def test_processes_with_long_command_lines_can_all_be_listed(tmp_path: Path) -> 
 
     found = use(tmp_path, run)
     assert len(found) >= 200
-    assert max(len(command) for _, command in found) < 1000
+    assert max(len(each.command) for each in found) < 1000
 
 
 def test_a_deep_tree_and_many_files_are_cut_short(tmp_path: Path) -> None:

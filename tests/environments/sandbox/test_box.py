@@ -11,6 +11,7 @@ from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box, shared_zygote
 from proctor.environments.sandbox.output import KEPT
 from proctor.errors import SandboxError
+from proctor.trial.environment import Process
 from tests.environments.sandbox.boxes import (
     look,
     make_blueprint,
@@ -30,7 +31,8 @@ async def until(box: Box, script: str) -> None:
 async def until_listed(box: Box, *commands: str) -> None:
     """Wait until what runs inside are commands that begin so."""
     while True:
-        listed = sorted(command.removeprefix("/bin/") for _, command in await box.list_processes())
+        all_of_them = (each.command for each in await box.list_processes())
+        listed = sorted(command.removeprefix("/bin/") for command in all_of_them)
         pairs = zip(listed, commands, strict=False)
         if len(listed) == len(commands) and all(one.startswith(word) for one, word in pairs):
             return
@@ -110,7 +112,7 @@ def test_a_command_is_over_when_it_ends_not_when_its_service_does(tmp_path: Path
 
 
 def test_a_command_that_takes_too_long_is_dead(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[list[tuple[int, str]], str]:
+    async def run(box: Box) -> tuple[list[Process], str]:
         with pytest.raises(TimeoutError):
             await box.run(Command(("/bin/sleep", "1000"), "/"), timeout_sec=0.1)
         return await box.list_processes(), await said(box, "echo still here")
@@ -125,7 +127,7 @@ def test_a_killed_command_takes_its_group_along_and_no_other(tmp_path: Path) -> 
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return [command for _, command in await box.list_processes()]
+        return [each.command for each in await box.list_processes()]
 
     assert use(tmp_path, run) == ["sleep 1000"]
 
@@ -163,7 +165,7 @@ time.sleep(1000)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return [command[:16] for _, command in await box.list_processes()]
+        return [each.command[:16] for each in await box.list_processes()]
 
     assert use(tmp_path, run) == ["/usr/bin/python3"]
 
@@ -183,7 +185,7 @@ def test_cancelling_twice_still_waits_for_the_group_to_die(tmp_path: Path) -> No
 
 
 def test_a_command_that_is_cancelled_at_once_does_not_run_on(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[tuple[int, str]]:
+    async def run(box: Box) -> list[Process]:
         for _ in range(20):
             task = asyncio.ensure_future(shell(box, "sleep 1000"))
             await asyncio.sleep(0)
@@ -212,14 +214,14 @@ def test_orphans_are_reaped(tmp_path: Path) -> None:
 
 
 def test_processes_are_listed_without_our_own(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[tuple[int, str]]:
+    async def run(box: Box) -> list[Process]:
         await shell(box, "setsid sleep 12345 >/dev/null 2>&1 &")
         await until_listed(box, "sleep 12345")
         return await box.list_processes()
 
-    ((pid, command),) = use(tmp_path, run)
-    assert pid > 1
-    assert command == "sleep 12345"
+    (found,) = use(tmp_path, run)
+    assert found.pid > 1
+    assert found == Process(found.pid, "sleep 12345", os.path.realpath("/usr/bin/sleep"))
 
 
 def test_an_unknown_user_is_refused_by_name(tmp_path: Path) -> None:

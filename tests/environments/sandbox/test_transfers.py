@@ -12,6 +12,7 @@ from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.parcel import BrokenParcelError, Limits, pack_head
 from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import SandboxError
+from proctor.trial.environment import Process
 from tests.environments.sandbox.boxes import said, shell, use
 
 END = pack_head(b".", "", (0, 0, 0))
@@ -178,7 +179,7 @@ def test_directories_are_made_for_everybody(tmp_path: Path) -> None:
 
 
 def test_a_transfer_that_is_cancelled_ends_on_both_sides(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[tuple[int, str]]:
+    async def run(box: Box) -> list[Process]:
         await shell(box, "truncate -s 100G /workspace/huge")
         task = asyncio.ensure_future(box.take("/workspace/huge", tmp_path / "huge"))
         while not (tmp_path / "huge").exists():

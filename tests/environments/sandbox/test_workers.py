@@ -82,7 +82,7 @@ def test_none_is_listed_among_the_processes(tmp_path: Path) -> None:
         await shell(
             box, "sleep 1000 >/dev/null 2>&1 & until grep -q 1000 /proc/$!/cmdline; do :; done"
         )
-        return [command for _, command in await box.list_processes()]
+        return [each.command for each in await box.list_processes()]
 
     (command,) = use(tmp_path, run)
     assert "sleep 1000" in command

@@ -20,6 +20,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from proctor.environments.sandbox.blueprint import Blueprint, Command, as_json
 from proctor.environments.sandbox.channel import Message, close_all, make_pair
 from proctor.environments.sandbox.desk import Desk, Ends
@@ -29,6 +31,7 @@ from proctor.environments.sandbox.parcel import Limits
 from proctor.environments.sandbox.transfer import Seen, put_files, receive_listing, take_files
 from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import SandboxError
+from proctor.trial.environment import Process
 
 MOST_ENTRIES = 100_000
 """How many files and directories are taken out at once, unless told otherwise."""
@@ -139,10 +142,10 @@ class Box:
         kind = (await self._ask({"op": "kind_of", "path": path, "room": room}))["kind"]
         return None if kind is None else str(kind)
 
-    async def list_processes(self) -> list[tuple[int, str]]:
-        """What runs in it besides PID 1 and its errands: pids as seen inside, command lines."""
+    async def list_processes(self) -> list[Process]:
+        """What runs in it besides PID 1 and its errands, as seen inside."""
         found = (await self._ask({"op": "list_processes", "room": 0}))["processes"]
-        return [(int(pid), str(command)) for pid, command in found]  # type: ignore[attr-defined]
+        return msgspec.convert(found, list[Process])
 
     async def open_room(self, fresh: Sequence[str]) -> int:
         """A new room for a verifier: the same files, but `fresh` are new, empty and out of reach.

@@ -22,14 +22,14 @@ from proctor.environments.sandbox.parcel import (
     Receiver,
     Sender,
 )
+from proctor.environments.sandbox.processes import Facts, Lister, find_living, read_stat
+from proctor.environments.sandbox.syscalls import PR_SET_DUMPABLE, prctl, set_file_ids
 
 _KEPT_BITS = 0o1777
 """Of a file that is put in: a set-user-id bit would be one on the host's disk too."""
 _PIECE = 1 << 16
-_DEAD = "ZX"
-_LONGEST_COMMAND = 512
 _MOST_PROCESSES = 10_000
-"""Of a process's command line, and of processes, no more is told: a message has an end."""
+"""Processes that are listed: a message has an end."""
 
 
 def _put(request: dict[str, Any], files: list[int]) -> Message:
@@ -124,24 +124,38 @@ def _remove(request: dict[str, Any], _files: list[int]) -> Message:
 def _list_processes(request: dict[str, Any], _files: list[int]) -> Message:
     """Everything but PID 1 and those on errands, this one among them."""
     ours = {1, os.getpid(), *request["errands"]}
-    found: list[tuple[int, str]] = []
+    found: list[tuple[int, Facts]] = []
+    lister = Lister()
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) in ours or len(found) >= _MOST_PROCESSES:
             continue
         # One that ends meanwhile is none.
         with suppress(OSError):
-            found += _describe(int(name))
-    return {"processes": sorted(found)}
+            found += _describe(int(name), lister)
+    return {"processes": [{"pid": pid, **facts._asdict()} for pid, facts in sorted(found)]}
 
 
-def _describe(pid: int) -> list[tuple[int, str]]:
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        before, _, after = file.read().decode(errors="replace").rpartition(")")
-    if after.split()[0] in _DEAD:
+def _describe(pid: int, lister: Lister) -> list[tuple[int, Facts]]:
+    name, fields = read_stat(f"/proc/{pid}")
+    place = find_living(pid, fields)
+    if place is None:
         return []
-    with open(f"/proc/{pid}/cmdline", "rb") as file:
-        words = file.read(_LONGEST_COMMAND).rstrip(b"\0").replace(b"\0", b" ")
-    return [(pid, words.decode(errors="replace") or f"[{before.partition('(')[2]}]")]
+    user, group = _owner_of(place)
+    # Without CAP_SYS_PTRACE the kernel shows executables and open files to their own user alone.
+    set_file_ids(user, group)
+    try:
+        return [(pid, lister.describe(place, name, user))]
+    finally:
+        set_file_ids(0, 0)
+        # Once more: a change of ids may have set it.
+        prctl(PR_SET_DUMPABLE, 0)
+
+
+def _owner_of(place: str) -> tuple[int, int]:
+    """The real user and group of a process."""
+    with open(f"{place}/status", "rb") as file:
+        ids = {line[:4]: int(line.split()[1]) for line in file if line[:4] in (b"Uid:", b"Gid:")}
+    return ids[b"Uid:"], ids[b"Gid:"]
 
 
 ERRANDS: dict[str, Callable[[dict[str, Any], list[int]], Message]] = {

@@ -47,6 +47,8 @@ _prctl = _libc.prctl
 _prctl.argtypes = (ctypes.c_int,) + (ctypes.c_ulong,) * 4
 _capget = _libc.capget
 _capset = _libc.capset
+_setfsuid = _libc.setfsuid
+_setfsgid = _libc.setfsgid
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
 # Of a second handle, which keeps Python's lock: the copy of this process has to own it.
@@ -151,6 +153,15 @@ def set_capabilities(permitted: int, inheritable: int) -> None:
         word.permitted = word.effective = permitted >> 32 * number & 0xFFFFFFFF
         word.inheritable = inheritable >> 32 * number & 0xFFFFFFFF
     _check(_capset(ctypes.byref(header), words))
+
+
+def set_file_ids(user: int, group: int) -> None:
+    """Be another user where files and what /proc shows are concerned, or root again.
+
+    These two calls report no error: whoever may not change them stays who he was.
+    """
+    _setfsgid(group)
+    _setfsuid(user)
 
 
 def address_of(data: ctypes.Array[ctypes.c_char] | ctypes.Structure) -> int:

@@ -1,0 +1,199 @@
+"""Processes as /proc shows them: which of them live, what they execute, which of them listen.
+
+A process is dead when all its threads are. Its first thread can end while others go on: /proc shows
+such a process as a zombie, and shows its command line, executable and open files only at the
+threads that live. Only the standard library. Nothing here signals a process.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+LONGEST_COMMAND = 512
+"""Bytes of a command line that are shown."""
+_DEAD = b"ZX"
+_N_THREADS = 17
+_LOOKS = 5
+_LONGEST_ARGUMENTS = 1 << 14
+_MOST_OPEN_FILES = 100_000
+_MOST_IN_PATHS = 4_000_000
+"""Open files that are looked at, and characters of paths that are reported, of all processes in one
+list: an agent decides how many there are."""
+_INTERPRETERS = frozenset(
+    {
+        *("sh", "ash", "bash", "dash", "ksh", "zsh", "fish", "busybox"),
+        *("python", "pypy", "perl", "ruby", "node", "nodejs", "bun", "php", "lua", "tclsh"),
+    }
+)
+_DELETED = " (deleted)"
+
+# Of /proc/net: the state of a TCP socket that listens, of a UDP socket that is bound and connected
+# to nobody, and the flag of a Unix socket that listens.
+_TABLES = {"tcp": b"0A", "tcp6": b"0A", "udp": b"07", "udp6": b"07"}
+_ACCEPTS = 0x10000
+_NOBODY = -1
+
+
+def read_stat(place: str) -> tuple[bytes, list[bytes]]:
+    """The name of a process or a thread, and the fields after it: state, parent, group, session.
+
+    Raises:
+        OSError: it ended.
+    """
+    with open(f"{place}/stat", "rb") as file:
+        before, _, after = file.read().rpartition(b")")
+    return before.partition(b"(")[2], after.split()
+
+
+def find_living(pid: int | str, fields: Sequence[bytes]) -> str | None:
+    """Where /proc shows a process, by a thread that lives; None where all of it is dead.
+
+    `fields` are those of read_stat. Threads are only looked at where the first one has ended.
+    """
+    place = f"/proc/{pid}"
+    if fields[0] not in _DEAD:
+        return place
+    for _ in range(_LOOKS):
+        if int(fields[_N_THREADS]) < 2:
+            return None
+        try:
+            found, is_whole = _find_thread(place)
+            if found is not None or is_whole:
+                return found
+            fields = read_stat(place)[1]
+        except OSError:
+            # It ended while we looked.
+            return None
+    # Threads that start others and end faster than they can be read are alive.
+    return place
+
+
+def _find_thread(place: str) -> tuple[str | None, bool]:
+    """A thread that lives, and whether none ended while they were looked at."""
+    is_whole, threads = True, os.listdir(f"{place}/task")
+    for thread in threads:
+        try:
+            if read_stat(f"{place}/task/{thread}")[1][0] not in _DEAD:
+                return f"{place}/task/{thread}", True
+        except OSError:
+            is_whole = False
+    # Where only the first one is listed, the others ended in between as well.
+    return None, is_whole and len(threads) > 1
+
+
+class Facts(NamedTuple):
+    """What /proc shows of one process; the field names are those of trial.environment.Process."""
+
+    command: str
+    executable: str | None
+    script: str | None
+    listens: bool
+
+
+@dataclass(slots=True)
+class Lister:
+    """Describes the processes of one list, within bounds for all of them together."""
+
+    root: str = ""
+    """Where their files lie for this process; empty where that is `/`."""
+    _n_characters: int = 0
+    _n_files: int = 0
+    _listening: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By network namespace: the sockets that listen, by their inodes, with their users."""
+
+    def describe(self, place: str, name: bytes, user: int) -> Facts:
+        """What /proc shows at a place that find_living gave.
+
+        The command line is the process's own word, and so is the script; the executable is the
+        kernel's. What may not be read is None.
+
+        Raises:
+            OSError: it ended.
+        """
+        with open(f"{place}/cmdline", "rb") as file:
+            line = file.read(_LONGEST_ARGUMENTS)
+        shown = line[:LONGEST_COMMAND].rstrip(b"\0").replace(b"\0", b" ")
+        command = shown.decode(errors="replace") or f"[{name.decode(errors='replace')}]"
+        executable = self._charge(_read_link(f"{place}/exe"))
+        words = [os.fsdecode(word) for word in line.rstrip(b"\0").split(b"\0")]
+        script = None
+        if _is_interpreter(executable or words[0]):
+            script = self._charge(self._find_script(place, words[1:]))
+        return Facts(command, executable, script, self._listens(place, user))
+
+    def _charge(self, path: str | None) -> str | None:
+        self._n_characters += len(path or "")
+        return path if self._n_characters <= _MOST_IN_PATHS else None
+
+    def _find_script(self, place: str, words: Sequence[str]) -> str | None:
+        """The first argument that is the path of a file."""
+        directory = _read_link(f"{place}/cwd") or ""
+        for word in words:
+            path = os.path.join(directory, word)
+            # Longer names than the kernel takes, and those with a null byte, are no paths.
+            with suppress(OSError, ValueError):
+                if word and path.startswith("/") and os.path.isfile(f"{self.root}{path}"):
+                    return path if ".." in path else os.path.normpath(path)
+        return None
+
+    def _listens(self, place: str, user: int) -> bool:
+        """Whether it holds a socket that listens; where its files are hidden, whether it may."""
+        listening = self._find_listening(place)
+        if not listening:
+            return False
+        try:
+            with os.scandir(f"{place}/fd") as entries:
+                for entry in entries:
+                    self._n_files += 1
+                    if self._n_files > _MOST_OPEN_FILES:
+                        break
+                    if (_read_link(entry.path) or "") in listening:
+                        return True
+                else:
+                    return False
+        except OSError:
+            # The open files of an undumpable process are shown to CAP_SYS_PTRACE alone.
+            pass
+        return user in listening.values()
+
+    def _find_listening(self, place: str) -> dict[str, int]:
+        """Sockets that listen in a process's network, `socket:[inode]` by their users."""
+        namespace = _read_link(f"{place}/ns/net") or ""
+        if namespace not in self._listening:
+            # Where the network is hidden, it is this process's own: commands cannot make another.
+            network = f"{place}/net" if namespace else "/proc/self/net"
+            self._listening[namespace] = dict(_read_sockets(network))
+        return self._listening[namespace]
+
+
+def _read_sockets(network: str) -> Iterator[tuple[str, int]]:
+    for table, state in _TABLES.items():
+        for fields in _read_table(f"{network}/{table}"):
+            if len(fields) > 9 and fields[3] == state:
+                yield f"socket:[{fields[9].decode()}]", int(fields[7])
+    for fields in _read_table(f"{network}/unix"):
+        if len(fields) > 6 and int(fields[3], 16) & _ACCEPTS:
+            yield f"socket:[{fields[6].decode()}]", _NOBODY
+
+
+def _read_table(path: str) -> list[list[bytes]]:
+    """The lines of a table below /proc/net, without its heading; none where there is no table."""
+    try:
+        with open(path, "rb") as file:
+            return [line.split() for line in file][1:]
+    except OSError:
+        return []
+
+
+def _read_link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
+
+
+def _is_interpreter(path: str) -> bool:
+    name = os.path.basename(path.removesuffix(_DELETED))
+    return name.lstrip("-").rstrip("0123456789.") in _INTERPRETERS
