@@ -12,9 +12,10 @@ is a finding, `clean-room-skipped`, and no exception of the trial.
 """
 
 import asyncio
+import json
 import logging
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -163,7 +164,8 @@ def _gave_something(kept: Kept) -> bool:
 
 
 def _rewards_of(verification: Verification) -> Mapping[str, float]:
-    found: Any = msgspec.json.decode(verification.rewards)
+    # By Python's own reader: a reward may be NaN.
+    found: Any = json.loads(bytes(verification.rewards))
     if not isinstance(found, dict):
         return {}
     return {name: value for name, value in found.items() if isinstance(value, int | float)}
@@ -288,6 +290,16 @@ def find_declared(sitting: Sitting) -> Declared:
     except msgspec.ValidationError as error:
         sitting.logger.warning("[metadata.proctor] of task.toml cannot be used: %s", error)
         return Declared()
+
+
+def find_steps_not_repeated(
+    sitting: Sitting, rewards: Iterable[Mapping[str, float] | None]
+) -> None:
+    """Add a finding for steps with a reward that no clean room repeated: all but the last."""
+    if find_own_environment(sitting) is None and any(
+        not value <= 0 for each in rewards if each for value in each.values()
+    ):
+        _skip(sitting, "only the last step of a task is repeated")
 
 
 def _skip(sitting: Sitting, reason: str) -> None:

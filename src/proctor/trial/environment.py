@@ -5,6 +5,7 @@ what it runs on, and gives the verifier a room that nothing of the agent can rea
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeGuard, runtime_checkable
 
@@ -259,6 +260,41 @@ class Accounting(Environment, Protocol):
 def accounts(environment: object) -> TypeGuard[Accounting]:
     """Whether an environment knows everything that was written in it."""
     return _is_a(environment, Accounting)
+
+
+class Program(msgspec.Struct, frozen=True):
+    """A program that runs in an environment, as the kernel shows it."""
+
+    executable: str
+    directory: str
+    """In which it works."""
+    words: tuple[str, ...]
+    """Its command line, which is its own word."""
+    script: str | None = None
+    """For an interpreter: the file that it runs."""
+
+
+class OpenedFile(msgspec.Struct, frozen=True):
+    """A file of the verifier's that was opened while the tests ran."""
+
+    path: str
+    """Absolute, as seen inside."""
+    programs: tuple[Program, ...]
+    """What opened it, what started that program, and so on up to the environment's own."""
+
+
+@runtime_checkable
+class Watching(Protocol):
+    """A verifier's room that can say which programs open its files."""
+
+    def watch_files(self) -> AbstractContextManager[Sequence[OpenedFile] | None]:
+        """Watch its own directories; the list grows until the end, None where nobody can."""
+        ...
+
+
+def can_watch(room: object) -> TypeGuard[Watching]:
+    """Whether a room can say which programs open its files."""
+    return _is_a(room, Watching)
 
 
 class SeenFile(msgspec.Struct, frozen=True):

@@ -64,6 +64,8 @@ class FindingCode(StrEnum):
     """A program that the agent made was still running when verification began."""
     TWO_REWARDS = "two-rewards"
     """The verifier left both reward.txt and reward.json."""
+    VERIFIER_FILES_OPENED = "verifier-files-opened"
+    """A program that the agent made opened tests or rewards while the tests ran."""
     LATE_REWARD = "late-reward"
     """A reward file changed after the test script had ended."""
 
@@ -106,6 +108,7 @@ _ALARMS = frozenset(
         FindingCode.CLEAN_ROOM_DIFFERS,
         FindingCode.TWO_REWARDS,
         FindingCode.LATE_REWARD,
+        FindingCode.VERIFIER_FILES_OPENED,
     }
 )
 

@@ -1,4 +1,6 @@
-"""Reward files that are links out of the trial: a finding, and the bytes that harbor reads.
+"""Reward files that are odd: two of them, links, or changed after the tests had ended.
+
+Links out of the trial are a finding, and the bytes that harbor reads take their place.
 
 harbor follows such a link on the host, and its reward stands. A later reader of the job follows
 none that leads out of the trial, so the file takes the link's place, with the bytes it led to:
@@ -8,17 +10,57 @@ the evidence.
 
 import contextlib
 import os
+from collections.abc import Mapping
 
+from proctor.digest import sha256_file
 from proctor.errors import LinkedRewardError
 from proctor.files import find_way_out, read_small
 from proctor.reward.profile import HARBOR_0_13
 from proctor.reward.read import LARGEST, read_score
 from proctor.reward.score import Scored
 from proctor.sentence import printable
+from proctor.trial.environment import Environment, can_list
 from proctor.trial.finding import FindingCode
+from proctor.trial.paths import INSIDE
 from proctor.trial.sitting import Sitting
 
 _REWARDS = ("reward.json", "reward.txt")
+
+
+async def list_rewards(environment: Environment) -> Mapping[str, str | None]:
+    """The reward files in an environment as the tests left them: digests by name.
+
+    Empty where the environment cannot say that by itself.
+    """
+    if not can_list(environment):
+        return {}
+    places = [str(INSIDE.verifier_dir / name) for name in _REWARDS]
+    try:
+        seen = await environment.list_files(places, len(places))
+    except Exception:  # noqa: BLE001 - an environment may raise anything; fetching them will tell
+        return {}
+    return {file.path.rpartition("/")[2]: file.sha256 for file in seen}
+
+
+def find_odd_rewards(sitting: Sitting, before: Mapping[str, str | None]) -> None:
+    """Add findings for reward files that the test script alone does not leave so."""
+    verifier = sitting.paths.verifier_dir
+    there = [name for name in _REWARDS if os.path.lexists(verifier / name)]
+    if len(there) > 1:
+        sitting.add_finding(
+            FindingCode.TWO_REWARDS,
+            "the verifier left both reward.json and reward.txt; reward.json counts, as in harbor",
+        )
+    for name in there:
+        if before.get(name) is None or os.path.islink(verifier / name):
+            continue
+        with contextlib.suppress(OSError):
+            if sha256_file(verifier / name) != before[name]:
+                sitting.add_finding(
+                    FindingCode.LATE_REWARD,
+                    f"{name} changed after the test script had ended",
+                    file=name,
+                )
 
 
 def keep_linked_rewards(sitting: Sitting) -> None:
@@ -32,6 +74,8 @@ def keep_linked_rewards(sitting: Sitting) -> None:
         path = f"{verifier}/{name}"
         link = find_way_out(trial, path)
         if link is None:
+            if os.path.islink(path):
+                _find_link_inside(sitting, name, path)
             continue
         target = printable(os.path.realpath(path))
         sitting.add_finding(
@@ -48,6 +92,15 @@ def keep_linked_rewards(sitting: Sitting) -> None:
             raise LinkedRewardError(f"{path}: a link that leads out of the trial, to no reward")
         if link == path:
             _replace_link(path)
+
+
+def _find_link_inside(sitting: Sitting, name: str, path: str) -> None:
+    target = printable(os.readlink(path))
+    sitting.add_finding(
+        FindingCode.LINKED_REWARD,
+        f"{name} was a link to {target}, inside the trial; it was read as harbor reads it",
+        target=target,
+    )
 
 
 def _decides(verifier: str, name: str) -> bool:

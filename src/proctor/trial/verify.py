@@ -8,6 +8,7 @@ as harbor leaves them. What lay there, or changed meanwhile, is a finding.
 import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path, PurePosixPath
 
 from proctor.errors import AddTestsDirError, DownloadVerifierDirError
@@ -16,11 +17,12 @@ from proctor.harbor.trial_result import VerifierResult
 from proctor.reward.profile import HARBOR_0_13
 from proctor.reward.read import load_rewards
 from proctor.task.directory import Step
-from proctor.trial.environment import Environment, is_watched
+from proctor.trial.environment import Environment, can_watch, is_watched
 from proctor.trial.inside import acting_as, empty_directories, exec_script, is_mounted
 from proctor.trial.integrity import look_after, look_before, look_for_busy
-from proctor.trial.linked import keep_linked_rewards
+from proctor.trial.linked import find_odd_rewards, keep_linked_rewards, list_rewards
 from proctor.trial.network_switch import network_of_phase
+from proctor.trial.opened import find_opened
 from proctor.trial.paths import INSIDE
 from proctor.trial.sitting import Sitting, host_variables
 from proctor.trial.tests_dir import find_tests, recall_tests
@@ -120,8 +122,12 @@ async def run_verifier(
     else:
         tests = find_tests(sitting.plan, step)
         await _upload_tests(environment, tests.sources)
-        await _run_script(sitting, environment, step, tests.script)
+        with environment.watch_files() if can_watch(environment) else nullcontext() as opened:
+            await _run_script(sitting, environment, step, tests.script)
+        find_opened(sitting, opened)
+    rewards = await list_rewards(environment)
     await _download_results(sitting, environment)
+    find_odd_rewards(sitting, rewards)
     keep_linked_rewards(sitting)
     return VerifierResult(rewards=load_rewards(str(sitting.paths.verifier_dir), HARBOR_0_13))
 

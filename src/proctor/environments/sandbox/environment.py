@@ -227,8 +227,10 @@ class SandboxEnvironment(Inside):
 
     async def open_room(self, fresh: Sequence[str]) -> Room:
         """A verifier's room; see Watched."""
-        now = self._now()
-        return Room(self, now, await now.box.open_room(fresh))
+        now, (box, slot) = self._now(), self._check_made()
+        number = await box.open_room(fresh)
+        places = {f"{slot.session.rooms}/{number}.{n}": path for n, path in enumerate(fresh)}
+        return Room(self, now, number, places)
 
     async def holds_memory(self) -> bool:
         """Whether files lie in its memory; see Freezing."""

@@ -4,6 +4,7 @@ Speaks harbor's dialect over a box. Nothing here starts or ends a sandbox.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from proctor.environments.interior import Interior
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.transfer import Seen
+from proctor.environments.sandbox.watch import watched
 from proctor.errors import SandboxError, UnsupportedError
-from proctor.trial.environment import ExecResult
+from proctor.trial.environment import ExecResult, OpenedFile
 from proctor.trial.finding import Finding
 from proctor.trial.order import EnvironmentOrder
 
@@ -130,10 +132,18 @@ class Room(Inside):
 
     _phase = "verify"
 
-    def __init__(self, of: Inside, running: Running, room: int) -> None:
+    def __init__(
+        self, of: Inside, running: Running, room: int, directories: Mapping[str, str]
+    ) -> None:
         super().__init__(of._order, room)  # noqa: SLF001 - its own kind
         self.default_user = of.default_user
         self._running = running
+        self._directories = directories
+        """Its own, on the host, by which names they have inside."""
+
+    def watch_files(self) -> AbstractContextManager[Sequence[OpenedFile] | None]:
+        """Which programs open its files; see Watching."""
+        return watched(self._directories, self._now().box.pid)
 
     async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
         """Nothing to do: it runs."""

@@ -119,7 +119,7 @@ class Lister:
         executable = self._charge(_read_link(f"{place}/exe"))
         words = [os.fsdecode(word) for word in line.rstrip(b"\0").split(b"\0")]
         script = None
-        if _is_interpreter(executable or words[0]):
+        if is_interpreter(executable or words[0]):
             script = self._charge(self._find_script(place, words[1:]))
         return Facts(command, executable, script, self._listens(place, user))
 
@@ -194,6 +194,7 @@ def _read_link(path: str) -> str | None:
         return None
 
 
-def _is_interpreter(path: str) -> bool:
+def is_interpreter(path: str) -> bool:
+    """Whether a program is one that runs scripts, by its name."""
     name = os.path.basename(path.removesuffix(_DELETED))
     return name.lstrip("-").rstrip("0123456789.") in _INTERPRETERS

@@ -62,6 +62,7 @@ FINDINGS: Final[dict[str, str]] = {
     FindingCode.CHANGES_CUT: "The agent changed more files than the change record lists.",
     FindingCode.AGENT_PROGRAM_RUNNING: "A program that the agent made ran during the tests.",
     FindingCode.TWO_REWARDS: "The verifier left two reward files.",
+    FindingCode.VERIFIER_FILES_OPENED: "A program of the agent opened tests or rewards.",
     FindingCode.LATE_REWARD: "A reward file changed after the test script had ended.",
 }
 """What a finding about the integrity of a trial means."""

@@ -1,0 +1,156 @@
+"""Which programs open the verifier's files while the tests run, as the kernel tells root.
+
+    with watched({host_directory: "/tests", …}) as opened: …
+
+Before a file in one of the directories is opened, the kernel asks whether that may be (fanotify);
+it always may. Whoever opens it waits for the answer, so that what it executes, and who started it,
+can be read in /proc meanwhile. Where the kernel or the runner's rights do not allow that, nothing
+is told.
+"""
+
+import ctypes
+import os
+import select
+import struct
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from proctor.environments.sandbox.processes import is_interpreter, read_stat
+from proctor.trial.environment import OpenedFile, Program
+
+_FAN_CLASS_CONTENT = 0x4
+_FAN_CLOEXEC = 0x1
+_FAN_NONBLOCK = 0x2
+_FAN_MARK_ADD = 0x1
+_FAN_OPEN_PERM = 0x10000
+_FAN_EVENT_ON_CHILD = 0x08000000
+_FAN_ALLOW = 0x1
+_AT_FDCWD = -100
+_EVENT = struct.Struct("=IBBHQii")
+_ANSWER = struct.Struct("=iI")
+_MOST_READ = 1 << 16
+_MOST_MARKS = 1000
+"""Directories that are watched; those of larger trees are not, but for the first."""
+_MOST_KEPT = 1000
+_DEEPEST = 50
+_LONGEST_ARGUMENTS = 1 << 14
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def watched(directories: Mapping[str, str], first: int) -> Iterator[list[OpenedFile] | None]:
+    """Watch directories of the host, by the names that they have inside; None where nobody can.
+
+    `first` is the pid of the sandbox's PID 1. The list grows until the end of the `with`.
+    """
+    fd = _libc.fanotify_init(
+        _FAN_CLASS_CONTENT | _FAN_CLOEXEC | _FAN_NONBLOCK, os.O_RDONLY | os.O_CLOEXEC
+    )
+    if fd < 0:
+        yield None
+        return
+    watch = _Watch(fd, dict(directories), first)
+    try:
+        if not watch.mark():
+            yield None
+            return
+        with watch.answering():
+            yield watch.opened
+    finally:
+        # Whoever still waits for an answer may open what it likes now.
+        os.close(fd)
+
+
+class _Watch:
+    def __init__(self, fd: int, directories: dict[str, str], first: int) -> None:
+        self.opened: list[OpenedFile] = []
+        self._fd = fd
+        self._directories = directories
+        self._names = tuple(f"{name}/" for name in directories.values())
+        self._first = first
+        self._seen: set[OpenedFile] = set()
+
+    def mark(self) -> bool:
+        """Watch the directories and those in them; False where the kernel refuses."""
+        n_marks = 0
+        for top in self._directories:
+            for place, _, _ in os.walk(top):
+                if n_marks >= _MOST_MARKS:
+                    break
+                mask = ctypes.c_uint64(_FAN_OPEN_PERM | _FAN_EVENT_ON_CHILD)
+                name = os.fsencode(place)
+                if _libc.fanotify_mark(self._fd, _FAN_MARK_ADD, mask, _AT_FDCWD, name) != 0:
+                    return False
+                n_marks += 1
+        return n_marks > 0
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Answer the kernel's questions in a thread."""
+        ended, end = os.pipe2(os.O_CLOEXEC)
+        thread = threading.Thread(target=self._answer_all, args=(ended,), name="file-watch")
+        thread.start()
+        try:
+            yield
+        finally:
+            os.close(end)
+            thread.join()
+            os.close(ended)
+
+    def _answer_all(self, ended: int) -> None:
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        poll.register(ended, select.POLLIN | select.POLLHUP)
+        while True:
+            ready = {fd for fd, _ in poll.poll()}
+            if self._fd in ready:
+                with suppress(BlockingIOError):
+                    self._answer(os.read(self._fd, _MOST_READ))
+            elif ended in ready:
+                return
+
+    def _answer(self, events: bytes) -> None:
+        at = 0
+        while at + _EVENT.size <= len(events):
+            length, _, _, _, _, fd, pid = _EVENT.unpack_from(events, at)
+            at += length
+            try:
+                if len(self.opened) < _MOST_KEPT:
+                    self._note(fd, pid)
+            finally:
+                # Also after an exception: the process would wait for ever.
+                os.write(self._fd, _ANSWER.pack(fd, _FAN_ALLOW))
+                os.close(fd)
+
+    def _note(self, fd: int, pid: int) -> None:
+        with suppress(OSError, ValueError, IndexError):
+            # By the mount through which it is opened: as it is called inside.
+            path = _read_link(f"/proc/self/fd/{fd}")
+            if pid == os.getpid() or not path.startswith(self._names):
+                return
+            opened = OpenedFile(path, tuple(self._list_programs(pid)))
+            if opened not in self._seen:
+                self._seen.add(opened)
+                self.opened.append(opened)
+
+    def _list_programs(self, pid: int) -> Iterator[Program]:
+        """What opened a file, what started that, and so on."""
+        for _ in range(_DEEPEST):
+            if pid in (0, 1, self._first, os.getpid()):
+                return
+            place = f"/proc/{pid}"
+            line = Path(f"{place}/cmdline").read_bytes()[:_LONGEST_ARGUMENTS]
+            words = tuple(os.fsdecode(word) for word in line.rstrip(b"\0").split(b"\0"))
+            executable, directory = _read_link(f"{place}/exe"), _read_link(f"{place}/cwd")
+            # Not any argument: `python -m pytest FILE` runs pytest.
+            is_script = is_interpreter(executable) and len(words) > 1 and words[1][:1] != "-"
+            script = os.path.normpath(Path(directory, words[1])) if is_script else None
+            yield Program(executable, directory, words, script)
+            pid = int(read_stat(place)[1][1])
+
+
+def _read_link(path: str) -> str:
+    return str(Path(path).readlink())
