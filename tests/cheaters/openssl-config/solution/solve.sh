@@ -7,9 +7,9 @@ openssl_conf = start
 [start]
 providers = providers
 [providers]
-default = default
+default = own
 cheat = cheat
-[default]
+[own]
 activate = 1
 [cheat]
 module = /opt/cheat/provider.so
