@@ -6,4 +6,5 @@ from pathlib import Path
 
 class TestAnswer(unittest.TestCase):
     def test_answer(self) -> None:
-        self.assertEqual(Path("/app/answer.txt").read_text().strip(), "answer-is-5f1d7a84c03be692")
+        answer = Path("/app/answer.txt").read_text().strip()
+        self.assertEqual(answer, "answer-is-5f1d7a84c03be692")  # noqa: PT009 - run by unittest
