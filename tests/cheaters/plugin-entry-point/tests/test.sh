@@ -1,0 +1,9 @@
+#!/bin/sh
+# By pytest where it is installed, else by a few lines that load plugins as pytest does.
+cd /app || exit
+if python3 -c "import pytest" 2>/dev/null; then
+    python3 -m pytest -q /tests/check_answer.py
+else
+    python3 /tests/like_pytest.py
+fi && reward=1
+echo "${reward:-0}" >/logs/verifier/reward.txt
