@@ -60,7 +60,7 @@ def test_with_harbors_compatibility_what_was_planted_counts(
     result = run(stage)
     assert result.verifier_result is not None
     assert result.verifier_result.rewards == {"reward": 1}
-    assert findings_of(stage) == []
+    assert [each["code"] for each in findings_of(stage)] == ["two-rewards"]
 
 
 def test_strange_names_and_many_files_are_listed_without_harm(tmp_path: Path) -> None:
@@ -247,7 +247,8 @@ def test_a_link_brings_no_other_file_of_the_host_into_the_evidence(
     plan = make_plan(task, tmp_path / "jobs")
     result = run(stage := Stage(plan, run_inside("true"), MountedEnvironment))
     assert (result.verifier_result is not None) is is_scored
-    assert [finding["code"] for finding in findings_of(stage)] == ["linked-reward"]
+    codes = ["two-rewards", "linked-reward"] if is_scored else ["linked-reward"]
+    assert [finding["code"] for finding in findings_of(stage)] == codes
     kept = [
         path for path in plan.paths.trial_dir.rglob("*") if path.is_file() and not path.is_symlink()
     ]
