@@ -36,8 +36,10 @@ ProctorError
 │   ├── ForkError                   a log signed two histories that contradict each other
 │   ├── ProofError                  a Merkle proof that does not lead where it says
 │   └── SignatureError              a signature that is missing, or not the key's
-├── SandboxError                    the sandbox could not be built, or its PID 1 is gone
+├── SandboxError                    the sandbox could not be built or used
+│   └── SandboxDiedError            its PID 1 ended while it was in use
 ├── DockerError                     Docker could not do what it was asked for
+│   ├── ContainerDiedError          the container ended while it was in use
 │   └── EngineError                 there is no Docker engine, or it may not be used
 ├── TrialError                      what ended a phase of a trial
 │   ├── EnvironmentStartTimeoutError
@@ -266,11 +268,19 @@ class SignatureError(DamageError):
 
 
 class SandboxError(ProctorError):
-    """A sandbox that could not be built, or whose PID 1 is gone."""
+    """A sandbox that could not be built, or could not do what it was asked for."""
+
+
+class SandboxDiedError(SandboxError):
+    """A sandbox whose PID 1 ended while it was in use: somebody killed it, or memory ran out."""
 
 
 class DockerError(ProctorError):
     """Docker could not do what it was asked for: a container, an image or a copy."""
+
+
+class ContainerDiedError(DockerError):
+    """A container whose first process ended while it was in use; the engine still answers."""
 
 
 class EngineError(DockerError):

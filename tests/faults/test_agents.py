@@ -3,6 +3,8 @@
 import os
 import subprocess
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +61,28 @@ def test_a_process_whose_first_thread_ended_is_found(site: Site) -> None:
     (left,) = found["agent-still-busy"]["detail"]["processes"]
     assert (left["command"], left["executable"]) == ("/tmp/ghost", "/tmp/ghost")  # noqa: S108
     site.check_nothing_left()
+
+
+def test_what_a_failed_attempt_planted_stays_a_finding_of_the_trial(site: Site) -> None:
+    words = ("--agent-import-path", "tests.faults.agents:Planter", "-r", 1)
+    ran = site.run("-p", site.make_task("t"), *words)
+    assert (ran.code, site.rewards(), site.errors()) == (0, [1.0], []), ran.err
+    (trial,) = site.trials()
+    (first,) = find_planted(trial / "attempts" / "1")
+    assert find_planted(trial) == [
+        {
+            **first,
+            "message": f"attempt 1: {first['message']}",
+            "detail": {**first["detail"], "attempt": 1},
+        }
+    ]
+    assert "reward-planted" in ran.out
+
+
+def find_planted(place: Path) -> list[Any]:
+    """The findings of rewards that were planted."""
+    found = load(place / "findings.json")
+    return [each for each in found if each["code"] == "reward-planted"]
 
 
 @pytest.mark.parametrize("n_mib", [64, pytest.param(1024, marks=pytest.mark.soak)])

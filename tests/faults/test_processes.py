@@ -62,7 +62,8 @@ def test_a_killed_zygote_ends_its_trials_and_later_ones_get_another(site: Site) 
 
 def test_a_killed_sandbox_errs_its_own_trial_alone(site: Site) -> None:
     words = make_tasks(site, n_waiting=1, n_quick=2)
-    with site.begun(*words) as runner:
+    # An agent that can end its sandbox must not get another attempt by it.
+    with site.begun(*words, "-r", 1) as runner:
         wait_until(lambda: n_asleep(runner) == 1, runner)
         (init,) = find_inits(runner.pid)
         os.kill(init, signal.SIGKILL)
@@ -70,7 +71,7 @@ def test_a_killed_sandbox_errs_its_own_trial_alone(site: Site) -> None:
     assert runner.returncode == 3, err
     assert site.rewards() == [None, 1.0, 1.0]
     ((kind, message),) = site.errors()
-    assert kind == "SandboxError"
+    assert kind == "SandboxDiedError"
     assert "its PID 1 was killed, by whoever stopped it or because memory ran out" in message
     check_evidence(site)
     site.check_nothing_left()
@@ -87,7 +88,7 @@ def test_a_task_that_runs_out_of_memory_is_errored_and_the_job_goes_on(site: Sit
     if kind == "NonZeroAgentExitCodeError":
         assert "137" in message
     else:
-        assert (kind, "because memory ran out" in message) == ("SandboxError", True)
+        assert (kind, "because memory ran out" in message) == ("SandboxDiedError", True)
     site.check_nothing_left()
 
 

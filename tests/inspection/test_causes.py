@@ -40,6 +40,7 @@ CASES = [
     (Case(reward=0.0, agent_error="Command failed (exit 1): status 529"), "infrastructure"),
     (erred("EnvironmentStartTimeoutError: 60 s"), "infrastructure"),
     (erred("DockerError: no such image"), "infrastructure"),
+    (erred("SandboxDiedError: its PID 1 was killed"), "infrastructure"),
     (erred("CancelledError"), "infrastructure"),
     (erred("the trial was killed before it wrote a result"), "infrastructure"),
     (erred("RuntimeError: write: No space left on device"), "infrastructure"),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from proctor.errors import ContainerDiedError, SandboxDiedError, ToolsChangedError
 from proctor.harbor.configs import RetryConfig
 from proctor.job.kept import count_attempts, is_being_kept, keep_attempt
 from proctor.job.retry import is_retried, retry_delay
@@ -43,6 +44,15 @@ def test_excluded_beats_included_and_names_are_compared_whole() -> None:
 def test_an_empty_list_is_no_list() -> None:
     retry = RetryConfig(max_retries=1, include_exceptions=set(), exclude_exceptions=set())
     assert is_retried("AgentTimeoutError", retry, 0)
+
+
+@pytest.mark.parametrize("kind", [ToolsChangedError, SandboxDiedError, ContainerDiedError])
+def test_what_an_agent_can_bring_about_is_only_retried_by_name(kind: type[Exception]) -> None:
+    name = kind.__name__
+    without = RetryConfig(max_retries=1, exclude_exceptions=set())
+    named = RetryConfig(max_retries=1, include_exceptions={name})
+    both = RetryConfig(max_retries=1, include_exceptions={name}, exclude_exceptions={name})
+    assert [is_retried(name, retry, 0) for retry in (without, named, both)] == [False, True, False]
 
 
 def test_it_ends_after_so_many() -> None:

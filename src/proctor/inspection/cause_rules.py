@@ -47,6 +47,7 @@ _MACHINES: Final = frozenset(
     {
         *("EnvironmentStartTimeoutError", "AgentSetupTimeoutError", "DockerError", "EngineError"),
         *("SandboxError", "ImageError", "AddTestsDirError", "DownloadVerifierDirError"),
+        *("SandboxDiedError", "ContainerDiedError"),
         *("CancelledError", "MemoryLimitExceededError", "KeyboardInterrupt", "BrokerError"),
     }
 )

@@ -28,6 +28,12 @@ def count_attempts(trial_dir: str) -> int:
     return max(map(_number_of, list_names(f"{trial_dir}/{ATTEMPTS}")), default=0)
 
 
+def list_attempts(trial_dir: str) -> list[int]:
+    """The numbers of the attempts that are kept, in their order."""
+    names = list_names(f"{trial_dir}/{ATTEMPTS}")
+    return sorted(filter(None, (_number_of(name) for name in names if not name.startswith("."))))
+
+
 def is_being_kept(trial_dir: str) -> bool:
     """Whether a crash interrupted the keeping of an attempt."""
     return _find_begun(trial_dir) is not None

@@ -8,7 +8,7 @@ import asyncio
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pydantic import ValidationError
@@ -26,6 +26,7 @@ from proctor.harbor.trial_result import (
     render_trial_result,
     task_id_of,
 )
+from proctor.job.carried import carry_findings
 from proctor.job.durable import Durable
 from proctor.job.kept import count_attempts, keep_attempt
 from proctor.job.progress import Progress, local_now
@@ -35,6 +36,7 @@ from proctor.job.retry import is_retried, retry_delay
 from proctor.job.sealing import Sealer
 from proctor.job.store import JobFiles
 from proctor.job.watch import Watch
+from proctor.trial.finding import render_findings
 from proctor.trial.order import Kinds
 from proctor.trial.plan import Plan
 from proctor.trial.trial import run_trial
@@ -133,7 +135,7 @@ class SlotRunner:
         self.progress.begin()
         self.changed()
         self.watch.trial_started(decision.trial, decision.slot.planned.task.name, attempt)
-        plan = self.make_plan(decision, attempt)
+        plan = await self._plan_attempt(decision, attempt)
         try:
             result = await run_trial(
                 plan, self.kinds, partial(self.watch.phase_began, decision.trial)
@@ -147,6 +149,16 @@ class SlotRunner:
         except Exception as error:  # noqa: BLE001 - the trial boundary: one trial ends no other
             result = self._make_errored(plan, error)
         return result
+
+    async def _plan_attempt(self, decision: Decision, attempt: int) -> Plan:
+        plan = self.make_plan(decision, attempt)
+        if attempt == 1:
+            return plan
+        # Beside the event loop: it waits for the disk.
+        carried = await asyncio.to_thread(carry_findings, plan.place)
+        for problem in carried.problems:
+            self._say(problem)
+        return replace(plan, carried=carried.findings)
 
     def _say(self, sentence: str) -> None:
         self.files.append_log(sentence)
@@ -202,6 +214,8 @@ class SlotRunner:
             # The directory may be gone, the disk full: then resume runs it again.
             plan.paths.trial_dir.mkdir(parents=True, exist_ok=True)
             write_atomic(plan.paths.result_path, render_trial_result(result))
+            if plan.carried and not plan.paths.findings_path.exists():
+                write_atomic(plan.paths.findings_path, render_findings(plan.carried))
         return result
 
 

@@ -3,10 +3,13 @@
 Findings lie beside the record, in `<trial>/findings.json`. They never change a score.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 import msgspec
+
+ATTEMPT = "attempt"
+"""Key of `detail` in a finding that comes from an earlier attempt at the trial: its number."""
 
 
 class FindingCode(StrEnum):
@@ -143,3 +146,23 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A sentence for a person."""
     detail: dict[str, object] = {}
     """The facts: paths, digests, process names, seconds."""
+
+
+def render_findings(found: Sequence[Finding]) -> bytes:
+    """The bytes of findings.json."""
+    told = [_written(msgspec.to_builtins(each, enc_hook=str)) for each in found]
+    return msgspec.json.format(msgspec.json.encode(told), indent=2)
+
+
+def _written(told: object) -> object:
+    """What a finding says, with names of a stranger's files as a file can hold them: as Unicode.
+
+    Half a surrogate pair, which is a byte of a name, is spelt out: it would end the whole file.
+    """
+    if isinstance(told, str):
+        return told.encode(errors="backslashreplace").decode()
+    if isinstance(told, list):
+        return [_written(each) for each in told]
+    if isinstance(told, dict):
+        return {str(_written(name)): _written(each) for name, each in told.items()}
+    return told

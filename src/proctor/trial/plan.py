@@ -11,6 +11,7 @@ from proctor.harbor.configs import TrialConfig
 from proctor.record.model import AdaptationProvenance
 from proctor.task.digests import TaskDigests
 from proctor.task.directory import Task
+from proctor.trial.finding import Finding
 from proctor.trial.paths import TrialPaths
 
 
@@ -80,6 +81,8 @@ class Plan:
     """--no-clean-room: not; whether the tests are repeated without the agent's system changes."""
     attempt: int = 1
     """1, 2, …: how often this slot has been begun."""
+    carried: tuple[Finding, ...] = ()
+    """Findings of earlier attempts, which stay findings of the trial."""
     shared: Shared = field(default_factory=Shared, compare=False, repr=False)
     """What other attempts at the same task by the same agent have made already."""
 

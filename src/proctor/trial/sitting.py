@@ -27,7 +27,7 @@ from proctor.trial.agent import Agent
 from proctor.trial.changes import Account
 from proctor.trial.clock import Clock, find_jump
 from proctor.trial.environment import Environment, Watched, is_watched
-from proctor.trial.finding import Finding, FindingCode
+from proctor.trial.finding import Finding, FindingCode, render_findings
 from proctor.trial.flakes import CleanRoom, Kept
 from proctor.trial.network import NetworkPlan, plan_network
 from proctor.trial.order import Kinds
@@ -185,33 +185,18 @@ class Sitting:
         return self.redactor.redact_text(text) if self.redactor else text
 
     def write_findings(self) -> None:
-        """Put all findings beside the record, the environment's own first."""
+        """Put all findings beside the record: of earlier attempts, of the environment, our own."""
         watched = self.find_watched()
-        found = [*self._place(watched.findings if watched else ()), *self.findings]
-        if found:
-            told = [_written(msgspec.to_builtins(each, enc_hook=str)) for each in found]
-            plain = msgspec.json.format(msgspec.json.encode(told), indent=2)
-            replace_file(self.paths.findings_path, self.clean(plain.decode()).encode())
+        own = [*self._place(watched.findings if watched else ()), *self.findings]
+        if found := [*self.plan.carried, *own]:
+            plain = render_findings(found).decode()
+            replace_file(self.paths.findings_path, self.clean(plain).encode())
 
     def _place(self, found: Sequence[Finding]) -> Iterator[Finding]:
         """Findings of the environment, with the phases in which they came; it knows no phases."""
         for place, finding in enumerate(found):
             began = [name for n_before, name in self._phases if n_before <= place]
             yield msgspec.structs.replace(finding, phase=began[-1] if began else finding.phase)
-
-
-def _written(told: object) -> object:
-    """What a finding says, with names of a stranger's files as a file can hold them: as Unicode.
-
-    Half a surrogate pair, which is a byte of a name, is spelt out: it would end the whole file.
-    """
-    if isinstance(told, str):
-        return told.encode(errors="backslashreplace").decode()
-    if isinstance(told, list):
-        return [_written(each) for each in told]
-    if isinstance(told, dict):
-        return {str(_written(name)): _written(each) for name, each in told.items()}
-    return told
 
 
 class Phase:

@@ -10,7 +10,7 @@ import pytest
 
 from proctor.environments.docker.environment import DockerEnvironment
 from proctor.environments.docker.processes import list_processes
-from proctor.errors import DockerError, ImageError
+from proctor.errors import ContainerDiedError, DockerError, ImageError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.trial.environment import ExecResult, can_list, can_mark, is_watched
 from proctor.trial.finding import FindingCode
@@ -249,7 +249,9 @@ def test_a_container_that_ends_under_a_command_is_an_error_and_no_result(
             waiting = asyncio.ensure_future(place.exec("sleep 600"))
             await asyncio.sleep(0.3)
             engine.docker("kill", *engine.containers())
-            with pytest.raises(DockerError, match="the container ended while a command ran in it"):
+            with pytest.raises(
+                ContainerDiedError, match="the container ended while a command ran in it"
+            ):
                 await waiting
 
     asyncio.run(go())

@@ -165,6 +165,15 @@ def test_an_agent_that_never_returns_is_ended_and_verified(tmp_path: Path) -> No
     assert result["verifier_result"]["rewards"] == {"reward": 1.0}
 
 
+@pytest.mark.parametrize(
+    "agent", ["kill -9 -1; sleep 1", "setsid bash -c 'kill -9 -1' >/dev/null 2>&1 &"]
+)
+def test_an_agent_that_ends_its_container_gets_no_retry_by_it(tmp_path: Path, agent: str) -> None:
+    result = run_one(tmp_path, {}, "--command", agent, "-r", 1)
+    assert result["exception_info"]["exception_type"] == "ContainerDiedError"
+    assert not list((tmp_path / "job").glob("*/attempts"))
+
+
 def test_a_verifier_of_its_own_gets_the_artifacts_alone(tmp_path: Path) -> None:
     toml = (
         'artifacts = ["/app/answer"]\n[environment]\nnetwork_mode = "no-network"\n'

@@ -10,7 +10,7 @@ import pytest
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box, shared_zygote
 from proctor.environments.sandbox.output import KEPT
-from proctor.errors import SandboxError
+from proctor.errors import SandboxDiedError, SandboxError
 from proctor.trial.environment import Process
 from tests.environments.sandbox.boxes import (
     look,
@@ -241,9 +241,9 @@ def test_a_sandbox_that_is_killed_refuses_what_is_asked_later(tmp_path: Path) ->
         await asyncio.sleep(0.05)
         await box.kill()
         await box.kill()
-        with pytest.raises(SandboxError, match="PID 1 was killed"):
+        with pytest.raises(SandboxDiedError, match="PID 1 was killed"):
             await waiting
-        with pytest.raises(SandboxError, match="PID 1 was killed"):
+        with pytest.raises(SandboxDiedError, match="PID 1 was killed"):
             await shell(box, "true")
         assert not Path(f"/proc/{box.pid}").exists()
 

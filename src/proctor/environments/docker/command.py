@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from proctor.environments.docker.containers import pass_on
 from proctor.environments.docker.program import end_call, explain, run_docker, start_docker
 from proctor.environments.sandbox.output import Finished, Output
-from proctor.errors import DockerError, EngineError
+from proctor.errors import ContainerDiedError, DockerError, EngineError
 
 # Both streams are one from here on: the docker program would mix them as they happen to come.
 _SAY_WHO = 'echo "$$"; exec 2>&1; exec "$0" -c "$1"'
@@ -175,7 +175,9 @@ async def _check_running(container: str) -> None:
     """See that a command failed by itself, and not because there is nothing left to run it in."""
     told = await run_docker("inspect", "--format", "{{json .State}}", container, is_checked=False)
     if told.code != 0 or '"Running":true' not in told.out:
-        raise DockerError(
+        # One that is not there at all was removed from outside.
+        kind = ContainerDiedError if told.code == 0 else DockerError
+        raise kind(
             f"{container}: the container ended while a command ran in it: "
             f"{(told.out or told.err).strip()[:300]}"
         )

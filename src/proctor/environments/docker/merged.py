@@ -22,7 +22,7 @@ from proctor.environments.sandbox.parcel import BrokenParcelError, Limits
 from proctor.environments.sandbox.transfer import Seen, pack_into, receive_listing
 from proctor.environments.sandbox.unpack import unpack
 from proctor.environments.sandbox.users import User, find_user
-from proctor.errors import DockerError
+from proctor.errors import ContainerDiedError, DockerError
 
 _PIECE = 1 << 18
 
@@ -126,14 +126,24 @@ def _do_inside[Made](
     made: Made | None = None
     failed: BaseException | None = None
     try:
-        os.unshare(os.CLONE_FS)
-        os.chroot(root)
-        os.chdir("/")
+        _enter(root)
         made = deed()
     except BaseException as error:  # noqa: BLE001 - it is raised again by whoever waits
         failed = error
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(_settle, done, made, failed)
+
+
+def _enter(root: str) -> None:
+    os.unshare(os.CLONE_FS)
+    try:
+        os.chroot(root)
+    except FileNotFoundError as error:
+        # The engine takes it away when the container's first process has ended.
+        raise ContainerDiedError(
+            f"{root}: No such file or directory: its container ended"
+        ) from error
+    os.chdir("/")
 
 
 def _settle(done: "asyncio.Future[Any]", made: object, failed: BaseException | None) -> None:

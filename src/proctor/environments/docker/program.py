@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from functools import lru_cache
 
 from proctor.environments.sandbox.link import settled
 from proctor.environments.sandbox.syscalls import PR_SET_PDEATHSIG, prctl
-from proctor.errors import DockerError, EngineError
+from proctor.errors import ContainerDiedError, DockerError, EngineError
 
 PATIENCE_SEC = 120.0
 """An engine that takes longer for a small thing does not answer."""
@@ -23,6 +24,7 @@ _GONE = (
     *("dial unix", "failed to connect to the docker api", "transport is closing"),
     *("error reading from server", "server closed the stream"),
 )
+_DEAD = re.compile(r"container \S+ is not running")
 _NO_SPACE = "no space left on device"
 _SHOWN = 600
 
@@ -202,7 +204,8 @@ def explain(deed: str, said: str) -> DockerError:
             f"docker {deed}: there is no space left where Docker keeps images and containers: "
             f"{text}; `docker system df` says what is there"
         )
-    return DockerError(f"docker {deed}: {text or 'failed without a word'}")
+    kind = ContainerDiedError if _DEAD.search(low) else DockerError
+    return kind(f"docker {deed}: {text or 'failed without a word'}")
 
 
 def _tidy(said: str) -> str:

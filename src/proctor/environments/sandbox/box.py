@@ -30,7 +30,7 @@ from proctor.environments.sandbox.output import Finished, Output
 from proctor.environments.sandbox.parcel import Limits
 from proctor.environments.sandbox.transfer import Seen, put_files, receive_listing, take_files
 from proctor.environments.sandbox.unpack import unpack
-from proctor.errors import SandboxError
+from proctor.errors import SandboxDiedError, SandboxError
 from proctor.trial.environment import Process
 
 MOST_ENTRIES = 100_000
@@ -203,7 +203,7 @@ class Box:
 
     def _lose_watched(self, reason: str) -> None:
         self._loop.remove_reader(self._handle)
-        self.lose(reason)
+        self.lose(reason, SandboxError)
 
     def _hang_up(self) -> None:
         if not self._up.done():
@@ -227,12 +227,12 @@ class Box:
                 f"sandbox {self._session} could not be built: {problem or self._ended_by}"
             )
 
-    def lose(self, reason: str) -> None:
+    def lose(self, reason: str, kind: type[SandboxError]) -> None:
         """It is gone, and this is why; said by the zygote."""
         # What it said last may not have been heard yet.
         self._desk.read()
         self._desk.close()
-        self._desk.end(f"sandbox {self._session}: {reason}{self._last_words}")
+        self._desk.end(kind(f"sandbox {self._session}: {reason}{self._last_words}"))
         self._ended_by = reason
         for output in self._outputs:
             output.close()
@@ -322,7 +322,7 @@ class Zygote:
         if "gone" in message:
             # Unknown is one that the zygote could not tell of.
             if box := self._boxes.pop(int(str(message["gone"])), None):
-                box.lose(_reason_of(int(str(message["code"]))))
+                box.lose(_reason_of(int(str(message["code"]))), SandboxDiedError)
             return
         number = int(str(message["spawned"]))
         ends, session = self._ends.pop(number)
@@ -335,7 +335,7 @@ class Zygote:
 
     def _hang_up(self) -> None:
         reason = "the process that its PID 1 was forked from is gone"
-        self._questions.end(reason)
+        self._questions.end(SandboxError(reason))
         for ends, _ in self._ends.values():
             ends.close()
         for box in self._boxes.values():

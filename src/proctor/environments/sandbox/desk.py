@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from proctor.environments.sandbox.channel import Message, close_all
 from proctor.environments.sandbox.link import Link, OnMessage, Questions, settled
-from proctor.errors import SandboxError
+from proctor.errors import SandboxDiedError, SandboxError
 
 _ONLY_INIT = frozenset({"run", "open_room", "list_processes"})
 """What PID 1 has to know of."""
@@ -81,7 +81,11 @@ class Desk:
             with suppress(SandboxError):
                 await line.send(message, number, files)
                 return
-        await self._link.send(message, files)
+        try:
+            await self._link.send(message, files)
+        except SandboxError as error:
+            # The kernel may tell of the end of PID 1 before the zygote does.
+            raise SandboxDiedError(str(error)) from error
 
     async def hear_out(self, number: int, answer: asyncio.Future[Message]) -> Message:
         """Wait for an answer; when nobody waits any more, end what was to give it."""
@@ -127,8 +131,8 @@ class Desk:
         for line in self._lines.values():
             line.close()
 
-    def end(self, reason: str) -> None:
-        """There are no more answers."""
+    def end(self, reason: SandboxError) -> None:
+        """There are no more answers, and this is why."""
         self._questions.end(reason)
 
 

@@ -100,7 +100,7 @@ class Questions:
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[Message]] = {}
         self._n_asked = 0
-        self._end: str | None = None
+        self._end: SandboxError | None = None
 
     def ask(self) -> tuple[int, asyncio.Future[Message]]:
         """A new number and the answer to come.
@@ -109,7 +109,7 @@ class Questions:
             SandboxError: there will be none.
         """
         if self._end is not None:
-            raise SandboxError(self._end)
+            raise type(self._end)(str(self._end))
         self._n_asked += 1
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[self._n_asked] = answer
@@ -133,13 +133,13 @@ class Questions:
         """Nobody waits any more."""
         self._waiting.pop(number, None)
 
-    def end(self, reason: str) -> None:
-        """No more answers: every question fails with the reason."""
+    def end(self, reason: SandboxError) -> None:
+        """No more answers: every question fails with an error like this one."""
         self._end = self._end or reason
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():
-                answer.set_exception(SandboxError(self._end))
+                answer.set_exception(type(self._end)(str(self._end)))
 
 
 async def settled[Value](future: asyncio.Future[Value]) -> None:
