@@ -10,7 +10,7 @@
     store, places    the job's own files, who may write them, and where paths start
     existing, sameness, foreign, resume    what is there already: kept, run or redone, and why
     queue, running, concurrency    so many trials at once
-    retry, kept    when a trial is run again, and where what it left is kept
+    retry, kept, carried    when a trial is run again, what it left, and its findings
     progress, result_file, durable    the figures so far, and results that outlast a power cut
     flakes    how far further verifications agree, task by task
     reaping    what killed runs left behind
