@@ -183,6 +183,8 @@ class _Walk:
         is_new = before is None or not stat.S_ISDIR(before.st_mode)
         how = CREATED if before is None else REPLACED if is_new or _is_opaque(fd) else CHANGED
         entry = _describe(path, how, found, in_image=before is not None)
+        # Not its times: they change with everything that is made in it.
+        entry = entry._replace(mark=f"{found.st_ino}-{how}-{_looks(found)}")
         if how != CHANGED or (before and _looks(before) != _looks(found)):
             is_known = self._known.get(path) == entry.mark
             self._list(entry._replace(is_known=is_known, xattrs=_read_xattrs(fd)))
