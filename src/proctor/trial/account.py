@@ -181,13 +181,19 @@ def render_account(account: Account) -> bytes:
     header = Header(
         total=len(every),
         listed=len(listed),
-        is_complete=not account.is_cut and len(listed) == len(every),
+        is_complete=not account.is_cut and len(listed) == len(every) and _has_digests(account),
         places=_count(str(each.place) for each in account.changes),
         phases=_count(str(each.when) for each in every),
     )
     encode = msgspec.json.Encoder().encode
     lines = [encode(header), *(encode(_as_stored(each)) for each in listed)]
     return b"\n".join(lines) + b"\n"
+
+
+def _has_digests(account: Account) -> bool:
+    """Whether every plain file of the agent's was read."""
+    files = (each for each in account.changes if each.kind == "file" and each.how != "deleted")
+    return all(each.sha256 for each in files)
 
 
 def _count(words: Iterable[str]) -> dict[str, int]:

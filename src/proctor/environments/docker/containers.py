@@ -5,7 +5,7 @@ more, which nothing of the agent ever has. Nothing here runs a command in a cont
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -122,19 +122,33 @@ def _read(path: str) -> str:
         return ""
 
 
-async def start_container(words: Sequence[str], name: str) -> None:
+type Fill = Callable[[str], Awaitable[None]]
+"""Puts files into a container, by its name, that was made and not yet started."""
+
+
+async def start_container(words: Sequence[str], name: str, fill: Fill | None = None) -> None:
     """Start a container, with a first process that buries others' dead where the engine has one.
 
     Raises:
         DockerError: it cannot be started.
+        Exception: it cannot be filled.
     """
     try:
-        await run_docker_whole("run", "--init", *words)
+        await _start(["--init", *words], name, fill)
     except DockerError as error:
         if _INIT not in str(error):
             raise
         await remove_containers([name])
-        await run_docker_whole("run", *words)
+        await _start(words, name, fill)
+
+
+async def _start(words: Sequence[str], name: str, fill: Fill | None) -> None:
+    if fill is None:
+        await run_docker_whole("run", "--detach", *words)
+        return
+    await run_docker_whole("create", *words)
+    await fill(name)
+    await run_docker_whole("start", name)
 
 
 async def remove_containers(names: Sequence[str]) -> None:

@@ -11,9 +11,12 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
+from proctor.environments.docker.changes import ChangedContainer
 from proctor.environments.docker.containers import (
+    Fill,
     name_container,
     remove_containers,
     start_container,
@@ -23,10 +26,11 @@ from proctor.environments.docker.containers import (
 )
 from proctor.environments.docker.copies import CopiedFiles
 from proctor.environments.docker.engine import BRIDGE, Engine, find_engine
+from proctor.environments.docker.etc_files import ETC_FILES, EtcFiles
 from proctor.environments.docker.files import Files
-from proctor.environments.docker.frozen import keep_as_image, remove_image
+from proctor.environments.docker.frozen import fill_from_kept, keep_as_image, remove_image
 from proctor.environments.docker.image import Image, prepare_image
-from proctor.environments.docker.inside import Inside, Running
+from proctor.environments.docker.inside import Running
 from proctor.environments.docker.merged import MergedFiles, is_mounted_here
 from proctor.environments.docker.processes import list_processes, list_processes_here
 from proctor.environments.docker.program import run_docker
@@ -35,16 +39,14 @@ from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room
 from proctor.environments.interior import DEVICES, MEMORY, MOST_DEVICES, lie_in_memory
 from proctor.environments.sandbox.blueprint import Part
-from proctor.environments.sandbox.changes import LayeredChanges
-from proctor.environments.sandbox.keeping import give_back, lookup_of
 from proctor.environments.sandbox.limits import limits_of
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.scratch import make_private, open_run, scratch_roots
 from proctor.environments.shells import find_shell
-from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
 from proctor.errors import DockerError
 from proctor.task.network import NetworkMode
-from proctor.trial.environment import ChangedFile, Environment, Process, Snapshot
+from proctor.trial.changes import LeftOut
+from proctor.trial.environment import Environment, Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.inside import empty_directories
 from proctor.trial.order import EnvironmentOrder
@@ -55,13 +57,13 @@ _PHASE = "setup"
 _SHELL_OF: dict[str, str] = {}
 """The shell of each image that was started, by its Id."""
 _HOST = "host"
-_LOOK = "{{.State.Pid}}\n" + "\n".join(
+_LOOK = "{{.State.Pid}}\n{{.HostsPath}}\n{{.HostnamePath}}\n{{.ResolvConfPath}}\n" + "\n".join(
     f"{{{{if .GraphDriver.Data}}}}{{{{.GraphDriver.Data.{name}}}}}{{{{end}}}}"
     for name in ("MergedDir", "UpperDir", "LowerDir")
 )
 
 
-class DockerEnvironment(Inside):
+class DockerEnvironment(ChangedContainer):
     """A container, and for the verifier another one beside it."""
 
     def __init__(self, order: EnvironmentOrder) -> None:
@@ -77,16 +79,14 @@ class DockerEnvironment(Inside):
         self._snapshot: Snapshot | None = None
         self._merged = ""
         """Where the container's root lies, for the engine; empty where it does not say."""
-        self._layers: tuple[Part, ...] = ()
-        """Where the image's files and those that were written lie, for the engine."""
-        self._first = 0
-        """The container's first process, for the engine."""
         self._names: list[str] = []
         """Every container that was begun."""
         self._scratch: list[Path] = []
         """Every directory for a room's files."""
         self._frozen: Image | None = None
         """Its files as they were kept; see Freezing."""
+        self._frozen_etc: Mapping[str, bytes] = {}
+        """Of the files that Docker mounts, those that were changed when its files were kept."""
         self._ending: asyncio.Task[None] | None = None
 
     @property
@@ -143,28 +143,31 @@ class DockerEnvironment(Inside):
         if _is_uploaded(order.environment_dir, has_image=task.docker_image is not None):
             await self.upload_dir(order.environment_dir, workdir)
 
-    async def _run_container(self, image: Image, network: str, trial: Path | None) -> str:
+    async def _run_container(
+        self, image: Image, network: str, trial: Path | None, fill: Fill | None = None
+    ) -> str:
         """Start the container; `trial` gets what it holds if nobody is left to fetch it."""
         name = name_container(self.session_id)
         self._names.append(name)
         workdir = self._order.task_env_config.workdir or image.workdir
-        words = ["--detach", "--name", name, "--pull", "never"]
+        words = ["--name", name, "--pull", "never"]
         words += ["--log-driver", "none", "--ipc", "shareable", "--network", network]
         words += [*words_of_labels(trial), *words_of_limits(self._limits)]
         words += [*words_of_rights(), "--workdir", workdir, "--entrypoint", SLEEP[0]]
-        await start_container([*words, image.id, *SLEEP[1:]], name)
+        await start_container([*words, image.id, *SLEEP[1:]], name, fill)
         return name
 
     async def _find_files(self, engine: Engine, name: str, image: Image) -> Files:
         """How the files of the container are best reached."""
         told = await run_docker("inspect", "--format", _LOOK, name)
-        pid, merged, upper, lowers = (*told.out.strip("\n").split("\n"), "", "", "")[:4]
+        pid, *etc, merged, upper, lowers = told.out.removesuffix("\n").split("\n")
         self._first = int(pid)
         self._merged = merged if posixpath.isabs(merged) else ""
         if posixpath.isabs(upper) and posixpath.isabs(lowers):
             self._layers = (Part("/", tuple(lowers.split(":")), upper, ""),)
         is_plain = not image.has_volumes and not engine.is_mapped
         if is_plain and is_mounted_here(self._merged):
+            self._etc_files = EtcFiles(dict(zip(ETC_FILES, etc, strict=True)))
             return MergedFiles(self._merged)
         return CopiedFiles(name)
 
@@ -267,6 +270,7 @@ class DockerEnvironment(Inside):
         if before is not None:
             await remove_image(before)
         self._frozen = await keep_as_image(now.container, now.image)
+        self._frozen_etc = self._etc_files.find_changed()
 
     async def open_frozen(self, paths: TrialPaths) -> "DockerEnvironment":
         """Another container, with the files that were kept; see Freezing.
@@ -274,23 +278,50 @@ class DockerEnvironment(Inside):
         Raises:
             DockerError: nothing was kept, or it cannot be started.
         """
-        if self._frozen is None:
-            raise DockerError(f"{self.session_id}: no state of this container was kept")
+        kept = self._check_kept()
         other = DockerEnvironment(replace(self._order, trial_paths=paths))
-        await other.start_like(self._now(), self._frozen)
+        await other.start_like(self._now(), kept, self._frozen_etc)
         return other
 
-    async def start_like(self, model: Running, image: Image) -> None:
-        """Bring it up on what another container has left, which is not furnished again.
+    async def open_clean(self, paths: TrialPaths, left_out: LeftOut) -> "DockerEnvironment":
+        """Another container: the image, and what is not left out; see Accounting.
 
         Raises:
-            DockerError: it cannot be brought up.
+            DockerError, SandboxError, OSError: nothing was kept, or it cannot be brought up.
+        """
+        kept, now = self._check_kept(), self._now()
+        if not self._has_layers_here():
+            raise DockerError(
+                "a clean room in Docker takes root on the engine's machine, and an engine that "
+                "keeps the layers of containers as overlay2 does"
+            )
+        etc = {path: data for path, data in self._frozen_etc.items() if path not in left_out.paths}
+        other = DockerEnvironment(replace(self._order, trial_paths=paths))
+        fill = partial(fill_from_kept, kept=kept, left_out=left_out)
+        await other.start_like(now, now.image, etc, fill)
+        return other
+
+    def _check_kept(self) -> Image:
+        if self._frozen is None:
+            raise DockerError(f"{self.session_id}: no state of this container was kept")
+        return self._frozen
+
+    async def start_like(
+        self, model: Running, image: Image, etc: Mapping[str, bytes], fill: Fill | None = None
+    ) -> None:
+        """Bring it up on what another container has left, which is not furnished again.
+
+        `etc` has files of /etc that are in no layer.
+
+        Raises:
+            DockerError, OSError: it cannot be brought up.
         """
         self._ending = None
         try:
             engine = await find_engine()
-            name = await self._run_container(image, self._choose_network(engine), None)
+            name = await self._run_container(image, self._choose_network(engine), None, fill)
             files = await self._find_files(engine, name, image)
+            self._etc_files.write(etc)
         except BaseException:
             await self._end()
             raise
@@ -318,34 +349,6 @@ class DockerEnvironment(Inside):
         room = Room(self, outside, self._names)
         await room.open()
         return room
-
-    async def find_changed_tools(self) -> Sequence[ChangedFile]:
-        """What of the tools that tests rest on is not the image's; see Keeping.
-
-        Nothing, where the container's files do not lie on this machine: nobody can look.
-        """
-        if (seen := self._seen_here()) is None:
-            return ()
-        return await asyncio.to_thread(find_changed_tools, *seen)
-
-    async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
-        """Give the tests the image's own tools; see Keeping."""
-        files, seen = self._now().files, self._seen_here()
-        if seen is not None and isinstance(files, MergedFiles):
-            await give_back(files, seen[0], changed)
-
-    async def mark_tools(self) -> Mapping[str, str]:
-        """The image's tools that were written again; see Keeping."""
-        return {} if (seen := self._seen_here()) is None else mark_tools(*seen)
-
-    def _seen_here(self) -> tuple[LayeredChanges, Lookup] | None:
-        """What was changed of the image; None where that cannot be seen, or nothing was."""
-        now = self._now()
-        if not self._layers or not isinstance(now.files, MergedFiles):
-            return None
-        changes = LayeredChanges(self._layers)
-        lookup = lookup_of({**now.image.env, **now.env}, now.workdir)
-        return (changes, lookup) if is_touched(changes, lookup) else None
 
     async def _open_none(self, fresh: Sequence[str]) -> Environment:
         """Where there can be no room: what is to be fresh is emptied, and that is all."""

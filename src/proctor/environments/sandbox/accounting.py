@@ -4,8 +4,9 @@ For sandboxes, and for containers whose layers lie on this machine.
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from proctor.environments.interior import DEVICES, MEMORY
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.command import PATH
@@ -14,7 +15,7 @@ from proctor.environments.sandbox.walk import Limits, Written
 from proctor.trial.changes import Change, Phase, Surroundings
 from proctor.trial.environment import SeenFile
 
-_USERS = "/etc/passwd"
+USERS = "/etc/passwd"
 _MOST_HOMES = 100
 
 
@@ -28,7 +29,9 @@ async def list_changes(
     """
     layers = [(part.target, part.upper, part.lowers) for part in parts]
     limits = Limits(is_hashing=is_hashing)
-    written, is_cut = await run_mapped("walk", layers, known, limits)
+    # What lies in memory is in no layer, and would be taken for deleted.
+    on_disk = {path: mark for path, mark in known.items() if not path.startswith(f"{DEVICES}/")}
+    written, is_cut = await run_mapped("walk", layers, on_disk, limits)
     return [_change_of(Written(*each)) for each in written], is_cut
 
 
@@ -51,12 +54,14 @@ def _change_of(written: Written) -> Change:
     )
 
 
-def changes_in_memory(
-    files: Sequence[SeenFile], known: Mapping[str, str], devices: str
-) -> Iterator[Change]:
-    """What was put into the memory file systems below /dev."""
+def changes_in_memory(files: Sequence[SeenFile], known: Mapping[str, str]) -> Iterator[Change]:
+    """What was put into the memory file systems below /dev, and what of it is gone."""
+    seen = {file.path for file in files}
+    for path, mark in known.items():
+        if mark and path.startswith(f"{DEVICES}/") and path not in seen:
+            yield Change(path=path, how="deleted", kind="file")
     for file in files:
-        if file.size is None and not file.path.startswith(f"{devices}/"):
+        if file.size is None and not file.path.startswith(f"{MEMORY}/"):
             # A device or a link of every sandbox's /dev.
             continue
         mark = f"{file.size}-{file.sha256}"
@@ -75,12 +80,17 @@ def find_surroundings(
     changes: LayeredChanges, env: Mapping[str, str], workdir: str
 ) -> Surroundings:
     """How programs with these variables find their files."""
+    texts = [changes.read_in_image(USERS), changes.read_now(USERS)]
+    return surroundings_of(texts, env, changes.resolve(workdir))
+
+
+def surroundings_of(users: Iterable[str], env: Mapping[str, str], workdir: str) -> Surroundings:
+    """The same, where the text of each /etc/passwd is known, and where the working directory is."""
     search = [*_split(env.get("PATH", PATH)), *_split(env.get("LD_LIBRARY_PATH", ""))]
-    texts = [changes.read_in_image(_USERS), changes.read_now(_USERS)]
-    named = [home for text in texts for home in _list_homes(text)]
+    named = [home for text in users for home in _list_homes(text)]
     homes = dict.fromkeys(("/root", env.get("HOME", "/root"), *named[:_MOST_HOMES]))
     return Surroundings(
-        workdir=changes.resolve(workdir),
+        workdir=workdir,
         search_path=tuple(search),
         python_path=tuple(_split(env.get("PYTHONPATH", ""))),
         homes=tuple(home for home in homes if home.startswith("/")),

@@ -30,18 +30,6 @@ class TooLargeError(Exception):
     """There is not enough room for a copy; the message is a sentence."""
 
 
-def copy_trees(pairs: Sequence[tuple[str, str]]) -> None:
-    """Copy each source directory to its target, where nothing is.
-
-    Raises:
-        TooLargeError: there is not enough room.
-        OSError: something in them cannot be copied.
-    """
-    _check_room(pairs)
-    for source, target in pairs:
-        copy_tree(source, target)
-
-
 def _check_room(pairs: Sequence[tuple[str, str]]) -> None:
     n_bytes = n_entries = 0
     for source, _ in pairs:
@@ -55,7 +43,7 @@ def _check_room(pairs: Sequence[tuple[str, str]]) -> None:
     if n_bytes * _SHARE > n_free:
         raise TooLargeError(
             f"it has {n_bytes:,} bytes, and a copy may take half of the {n_free:,} that are free "
-            "in the scratch"
+            "on the disk"
         )
 
 
@@ -97,6 +85,18 @@ class Selection(NamedTuple):
 
 
 _ALL = Selection()
+
+
+def copy_trees(pairs: Sequence[tuple[str, str]], selection: Selection = _ALL) -> None:
+    """Copy what is selected of each source directory to its target, where nothing is.
+
+    Raises:
+        TooLargeError: there is not enough room.
+        OSError: something in them cannot be copied.
+    """
+    _check_room(pairs)
+    for source, target in pairs:
+        copy_tree(source, target, selection)
 
 
 def copy_tree(source: str, target: str, selection: Selection = _ALL) -> None:

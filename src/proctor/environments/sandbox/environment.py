@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from proctor.environments.interior import DEVICES, MEMORY, MOST_DEVICES, lie_in_memory
+from proctor.environments.interior import DEVICES, MOST_DEVICES, lie_in_memory
 from proctor.environments.sandbox.accounting import (
     changes_in_memory,
     find_surroundings,
@@ -260,7 +260,7 @@ class SandboxEnvironment(Inside):
         changes, is_cut = await list_changes(slot.parts, known, is_hashing=is_hashing)
         self._n_written = sum(each.size or 0 for each in changes)
         in_memory = await self.list_files([DEVICES], MOST_DEVICES)
-        return [*changes, *changes_in_memory(in_memory, known, MEMORY)], is_cut
+        return [*changes, *changes_in_memory(in_memory, known)], is_cut
 
     async def open_clean(self, paths: TrialPaths, left_out: LeftOut) -> "SandboxEnvironment":
         """Another sandbox: the image, and what is not left out; see Accounting.

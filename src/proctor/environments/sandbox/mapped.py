@@ -18,7 +18,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,10 @@ def _walk(parts: list[list[Any]], known: dict[str, str], limits: list[Any]) -> A
     return list_written(layers, known, Limits(*limits))
 
 
-def _copy(pairs: list[list[str]]) -> None:
-    copy_trees([(source, target) for source, target in pairs])
+def _copy(pairs: list[list[str]], left_out: Sequence[str] = (), plain: Sequence[str] = ()) -> None:
+    """Copy trees without some paths, which are the same in each."""
+    selection = Selection(frozenset(left_out), frozenset(plain))
+    copy_trees([(source, target) for source, target in pairs], selection)
 
 
 def _link(trees: list[list[Any]]) -> None:

@@ -105,7 +105,8 @@ def list_written(
         walk.add(part)
     if known and not walk.is_cut:
         seen = {entry.path for entry in walk.entries} | walk.unlisted
-        gone = sorted(path for path in known if path not in seen)
+        # What was listed as gone before has no mark.
+        gone = sorted(path for path, mark in known.items() if mark and path not in seen)
         walk.entries += [Written(path, DELETED, "file", in_image=False) for path in gone]
     return walk.entries, walk.is_cut
 
@@ -156,7 +157,8 @@ class _Walk:
         path, before = f"{level.path}{name}", _find_lower(level.lowers, name)
         if _is_whiteout(found):
             if before is not None:
-                self._list(_deletion(path, before, found))
+                is_known = self._known.get(path) == DELETED
+                self._list(_deletion(path, before)._replace(is_known=is_known))
             return None
         if stat.S_ISDIR(found.st_mode):
             return self._look_into(level, name, found, before)
@@ -181,6 +183,8 @@ class _Walk:
         is_new = before is None or not stat.S_ISDIR(before.st_mode)
         how = CREATED if before is None else REPLACED if is_new or _is_opaque(fd) else CHANGED
         entry = _describe(path, how, found, in_image=before is not None)
+        # Not its times: they change with everything that is made in it.
+        entry = entry._replace(mark=f"{found.st_ino}-{how}-{_looks(found)}")
         if how != CHANGED or (before and _looks(before) != _looks(found)):
             is_known = self._known.get(path) == entry.mark
             self._list(entry._replace(is_known=is_known, xattrs=_read_xattrs(fd)))
@@ -268,9 +272,10 @@ def _mark(found: os.stat_result) -> str:
     return f"{found.st_ino}-{found.st_ctime_ns}"
 
 
-def _deletion(path: str, before: os.stat_result, found: os.stat_result) -> Written:
+def _deletion(path: str, before: os.stat_result) -> Written:
     kind = _KINDS.get(stat.S_IFMT(before.st_mode), "device")
-    return Written(path, DELETED, kind, in_image=True, mark=_mark(found))
+    # Deletions share an inode, whose times change with every further one.
+    return Written(path, DELETED, kind, in_image=True, mark=DELETED)
 
 
 def _describe(path: str, how: str, found: os.stat_result, *, in_image: bool) -> Written:

@@ -1,0 +1,156 @@
+"""What was changed in a container since its image: tools, and everything that was written.
+
+    here    the container's layers lie on this machine and this process may read them: each path
+            with its kind, mode, owner and digest
+    there   the paths that `docker diff` lists, and nothing more
+
+Nothing is run inside, and nothing is changed but tools that are given back.
+"""
+
+import asyncio
+import posixpath
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from proctor.environments.docker.etc_files import ETC_FILES, EtcFiles
+from proctor.environments.docker.inside import Inside
+from proctor.environments.docker.merged import MergedFiles
+from proctor.environments.docker.program import run_docker
+from proctor.environments.interior import DEVICES, MOST_DEVICES
+from proctor.environments.sandbox.accounting import (
+    USERS,
+    changes_in_memory,
+    find_surroundings,
+    list_changes,
+    surroundings_of,
+)
+from proctor.environments.sandbox.blueprint import Part
+from proctor.environments.sandbox.changes import LayeredChanges
+from proctor.environments.sandbox.keeping import give_back, lookup_of
+from proctor.environments.sandbox.privileges import is_all_powerful
+from proctor.environments.sandbox.walk import CHANGED, CREATED, DELETED, Limits
+from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
+from proctor.trial.changes import Change, Phase, Surroundings
+from proctor.trial.environment import ChangedFile, SeenFile
+from proctor.trial.order import EnvironmentOrder
+
+_HOW = {"A": CREATED, "C": CHANGED, "D": DELETED}
+
+
+class ChangedContainer(Inside):
+    """A container that can be compared with its image."""
+
+    def __init__(self, order: EnvironmentOrder) -> None:
+        super().__init__(order)
+        self._layers: tuple[Part, ...] = ()
+        """Where the image's files and those that were written lie, for the engine."""
+        self._first = 0
+        """The container's first process, for the engine."""
+        self._etc_files = EtcFiles({})
+        self._users: dict[str, None] = {}
+        """Each text that /etc/passwd had; only where the layers cannot be read."""
+
+    def _has_layers_here(self) -> bool:
+        files = self._now().files
+        return bool(self._layers) and isinstance(files, MergedFiles) and is_all_powerful()
+
+    def surroundings(self) -> Surroundings:
+        """How programs find their files in it; see Accounting."""
+        now = self._now()
+        env = {**now.image.env, **now.env}
+        if self._has_layers_here():
+            return find_surroundings(LayeredChanges(self._layers), env, now.workdir)
+        return surroundings_of(self._users, env, posixpath.normpath(now.workdir))
+
+    async def list_written(
+        self, known: Mapping[str, str], *, is_hashing: bool = True
+    ) -> tuple[Sequence[Change], bool]:
+        """Everything that differs from the image; see Accounting.
+
+        Where the layers cannot be read here, a path of `known` counts as written before, whatever
+        was written to it since.
+        """
+        if self._has_layers_here():
+            return await self._list_here(known, is_hashing=is_hashing)
+        await self._load_users()
+        told = await run_docker("diff", self._now().container)
+        changes = list(parse_diff(told.out, known))
+        most = Limits().n_entries
+        return changes[:most], len(changes) > most
+
+    async def _list_here(
+        self, known: Mapping[str, str], *, is_hashing: bool
+    ) -> tuple[Sequence[Change], bool]:
+        in_layers = {path: mark for path, mark in known.items() if path not in ETC_FILES}
+        changes, is_cut = await list_changes(self._layers, in_layers, is_hashing=is_hashing)
+        # Its own root, with what is mounted there; the one on the disk has nothing of that.
+        whole = MergedFiles(f"/proc/{self._first}/root")
+        found = await whole.list_files([DEVICES], MOST_DEVICES)
+        in_memory = [SeenFile(file.path, file.size, file.sha256) for file in found]
+        changes += changes_in_memory(in_memory, known)
+        listed = {change.path for change in changes}
+        own = self._etc_files.list_changes(known)
+        changes += (change for change in own if change.path not in listed)
+        return changes, is_cut or len(found) >= MOST_DEVICES
+
+    async def _load_users(self) -> None:
+        with tempfile.TemporaryDirectory() as top, suppress(OSError):
+            copy = Path(top, "passwd")
+            await self._now().files.take(USERS, copy)
+            self._users[copy.read_text(encoding="utf-8", errors="replace")] = None
+
+    async def find_changed_tools(self) -> Sequence[ChangedFile]:
+        """What of the tools that tests rest on is not the image's; see Keeping.
+
+        Nothing, where the container's files do not lie on this machine: nobody can look.
+        """
+        if (seen := self._seen_here()) is None:
+            return ()
+        return await asyncio.to_thread(find_changed_tools, *seen)
+
+    async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
+        """Give the tests the image's own tools; see Keeping."""
+        files, seen = self._now().files, self._seen_here()
+        if seen is not None and isinstance(files, MergedFiles):
+            await give_back(files, seen[0], changed)
+
+    async def mark_tools(self) -> Mapping[str, str]:
+        """The image's tools that were written again; see Keeping."""
+        return {} if (seen := self._seen_here()) is None else mark_tools(*seen)
+
+    def _seen_here(self) -> tuple[LayeredChanges, Lookup] | None:
+        """What was changed of the image; None where that cannot be seen, or nothing was."""
+        now = self._now()
+        if not self._layers or not isinstance(now.files, MergedFiles):
+            return None
+        changes = LayeredChanges(self._layers)
+        lookup = lookup_of({**now.image.env, **now.env}, now.workdir)
+        return (changes, lookup) if is_touched(changes, lookup) else None
+
+
+def parse_diff(text: str, known: Mapping[str, str]) -> Iterator[Change]:
+    """What `docker diff` tells, as changes; a directory is known by what is listed below it."""
+    lines = (line.partition(" ") for line in text.split("\n"))
+    found = {path: letter for letter, _, path in lines if letter in _HOW and path.startswith("/")}
+    above = {parent for path in found for parent in _list_parents(path)}
+    for path, letter in found.items():
+        # A directory of the image's is listed whenever something below it is.
+        if letter != "C" or path not in above:
+            yield Change(
+                path=path,
+                how=_HOW[letter],
+                kind="directory" if path in above else "file",
+                when=Phase.SETUP if known.get(path) == letter else Phase.AGENT,
+                in_image=letter != "A",
+                mark=letter,
+            )
+    for path, mark in known.items():
+        if mark and path not in found:
+            yield Change(path=path, how=DELETED, kind="file")
+
+
+def _list_parents(path: str) -> Iterator[str]:
+    while (path := posixpath.dirname(path)) != "/":
+        yield path
