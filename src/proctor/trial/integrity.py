@@ -82,7 +82,25 @@ async def look_for_busy(sitting: Sitting, watched: Watched) -> Sequence[Process]
             f"{len(processes)} of the agent's processes were alive when verification began",
             processes=[msgspec.structs.asdict(each) for each in processes[:_MOST]],
         )
+        _find_own_programs(sitting, processes)
     return processes
+
+
+def _find_own_programs(sitting: Sitting, processes: Sequence[Process]) -> None:
+    """Find processes that execute what the agent made."""
+    changes = sitting.account.changes if sitting.account else ()
+    made = {each.path for each in changes if each.how != "deleted"}
+    own = [
+        each
+        for each in processes
+        if each.script in made or (each.executable or "").removesuffix(" (deleted)") in made
+    ]
+    if own:
+        sitting.add_finding(
+            FindingCode.AGENT_PROGRAM_RUNNING,
+            f"{len(own)} of these processes execute what the agent made",
+            processes=[msgspec.structs.asdict(each) for each in own[:_MOST]],
+        )
 
 
 def _count(files: Sequence[SeenFile]) -> str:
