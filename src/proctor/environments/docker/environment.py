@@ -57,10 +57,17 @@ _PHASE = "setup"
 _SHELL_OF: dict[str, str] = {}
 """The shell of each image that was started, by its Id."""
 _HOST = "host"
-_LOOK = "{{.State.Pid}}\n{{.HostsPath}}\n{{.HostnamePath}}\n{{.ResolvConfPath}}\n" + "\n".join(
-    f"{{{{if .GraphDriver.Data}}}}{{{{.GraphDriver.Data.{name}}}}}{{{{end}}}}"
-    for name in ("MergedDir", "UpperDir", "LowerDir")
+_LOOK = "\n".join(
+    (
+        "{{.State.Pid}}",
+        *(
+            f"{{{{if .GraphDriver.Data}}}}{{{{.GraphDriver.Data.{name}}}}}{{{{end}}}}"
+            for name in ("MergedDir", "UpperDir", "LowerDir")
+        ),
+        *("{{.HostsPath}}", "{{.HostnamePath}}", "{{.ResolvConfPath}}"),
+    )
 )
+_N_LINES = 7
 
 
 class DockerEnvironment(ChangedContainer):
@@ -160,7 +167,8 @@ class DockerEnvironment(ChangedContainer):
     async def _find_files(self, engine: Engine, name: str, image: Image) -> Files:
         """How the files of the container are best reached."""
         told = await run_docker("inspect", "--format", _LOOK, name)
-        pid, *etc, merged, upper, lowers = told.out.removesuffix("\n").split("\n")
+        lines = told.out.removesuffix("\n").split("\n")
+        pid, merged, upper, lowers, *etc = [*lines, *[""] * (_N_LINES - len(lines))]
         self._first = int(pid)
         self._merged = merged if posixpath.isabs(merged) else ""
         if posixpath.isabs(upper) and posixpath.isabs(lowers):
