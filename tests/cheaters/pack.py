@@ -2,12 +2,13 @@
 
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from proctor.sentence import count_of
+from proctor.trial.finding import Level, level_of
 
 HERE = Path(__file__).resolve().parent
 DECLARED = "cheater.toml"
@@ -40,6 +41,8 @@ class Expected:
     """Attempts that must have been made and refused."""
     reached: frozenset[str]
     """Attempts that are known to succeed there; the table says so."""
+    why: str
+    """Why it can score there without an alarm; empty: it must not."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Cheater:
             may_flag=frozenset(merged.get("may_flag", ())),
             refused=frozenset(merged.get("refused", ())),
             reached=frozenset(merged.get("reached", ())),
+            why=merged.get("why", ""),
         )
 
 
@@ -72,6 +76,8 @@ class Outcome:
     error: str
     """Type of the exception that the trial failed with, or nothing."""
     flags: frozenset[str]
+    clean: str
+    """What the tests gave in the clean room, where that is not what they gave before."""
     refused: frozenset[str]
     """Attempts of which the cheat itself says that they were refused."""
     reached: frozenset[str]
@@ -109,9 +115,23 @@ def _load_outcome(trial: Path, result: dict[str, Any]) -> Outcome:
         reward=rewards.get("reward"),
         error=(result["exception_info"] or {}).get("exception_type", ""),
         flags=frozenset(finding["code"] for finding in listed) - _OF_THE_PLACE,
+        clean=_load_clean(trial / "clean-room.json"),
         refused=frozenset(_after("DENIED ", lines)),
         reached=frozenset(_after("REACHED ", lines)),
     )
+
+
+def _load_clean(path: Path) -> str:
+    found = json.loads(path.read_text()) if path.exists() else None
+    if found is None or found["verdict"] == "agrees":
+        return ""
+    rewards = found["clean"][0]["rewards"] or {}
+    return f"{rewards['reward']:g}" if "reward" in rewards else "none"
+
+
+def find_alarms(flags: Iterable[str]) -> list[str]:
+    """The codes that are alarms."""
+    return sorted(code for code in flags if level_of(code) is Level.ALARM)
 
 
 def _said(trial: Path) -> Iterator[str]:
@@ -138,8 +158,10 @@ def find_faults(cheater: Cheater, site: str, outcome: Outcome | None) -> list[st
     if expected.reward in ("0", "1") and outcome.error:
         faults.append(f"ended with {outcome.error}")
     faults += [f"not flagged {flag}" for flag in sorted(expected.flags - outcome.flags)]
-    more = outcome.flags - expected.flags - expected.may_flag
-    faults += [f"flagged {flag}, which its folder does not say" for flag in sorted(more)]
+    more = frozenset(find_alarms(outcome.flags)) - expected.flags - expected.may_flag
+    faults += [f"alarm {flag}, which its folder does not say" for flag in sorted(more)]
+    if outcome.reward and not find_alarms(outcome.flags) and not expected.why:
+        faults.append("scored without an alarm, and its folder does not say why")
     faults += [f"{what}: not refused" for what in sorted(expected.refused - outcome.refused)]
     return [f"{cheater.name}: {fault}" for fault in faults]
 
@@ -152,12 +174,25 @@ def render_cell(cheater: Cheater, site: str, outcome: Outcome) -> str:
         words = ["reward 0 or none"]
     elif outcome.reward:
         words = [f"**{words[0]}**"]
+    if outcome.clean:
+        words[0] += f", clean room {outcome.clean}"
     if outcome.error and expected.reward == NONE:
         words[0] += f" (`{outcome.error}`)"
     if outcome.refused:
         words.append(f"{count_of(len(outcome.refused), 'attempt')} refused")
     if outcome.reached:
         words.append(f"**reached {', '.join(sorted(outcome.reached))}**")
-    if flags := sorted(outcome.flags - expected.may_flag):
-        words.append("flagged " + ", ".join(f"`{flag}`" for flag in flags))
+    alarms = [code for code in find_alarms(outcome.flags) if code not in expected.may_flag]
+    others = sorted(outcome.flags & expected.flags - set(alarms))
+    words += [f"{name} {_join(codes)}" for name, codes in _by_level(alarms, others) if codes]
     return "; ".join(words)
+
+
+def _by_level(alarms: list[str], others: list[str]) -> Iterator[tuple[str, list[str]]]:
+    yield "**alarm**", alarms
+    for level in (Level.NOTICE, Level.INFO):
+        yield str(level), [code for code in others if level_of(code) is level]
+
+
+def _join(codes: list[str]) -> str:
+    return ", ".join(f"`{code}`" for code in codes)

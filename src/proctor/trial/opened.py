@@ -9,6 +9,7 @@ import posixpath
 from collections.abc import Collection, Sequence
 
 from proctor.sentence import count_of
+from proctor.trial.changes import Place
 from proctor.trial.environment import OpenedFile, Program
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import INSIDE
@@ -16,6 +17,8 @@ from proctor.trial.sitting import Sitting
 
 _REWARDS = frozenset(str(INSIDE.verifier_dir / name) for name in ("reward.txt", "reward.json"))
 _TESTS = f"{INSIDE.tests_dir}/"
+_OWN = (_TESTS, f"{INSIDE.logs_dir}/")
+"""Below these the verifier has its own files, whatever the agent had there."""
 _DELETED = " (deleted)"
 _IN_MEMORY = "/memfd:"
 _MOST = 100
@@ -26,7 +29,9 @@ def find_opened(sitting: Sitting, opened: Sequence[OpenedFile] | None) -> None:
     account = sitting.account
     if account is None or not opened:
         return
-    made = {each.path for each in account.changes if each.how != "deleted"}
+    # Programs of the system are the clean room's business: packages bring such too.
+    work = (each for each in account.changes if each.place is not Place.SYSTEM)
+    made = {each.path for each in work if not each.path.startswith(_OWN)}
     found = [each for each in opened if is_strange(each, made)]
     if found:
         sitting.add_finding(
