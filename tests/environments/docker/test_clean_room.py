@@ -156,25 +156,21 @@ SOLUTIONS = {
 
 def run_solutions(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *names: str
-) -> dict[str, dict[str, Any]]:
-    """What clean-room.json says for each solution, with the findings of the trial."""
+) -> dict[str, Path]:
+    """The directory of a trial of each solution."""
     for name in names:
         write(place / "tasks" / name, {**TASK, "solution/solve.sh": SOLUTIONS[name]})
     proctor = run_here(monkeypatch, capsys)
     words = ("-p", place / "tasks", "-e", "docker", "-a", "oracle", "-o", place / "jobs")
     ran = proctor("run", *words, "--job-name", "job", "--no-ledger")
     assert ran.code == 0, ran.err
-    told = {}
-    for name in names:
-        (trial,) = (place / "jobs" / "job").glob(f"{name}__*")
-        findings = trial / "findings.json"
-        result = json.loads((trial / "clean-room.json").read_text())
-        told[name] = {
-            **result,
-            "findings": json.loads(findings.read_text()) if findings.exists() else [],
-            "trial": trial,
-        }
-    return told
+    return {name: next((place / "jobs" / "job").glob(f"{name}__*")) for name in names}
+
+
+def load_findings(trial: Path, code: str) -> list[dict[str, Any]]:
+    path = trial / "findings.json"
+    findings = json.loads(path.read_text()) if path.exists() else []
+    return [one for one in findings if one["code"] == code]
 
 
 def test_what_a_cheat_wrote_into_the_system_gives_nothing_in_a_clean_room(
@@ -184,17 +180,19 @@ def test_what_a_cheat_wrote_into_the_system_gives_nothing_in_a_clean_room(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = list_kept()
-    told = run_solutions(tmp_path, monkeypatch, capsys, *SOLUTIONS)
-    verdicts = {name: each["verdict"] for name, each in told.items()}
+    trials = run_solutions(tmp_path, monkeypatch, capsys, *SOLUTIONS)
+    results = {name: trial / "clean-room.json" for name, trial in trials.items()}
+    verdicts = {name: json.loads(path.read_text())["verdict"] for name, path in results.items()}
     assert verdicts == {
         "honest": "agrees",
         "etc": "clean-room-differs",
         "home": "clean-room-differs",
     }
     for name in ("etc", "home"):
-        (found,) = [one for one in told[name]["findings"] if one["code"] == "clean-room-differs"]
+        (found,) = load_findings(trials[name], "clean-room-differs")
         assert found["detail"]["first"] == '{"reward": 1.0}'
-        assert '{"reward": 0.0}' in str(found["detail"]["clean"])
+        assert found["detail"]["clean"] == ['{"reward": 0.0}']
+        assert found["detail"]["control"] == ['{"reward": 1.0}']
     assert not engine.containers()
     assert list_kept() == before
 
@@ -203,10 +201,10 @@ def test_a_clean_room_that_cannot_be_had_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(environment_module, "is_mounted_here", lambda _: False)
-    told = run_solutions(tmp_path, monkeypatch, capsys, "honest")["honest"]
-    assert told["verdict"] == "clean-room-skipped"
-    assert "takes root on the engine's machine" in told["reason"]
-    listed = (told["trial"] / "changes.jsonl").read_text().splitlines()
+    trial = run_solutions(tmp_path, monkeypatch, capsys, "honest")["honest"]
+    (found,) = load_findings(trial, "clean-room-skipped")
+    assert "takes root on the engine's machine" in found["message"]
+    listed = (trial / "changes.jsonl").read_text().splitlines()
     assert not json.loads(listed[0])["is_complete"]
     assert any(json.loads(line)["path"] == "/app/answer" for line in listed[1:])
     assert call_docker("ps", "--all", "--quiet").out == ""

@@ -106,8 +106,10 @@ ON_X86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="the ghost is
 def test_a_process_whose_first_thread_ended_is_found(tmp_path: Path) -> None:
     run_one(tmp_path, {"solution/solve.sh": leave_ghost("/app/ghost")}, code=0)
     (path,) = (tmp_path / "job").glob("*/findings.json")
-    (finding,) = json.loads(path.read_text())
+    finding, made = json.loads(path.read_text())
     assert finding["code"] == "agent-still-busy"
+    # The change record of the container says whose program it is.
+    assert made["code"] == "agent-program-running"
     (left,) = finding["detail"]["processes"]
     assert left.pop("pid") > 1
     assert left == {
