@@ -27,16 +27,16 @@ from proctor.sentence import count_of
 from proctor.task.directory import Step
 from proctor.trial.again import noted
 from proctor.trial.changes import leave_out
+from proctor.trial.clean_room_result import AGREES, MORE, CleanRoomResult, Verification
 from proctor.trial.environment import Environment, accounts, is_watched
 from proctor.trial.finding import FindingCode
-from proctor.trial.flakes import FROZEN, CleanRoom, Kept, Verification
+from proctor.trial.flakes import FROZEN, CleanRoom, Kept
 from proctor.trial.inside import is_mounted, kind_of
 from proctor.trial.paths import TrialPaths
 from proctor.trial.sitting import Sitting
 from proctor.trial.tools import keep_tools
 from proctor.trial.verification import find_own_environment, run_verification
 
-FORMAT = "proctor-clean-room-1"
 _SILENT = logging.Logger("clean-room")
 _SILENT.addHandler(logging.NullHandler())
 _MOST_SHOWN = 100
@@ -48,28 +48,6 @@ class Declared(msgspec.Struct, frozen=True):
 
     packages: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
-
-
-class CleanRoomResult(msgspec.Struct, frozen=True, kw_only=True):
-    """clean-room.json."""
-
-    format: str = FORMAT
-    verdict: str
-    """agrees, a code of a finding, or `more`: the clean room gave more than the trial."""
-    reason: str | None
-    """Why it was not run, or not to its end."""
-    step: str | None
-    left_out: int
-    """How many paths of the agent's were not in the clean room."""
-    survivors: int
-    """How many processes the agent had left running."""
-    first: Verification | None
-    """The verification that counts."""
-    clean: Verification | None
-    control: Verification | None
-    """The tests once more with all that the agent had left; only where the clean room differs."""
-    seconds: float
-    """What all of it took."""
 
 
 async def keep_for_clean_room(
@@ -216,9 +194,9 @@ def _judge(sitting: Sitting, room: CleanRoom) -> str:
     """What the verifications say, as a finding where they say something against the score."""
     first, clean, *control = room.kept.verifications
     if clean.is_same:
-        return "agrees"
+        return AGREES
     if not _is_lower(clean, first):
-        return "more"
+        return MORE
     is_flaky = not control[0].is_same
     declared = find_declared(sitting)
     code = FindingCode.CLEAN_ROOM_DIFFERS
