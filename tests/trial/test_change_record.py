@@ -14,6 +14,7 @@ from proctor.trial.clean_room_result import (
     describe_missing,
     parse_clean_room,
 )
+from tests.trial.changed import room, verified
 
 HEADER = {
     "format": "proctor-changes-1",
@@ -29,24 +30,6 @@ LINE = {"path": "/app/a", "how": "created", "kind": "file"}
 def parse(*lines: object) -> ChangeRecord:
     texts = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
     return parse_changes(b"\n".join(texts) + b"\n")
-
-
-def verified(reward: object, *, is_same: bool = True, **more: object) -> dict[str, object]:
-    result = json.dumps({"reward": reward})
-    rewards = {"reward": reward}
-    return {"result": result, "is_same": is_same, "rewards": rewards, "seconds": 0.1, **more}
-
-
-def room(verdict: str, **more: object) -> dict[str, object]:
-    fields = {"reason": None, "step": None, "left_out": 4, "survivors": 0, "seconds": 0.31}
-    verifications = {"first": verified(1.0), "clean": verified(1.0), "control": None}
-    return {
-        "format": "proctor-clean-room-1",
-        "verdict": verdict,
-        **fields,
-        **verifications,
-        **more,
-    }
 
 
 def test_what_a_trial_writes_is_read_as_it_was() -> None:
@@ -66,7 +49,7 @@ def test_what_a_trial_writes_is_read_as_it_was() -> None:
         "/etc/c",
     ]
     assert record.changes[1] == changes[1]
-    assert describe_places([record, record]) == "2 system, 2 work, 2 home"
+    assert describe_places(record) == "1 system, 1 work, 1 home"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +64,7 @@ def test_what_a_trial_writes_is_read_as_it_was() -> None:
         ([HEADER, LINE, LINE | {"place": "moon"}], "line 3: Invalid enum value 'moon'"),
         ([HEADER, LINE, b'{"path":"\\ud800","how":"a","kind":"b"}'], "line 3: JSON is malformed"),
         ([HEADER, LINE, LINE | {"path": "x" * (1 << 18)}], "line 3: it has 262,"),
-        ([HEADER | {"listed": 7}, LINE], "says that 7 paths are listed; 1 could be read"),
+        ([HEADER | {"listed": 7}, LINE], "`listed` is 7 in the first line; 1 could be read"),
     ],
 )
 def test_what_cannot_be_used_is_said(lines: list[object], sentence: str) -> None:
@@ -106,7 +89,7 @@ def test_a_stranger_cannot_make_it_long(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_without_a_header_nothing_is_called_complete() -> None:
-    assert describe_places([parse(b"")]).endswith("0 home; the record is not complete")
+    assert describe_places(parse(b"")).endswith("0 home; the record is not complete")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ an exception; its texts are as the file has them, so that whoever prints them es
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -80,14 +80,10 @@ class ChangeRecord:
         return sorted(self.changes, key=lambda each: (phases[each.when], ranks[each.place]))
 
 
-def describe_places(records: Iterable[ChangeRecord]) -> str:
-    """How many paths an agent changed in each class, in all steps: `3 system, 12 work, 0 home`."""
-    counted: Counter[Place] = Counter()
-    is_complete = True
-    for record in records:
-        counted.update(record.count_places())
-        is_complete &= record.header is not None and record.header.is_complete
-    told = ", ".join(f"{counted[place]:,} {place}" for place in PLACES)
+def describe_places(record: ChangeRecord) -> str:
+    """How many paths an agent changed in each class: `3 system, 12 work, 0 home`."""
+    told = ", ".join(f"{count:,} {place}" for place, count in record.count_places().items())
+    is_complete = record.header is not None and record.header.is_complete
     return told if is_complete else f"{told}; the record is not complete"
 
 
@@ -112,7 +108,7 @@ def parse_changes(data: bytes) -> ChangeRecord:
     if is_longer:
         problems.append(f"it lists more than {MOST_LISTED:,} paths; the others were not read")
     elif len(pairs) != header.listed:
-        told = f"the first line says that {count_of(header.listed, 'path')} are listed"
+        told = f"`listed` is {header.listed:,} in the first line"
         problems.append(f"{told}; {len(pairs):,} could be read")
     changes, kept = zip(*pairs, strict=True) if pairs else ((), ())
     return ChangeRecord(header, changes, kept, tuple(_cut(problems)))
