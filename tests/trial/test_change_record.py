@@ -1,15 +1,17 @@
 """changes.jsonl and clean-room.json, read: what proctor wrote, and what a stranger wrote."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from proctor.trial import change_record
 from proctor.trial.account import render_account
-from proctor.trial.change_record import ChangeRecord, describe_places, parse_changes
+from proctor.trial.change_record import ChangeRecord, Header, describe_places, parse_changes
 from proctor.trial.changes import Account, Change, Phase, Place, Surroundings
 from proctor.trial.clean_room_result import (
     CleanRoomResult,
+    Verification,
     describe_clean_room,
     describe_missing,
     parse_clean_room,
@@ -148,3 +150,10 @@ def test_what_is_too_deep_or_too_large_is_not_read() -> None:
     assert parse(HEADER, LINE, deep).problems == ("line 3: JSON that is nested too deeply",)
     assert parse_clean_room(deep) == "JSON that is nested too deeply"
     assert parse_clean_room(bytes(1 << 21)) == "it is larger than 1 MiB, and was not read"
+
+
+def test_the_page_of_the_formats_names_every_field() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "formats" / "trial.md").read_text()
+    kinds = (Header, Change, CleanRoomResult, Verification)
+    fields = {name for kind in kinds for name in kind.__struct_fields__} - {"mark"}
+    assert [name for name in sorted(fields) if f"`{name}`" not in page] == []
