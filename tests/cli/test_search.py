@@ -9,6 +9,7 @@ import pytest
 from tests.cli.programs import Proctor
 from tests.ledger.trials import open_ledger, seal_files
 from tests.search.ledgers import gave, lines, make_searched, ran, said, seal_trace
+from tests.trial.changed import change, changes
 
 
 @pytest.fixture
@@ -184,8 +185,9 @@ def test_an_example_of_the_page_finds_what_it_says(
             gave("E: Unable to locate package gcc; permission denied", 100),
             **{"agent.model": "openai/gpt-5", "task.task_id": "org/fix-git"},
         )
-        changes = {"experiment_id": "nightly", "evaluation.reward": 0.0}
-        seal_trace(ledger, "abc", ran("yum install gcc"), gave("timeout", 1), **changes)
+        nightly = {"experiment_id": "nightly", "evaluation.reward": 0.0}
+        seal_trace(ledger, "abc", ran("yum install gcc"), gave("timeout", 1), **nightly)
+        seal_files(ledger, "changed", {"changes.jsonl": changes(change("/etc/passwd"))})
     monkeypatch.setenv("PROCTOR_LEDGER", str(tmp_path / "ledger"))
     found = proctor(*shlex.split(example)[1:])
     assert (found.code, found.err) == (0, "")

@@ -1,11 +1,17 @@
 """Pages of single trials: bounded, and said to be where they are."""
 
 import json
+import shutil
 from pathlib import Path
 
 from proctor.importers.traced_files import find_in_files
-from proctor.report.page.blocks import Lines, Paragraph
+from proctor.report.page.blocks import Cell, Lines, Paragraph, Table
+from proctor.report.site.changes import tell_changes
 from proctor.report.site.steps import MOST_STEPS, cut_text, tell_trace
+from tests.audit.directories import COPIED
+from tests.trial.changed import change, changes, differing
+
+NAME = "pass-simple__35oQqES"
 
 
 def write_trace(place: Path, steps: int, text: str) -> Path:
@@ -35,3 +41,23 @@ def test_long_texts_do_not_make_a_long_page(tmp_path: Path) -> None:
 def test_a_cut_text_keeps_both_ends_and_says_how_much_is_missing() -> None:
     lines = cut_text("a" * 10 + "b" * 100 + "c" * 10, 20)
     assert lines == ["a" * 10, "… 100 characters cut …", "c" * 10]
+
+
+def test_changes_and_the_clean_room_have_tables(tmp_path: Path) -> None:
+    trial = Path(shutil.copytree(COPIED / "04-binary-scripted-k5" / NAME, tmp_path / "job" / NAME))
+    (plain,) = find_in_files(str(trial))
+    assert list(tell_changes(plain)) == []
+    lines = [change(f"/app/{number}") for number in range(300)]
+    (trial / "changes.jsonl").write_bytes(changes(*lines, change("/etc/x", place="system")))
+    (trial / "clean-room.json").write_bytes(differing())
+    (changed,) = find_in_files(str(trial))
+    blocks = list(tell_changes(changed))
+    paths, rewards = [block for block in blocks if isinstance(block, Table)]
+    assert (len(paths.rows), paths.rows[0][:2]) == (200, (Cell("/etc/x"), Cell("system", "warn")))
+    assert Paragraph("… and 101 more; changes.jsonl lists them.", "warn") in blocks
+    assert [row[1].text for row in rewards.rows] == ["1.0", "0.0", "1.0"]
+    (trial / "changes.jsonl").write_bytes(b"5")
+    (trial / "clean-room.json").write_bytes(b"5")
+    said = [block.text for block in tell_changes(changed) if isinstance(block, Paragraph)]
+    assert said[0].endswith("0 home; the record is not complete.")
+    assert said[2].startswith("clean-room.json: Expected `object`")

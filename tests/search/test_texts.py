@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from proctor.cli.search_text import name_step
 from proctor.ledger.api import Ledger
+from proctor.search import texts
 from proctor.search.find import Page
-from proctor.search.row import LONGEST
+from proctor.search.row import LONGEST, is_change
 from tests.ledger.trials import open_ledger, seal_files
 from tests.search.ledgers import TRACE, anchors, ask, gave, lines, ran, said, seal_trace
+from tests.trial.changed import change, changes
 
 type Sealing = Callable[[dict[str, bytes]], Path]
 
@@ -90,6 +93,31 @@ def test_what_is_beyond_a_mebibyte_of_one_entry_is_not_found(sealed: Sealing) ->
     text = "early " + "x" * LONGEST + " late"
     ledger = sealed({TRACE: lines(said(text), said("later", 2))})
     assert [ask(ledger, word).matches for word in ("early", "late", "later")] == [1, 0, 1]
+
+
+def test_paths_that_the_agent_changed_are_found_the_system_first(
+    sealed: Sealing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "_MOST_PATHS", 3)
+    first = changes(
+        *(change(f"/app/work{number}") for number in range(3)),
+        change("/usr/bin/python", place="system", kind="link", target="/opt/fake"),
+        change("/app/late", when="verification"),
+    )
+    files = {"steps/a/changes.jsonl": first, "steps/b/changes.jsonl": changes(change("/app/more"))}
+    ledger = sealed(files)
+    (hit,) = ask(ledger, "role:change /usr/bin/python").hits
+    assert hit.row.text == "/usr/bin/python -> /opt/fake\n/app/work0\n/app/work1"
+    assert (hit.row.part, hit.row.step, is_change(hit.row)) == ("a", None, True)
+    assert name_step(hit.row) == ["--changes", "--part", "a"]
+    assert [ask(ledger, word).matches for word in ("fake", "work2", "late", "more")] == [1, 0, 0, 0]
+
+
+def test_a_strangers_change_record_does_no_harm(sealed: Sealing) -> None:
+    line = change("\ue000rverifier \x1b[2J /etc/needle")
+    ledger = sealed({"changes.jsonl": changes(line) + b'{"path": "\\ud800"}\n\xff\n5\n'})
+    assert anchors(ask(ledger, "needle")) == ["one#None change"]
+    assert ask(ledger, "role:verifier").matches == 0
 
 
 def test_lies_about_steps_and_codes_do_no_harm(sealed: Sealing) -> None:

@@ -9,6 +9,7 @@ from proctor.importers.harbor_job import JobAsked, find_trials
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import Submission, seal
 from tests.ledger.ledgers import ORIGIN, find_key, record_bytes
+from tests.trial.changed import change, changes, room, verified
 
 JOBS = Path(__file__).resolve().parent.parent / "data" / "harbor" / "jobs"
 PNG = bytes.fromhex(
@@ -89,6 +90,11 @@ def seal_harm(directory: Path) -> Path:
         {
             "result.json": msgspec.json.encode(result),
             "verifier/reward.txt": HARM.encode(),
+            "changes.jsonl": changes(
+                change(HARM + LONG, how=HARM, kind=HARM, mode=HARM, sha256=HARM, target=HARM),
+                change("/etc/passwd", place="system"),
+            ),
+            "clean-room.json": msgspec.json.encode(room(HARM, reason=HARM, first=verified(HARM))),
             "verifier/test-stdout.txt": (HARM + LONG + "\n").encode() * 3,
             "artifacts/page.html": b"<!doctype html><script>window.hacked=4</script>"
             + HARM.encode(),

@@ -11,6 +11,7 @@
     export                         sealed trials taken out
     import_prime_eval              `import prime` by another name
     show, trace, record, task      commands about traces, records and tasks
+    show_changes                   what an agent changed, and its clean room, for `show`
     show_file, show_record         a trace, and a record or a trial in a directory, for `show`
     show_sealed, sealed_traces     what is in a ledger, and its traces, for `show`
     showing, show_trace            what `show` was asked for, and the traces it shows

@@ -59,7 +59,8 @@ def command(
     two. role:tool_call, tool:bash, exit:0 and exit:!0 choose entries; model:, task:, experiment:
     and trial: choose trials. Case makes no difference. A call has the exit code of its result.
 
-    Found are traces, and the roles instruction, answer, exception, verifier, review and note.
+    Found are traces, and the roles instruction, answer, exception, verifier, change, review and
+    note; a change is the path of a file that the agent changed.
     The trial that was sealed last comes first, in it the last step. The index is brought up to the
     ledger first; it is derived, and may be deleted.
 

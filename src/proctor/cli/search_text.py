@@ -11,7 +11,7 @@ import click
 
 from proctor.cli.printable import printable
 from proctor.search.find import Found, Hit, Page, TrialCount
-from proctor.search.row import Row
+from proctor.search.row import Row, is_change
 from proctor.search.snippet import Marker
 
 _INDENT = "    "
@@ -48,7 +48,7 @@ def _head(hit: Hit) -> Iterator[str]:
     row = hit.row
     where = f"entry {hit.seq}" if hit.trial_id is None else f"{hit.experiment_id}/{hit.trial_id}"
     yield " ".join([where, *name_step(row)])
-    if row.part and row.step is None:
+    if row.part and row.step is None and not is_change(row):
         yield f"in {row.part}"
     yield f"{row.role} {row.tool}" if row.tool else row.role
     if row.exit_code is not None:
@@ -57,9 +57,10 @@ def _head(hit: Hit) -> Iterator[str]:
 
 def name_step(row: Row) -> list[str]:
     """The options that make `proctor show` show the step of a hit, of its part of the trial."""
-    if row.step is None:
-        return []
-    return ["--step", str(row.step), *(["--part", row.part] if row.part else [])]
+    part = ["--part", row.part] if row.part else []
+    if is_change(row):
+        return ["--changes", *part]
+    return [] if row.step is None else ["--step", str(row.step), *part]
 
 
 def render_counts(shown: Sequence[TrialCount], matches: int, trials: int) -> Iterator[str]:

@@ -23,6 +23,7 @@ from proctor.cli.trace_text import LONGEST
 @click.option("--tool", metavar="NAME", help="Only steps that use this tool.")
 @click.option("--grep", type=Expression(), help="Only steps with a text that this is found in.")
 @click.option("--part", metavar="NAME", help="Only this part of a trial of several steps.")
+@click.option("--changes", is_flag=True, help="Only what the agent changed, path by path.")
 @click.option("--full", is_flag=True, help=f"Whole texts, not {LONGEST:,} characters of each.")
 @click.option("--raw", is_flag=True, help="The bytes of a record, exactly as they are stored.")
 @click.option(
@@ -40,6 +41,7 @@ def command(
     tool: str | None,
     grep: re.Pattern[str] | None,
     part: str | None,
+    changes: bool,
     full: bool,
     raw: bool,
     evidence_path: str | None,
@@ -57,13 +59,16 @@ def command(
     --step, --errors, --tool and --grep choose steps, which are shown whole; given together, all of
     them have to fit. A step of a conversation begins with each turn of the assistant.
 
+    --changes lists the paths of a trial's environment that differ from its image: system paths,
+    the working directory and homes as the agent left them, then what changed during verification.
+
     `proctor show TRIAL --raw | sha256sum` recomputes the digest of a sealed record.
 
     Example: proctor show jobs/2026-11-15__10-00-00/hello__AbCdEfg --errors
     """
     is_sealed = directory is not None or evidence_path is not None or not os.path.lexists(thing)
     selection = Selection(step, errors, tool, grep, part)
-    wish = Wish(selection, full, raw, as_json, not no_pager, evidence_path)
+    wish = Wish(selection, full, raw, as_json, not no_pager, evidence_path, changes)
     if is_sealed:
         importlib.import_module("proctor.cli.show_sealed").show(thing, directory, wish)
     else:

@@ -25,7 +25,7 @@ def show(thing: str, wish: Wish) -> None:
     """
     kind = find_thing(thing)
     if kind in TRACES:
-        check_unused("a trace", raw=wish.raw, part=wish.selection.part)
+        check_unused("a trace", raw=wish.raw, part=wish.selection.part, changes=wish.changes)
         check_apart("full", "as_json")
         source = Source(TraceKind(str(kind)), thing, thing)
         if wish.as_json:
@@ -34,6 +34,11 @@ def show(thing: str, wish: Wish) -> None:
             tell_if_empty(thing, view)
         else:
             Showing(thing, lambda: contextlib.nullcontext([source]), wish, is_lone=True).print()
+    elif wish.changes and kind in (Thing.RECORD, Thing.TRIAL):
+        wish.check_unchosen("--changes")
+        check_apart("changes", "raw")
+        check_apart("full", "as_json")
+        importlib.import_module("proctor.cli.show_record").show_changes_of(thing, wish)
     elif kind is Thing.RECORD:
         wish.check_unused_for("a record")
         check_unused("a record", full=wish.full)

@@ -11,6 +11,7 @@ from proctor.cli.output import print_json
 from proctor.cli.pager import page
 from proctor.cli.printable import printable
 from proctor.cli.record_text import render_record_text
+from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
 from proctor.cli.show_trace import Source, describe_trace
 from proctor.cli.showing import Showing, Sources, Wish, choose_part, tell_if_empty
 from proctor.cli.stdout import send_bytes
@@ -20,7 +21,10 @@ from proctor.importers.traced_files import find_in_files
 from proctor.record.completeness import find_missing
 from proctor.record.loaded import LoadedRecord
 from proctor.record.read import load_record
+from proctor.traced.changes import CHANGES, CLEAN_ROOM
 from proctor.traced.trial import TracedTrial, opened_traces
+
+_BESIDE = (CHANGES, CLEAN_ROOM, "steps")
 
 
 def show_record(path: str, wish: Wish) -> None:
@@ -36,7 +40,40 @@ def show_record(path: str, wish: Wish) -> None:
     if wish.as_json:
         print_json({"thing": str(Thing.RECORD), "path": path, **_describe(loaded)})
     else:
-        page(lambda: map(printable, render_record_text(loaded)), is_wanted=wish.paged)
+        page(lambda: _render_record(path, loaded), is_wanted=wish.paged)
+
+
+def _render_record(path: str, loaded: LoadedRecord) -> Iterator[str]:
+    yield from map(printable, render_record_text(loaded))
+    place = Path(path)
+    # A record elsewhere has no trial around it, and what lies beside it is not its own.
+    if place.name == "record.json" and any((place.parent / name).exists() for name in _BESIDE):
+        yield from map(printable, render_summary(_changed(_find_trial(path))))
+
+
+def show_changes_of(path: str, wish: Wish) -> None:
+    """Print what the agent changed in a trial, of which this is the directory or the record.
+
+    Raises:
+        InputError: it cannot be read; there is no such part.
+    """
+    show_changes(_changed(_find_trial(path)), wish)
+
+
+def _find_trial(path: str) -> TracedTrial:
+    # Attempts that were kept come before the trial itself.
+    *_, trial = find_in_files(path)
+    return trial
+
+
+def _changed(trial: TracedTrial) -> ChangedTrial:
+    return ChangedTrial(
+        name=trial.name,
+        files=trial.files,
+        open_file=trial.open_file,
+        findings=trial.findings,
+        reward=trial.record.evaluation.reward if trial.record is not None else None,
+    )
 
 
 def _describe(loaded: LoadedRecord) -> dict[str, object]:
@@ -84,6 +121,7 @@ def _render_head(trial: TracedTrial, attempts: list[TracedTrial]) -> Iterator[st
     else:
         loaded = LoadedRecord(generation="G1", record=trial.record, original=b"")
         yield from map(printable, render_record_text(loaded))
+    yield from map(printable, render_summary(_changed(trial)))
     for attempt in attempts:
         yield printable(f"  earlier attempt  {attempt.name}")
 

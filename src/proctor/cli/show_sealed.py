@@ -14,9 +14,10 @@ from typing import Any, cast
 import click
 import msgspec
 
-from proctor.cli.options import check_apart
+from proctor.cli.options import check_apart, check_unused
 from proctor.cli.printable import printable
 from proctor.cli.sealed_traces import sealed_traces
+from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
 from proctor.cli.show_trace import Source, describe_trace
 from proctor.cli.showing import (
     Showing,
@@ -42,6 +43,7 @@ from proctor.ledger.entry import (
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialRow, find_one
 from proctor.ledger.segments import has_checkpoint
+from proctor.traced.unpacked import unpacked
 from proctor.trial.finding import level_of
 
 _LONGEST = 400
@@ -58,6 +60,10 @@ def show(name: str, directory: str | None, wish: Wish) -> None:
     for first, second in (("raw", "as_json"), ("raw", "evidence_path"), ("as_json", "full")):
         check_apart(first, second)
     check_apart("evidence_path", "as_json")
+    if wish.changes:
+        wish.check_unchosen("--changes")
+        check_apart("changes", "raw")
+        check_apart("changes", "evidence_path")
     if wish.raw or wish.evidence is not None:
         wish.check_unused_for("--raw and --evidence, which give bytes as they are")
     place = Path(directory or os.environ.get("PROCTOR_LEDGER") or "ledger")
@@ -72,6 +78,7 @@ def show(name: str, directory: str | None, wish: Wish) -> None:
             _show_trial(ledger, found, wish)
         else:
             wish.check_unused_for("an entry that is no trial")
+            check_unused("an entry that is no trial", changes=wish.changes)
             _show_entry(ledger, found, wish)
 
 
@@ -89,7 +96,10 @@ def _show_trial(ledger: Ledger, row: TrialRow, wish: Wish) -> None:
         if wish.evidence is not None:
             _send_evidence(ledger, row, entry, wish.evidence)
             return
-    elif wish.raw or wish.evidence is not None or not wish.selection.is_all:
+        if wish.changes:
+            show_changes(_changed(ledger, row, entry), wish)
+            return
+    elif wish.raw or wish.evidence is not None or wish.changes or not wish.selection.is_all:
         raise LedgerError(f"{_name(row)}: withheld; `proctor show {row.seq}` says why")
     _print_trial(ledger, row, entry, wish)
 
@@ -172,8 +182,22 @@ def _render_trial(
         for finding in entry.findings:
             code, message = str(finding.get("code")), str(finding.get("message"))
             yield f"  finding  {level_of(code)}  {code}: {_cut(message, longest)}"
+        yield from render_summary(_changed(ledger, row, entry))
     for remark in _find_remarks(ledger, row):
         yield f"  {_render_remark(remark)}"
+
+
+def _changed(ledger: Ledger, row: TrialRow, entry: TrialEntry) -> ChangedTrial:
+    sealed = {file.path: file for file in entry.evidence}
+    gone = {path for path, file in sealed.items() if not ledger.artifacts.holds(file.sha256)}
+    return ChangedTrial(
+        name=_name(row),
+        files=[path for path in sealed if path not in gone],
+        open_file=lambda name: unpacked(ledger.artifacts, sealed[name]),
+        findings=entry.findings,
+        reward=row.reward,
+        gone=gone,
+    )
 
 
 def _fields(row: TrialRow, entry: TrialEntry) -> Iterator[tuple[str, str]]:

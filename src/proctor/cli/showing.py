@@ -25,6 +25,8 @@ class Wish:
     paged: bool
     evidence: str | None = None
     """One file of a sealed trial's evidence, and nothing else."""
+    changes: bool = False
+    """Only what the agent changed of its environment."""
 
     def view(self) -> View:
         """A fresh view, that has shown nothing yet."""
@@ -36,9 +38,18 @@ class Wish:
         Raises:
             UsageError: something was.
         """
+        self.check_unchosen(what)
+        check_unused(what, part=self.selection.part)
+
+    def check_unchosen(self, what: str) -> None:
+        """See that no steps of a trace were chosen; a part of a trial may be.
+
+        Raises:
+            UsageError: some were.
+        """
         chosen = self.selection
         check_unused(what, step=chosen.steps, errors=chosen.errors, tool=chosen.tool)
-        check_unused(what, grep=chosen.grep, part=chosen.part)
+        check_unused(what, grep=chosen.grep)
 
 
 type Sources = Callable[[], contextlib.AbstractContextManager[list[Source]]]

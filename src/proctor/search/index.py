@@ -27,7 +27,7 @@ from proctor.ledger.tree import HASH_SIZE, Frontier
 from proctor.search.pieces import Piece, unpack_rows
 from proctor.search.row import Row
 
-VERSION = 3
+VERSION = 4
 """Of the tables and of what is put into them; an index of another version is made anew."""
 ROW_BITS = 32
 """Bits of a row's number below those of its entry."""

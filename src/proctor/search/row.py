@@ -12,6 +12,8 @@ LONGEST = 1 << 20
 LARGEST_NUMBER = (1 << 53) - 1
 """Steps and exit codes beyond it, which only a liar writes, are taken for it."""
 
+CHANGE = "change"
+"""The role of the paths that an agent changed."""
 _UNFIT = re.compile("[\x00\ud800-\udfff\ue000-\ue00f]")
 
 
@@ -19,7 +21,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One thing that can be found."""
 
     role: str
-    """As the trace has it; else instruction, answer, exception, verifier, review or note."""
+    """As the trace has it; else instruction, answer, exception, verifier, change, review or
+    note."""
     text: str
     """What the words of a query are looked for in."""
     step: int | None = None
@@ -29,6 +32,11 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Of a result; of a call, that of its result."""
     part: str = ""
     """The step of a trial of several; "" for the trial itself."""
+
+
+def is_change(row: Row) -> bool:
+    """Whether a row has the paths that an agent changed; a trace may use the same role."""
+    return row.role == CHANGE and row.step is None
 
 
 def clean_text(text: str) -> str:

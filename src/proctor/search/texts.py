@@ -5,6 +5,7 @@
     answer       the answer that was handed in, where it is text
     exception    what broke the trial, and what its record says went wrong
     verifier     what the verifier printed
+    change       paths that the agent changed, system paths first
 
 Evidence that is gone or altered is passed over and named. A trace is read in constant memory.
 """
@@ -22,7 +23,8 @@ from proctor.inspection.told import find_told_code, output_of
 from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.entry import AnyEntry, NoteEntry, ReviewEntry, TrialEntry, Withheld
 from proctor.record.model import TrialRecord
-from proctor.search.row import LONGEST, Row, clamp, clean_text
+from proctor.search.row import CHANGE, LONGEST, Row, clamp, clean_text
+from proctor.traced.changes import find_change_files
 from proctor.traced.sealed import trace_entry
 from proctor.traced.trial import FoundTrace, TracedTrial, opened_traces
 from proctor.trajectory.atif.in_metadata import ATIF_KEY, pair_results
@@ -32,10 +34,14 @@ from proctor.trajectory.read import read_chunks
 from proctor.trajectory.spoken import turns_to_entries
 from proctor.trajectory.trace import TraceKind, load_trace_file
 from proctor.trajectory.turn import Turn
+from proctor.trial.change_record import LARGEST, parse_changes
+from proctor.trial.changes import Phase
 
 _MOST_TOGETHER = 1000
 """Entries of one step that are held to see which result belongs to which call."""
 _MOST_CHARACTERS = 4 << 20
+_MOST_PATHS = 2000
+"""Changed paths of one trial that are found."""
 _CALL, _RESULT = "tool_call", "tool_result"
 _PRINTED = (".txt", ".log", "")
 _REWARDS = ("reward.txt",)
@@ -78,6 +84,7 @@ def _rows_of_trial(artifacts: Artifacts, entry: TrialEntry, passed: Passed) -> I
     except (DamageError, TraceError) as error:
         passed.problems.append(f"{trial.name}: {error}")
     yield from _rows_of_files(artifacts, entry, trial, passed)
+    yield from _rows_of_changes(artifacts, entry, trial, passed)
 
 
 def _rows_of_record(record: TrialRecord) -> Iterator[Row]:
@@ -230,6 +237,27 @@ def _rows_of_files(
             steps = path.split("/")
             part = steps[1] if steps[0] == "steps" and len(steps) > 2 else ""
             yield Row(role, clean_text(text), part=clean_text(part))
+
+
+def _rows_of_changes(
+    artifacts: Artifacts, entry: TrialEntry, trial: TracedTrial, passed: Passed
+) -> Iterator[Row]:
+    """The paths that the agent changed, one a line; a row for each step that has a record."""
+    files = {file.path: file for file in entry.evidence}
+    left = _MOST_PATHS
+    for part, path in find_change_files(trial.files).items():
+        if not left or files[path].size > LARGEST:
+            continue
+        try:
+            data = artifacts.load(files[path].sha256, files[path].size)
+        except DamageError as error:
+            passed.problems.append(f"{trial.name}: {error}")
+            continue
+        changed = [each for each in parse_changes(data).ordered() if each.when is Phase.AGENT]
+        lines = [f"{each.path} -> {each.target}" if each.target else each.path for each in changed]
+        if lines:
+            yield Row(CHANGE, clean_text("\n".join(lines[:left])), part=clean_text(part))
+        left = max(left - len(lines), 0)
 
 
 def _role_of(path: str) -> str | None:

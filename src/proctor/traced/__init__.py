@@ -2,6 +2,7 @@
 
     trial       a trial with what is known of it, and the traces it can be seen by
     candidates  which of its files those can be
+    changes     what the agent changed, and what the clean room gave
     step_order  the order in which the steps of a trial were run
     opening     the first of them that has anything usable in it
     sealed      trials in a ledger

@@ -16,6 +16,7 @@ import msgspec
 from proctor.files import replace_file
 from proctor.sentence import count_of
 from proctor.task.directory import Step
+from proctor.trial.change_record import MOST_LISTED, Header
 from proctor.trial.changes import (
     Account,
     Change,
@@ -29,26 +30,8 @@ from proctor.trial.finding import FindingCode
 from proctor.trial.paths import TrialPaths
 from proctor.trial.sitting import Sitting
 
-FORMAT = "proctor-changes-1"
-_MOST_LISTED = 50_000
-"""Lines of changes.jsonl."""
 _MOST_SHOWN = 100
 """Paths that a finding lists."""
-
-
-class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line of changes.jsonl."""
-
-    format: str = FORMAT
-    total: int
-    """Paths that differ from the image."""
-    listed: int
-    is_complete: bool
-    """Whether all of them are listed, and every plain file of the agent's has its digest."""
-    places: dict[str, int]
-    """How many of the agent's changes are in each class."""
-    phases: dict[str, int]
-    """How many were written when."""
 
 
 async def begin_account(sitting: Sitting, environment: Environment) -> None:
@@ -148,12 +131,12 @@ def _find(sitting: Sitting, account: Account) -> None:
             f"{count_of(len(account.imports), 'file')} of the agent may be loaded by the tests",
             files=account.imports[:_MOST_SHOWN],
         )
-    if account.is_cut or len(account.changes) > _MOST_LISTED:
+    if account.is_cut or len(account.changes) > MOST_LISTED:
         sitting.add_finding(
             FindingCode.CHANGES_CUT,
             f"the agent changed more than is listed: {len(account.changes):,} paths were seen",
             seen=len(account.changes),
-            listed=min(len(account.changes), _MOST_LISTED),
+            listed=min(len(account.changes), MOST_LISTED),
         )
 
 
@@ -177,7 +160,7 @@ def write_account(paths: TrialPaths, account: Account, step: Step | None) -> Non
 def render_account(account: Account) -> bytes:
     """The bytes of changes.jsonl: the agent's changes first."""
     every = [*account.changes, *account.late, *account.before]
-    listed = every[:_MOST_LISTED]
+    listed = every[:MOST_LISTED]
     header = Header(
         total=len(every),
         listed=len(listed),

@@ -15,7 +15,7 @@ import asyncio
 import json
 import logging
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,16 +29,16 @@ from proctor.sentence import count_of
 from proctor.task.directory import Step
 from proctor.trial.again import noted
 from proctor.trial.changes import leave_out
+from proctor.trial.clean_room_result import AGREES, MORE, CleanRoomResult, Verification
 from proctor.trial.environment import Environment, accounts, is_watched
 from proctor.trial.finding import FindingCode
-from proctor.trial.flakes import FROZEN, CleanRoom, Kept, Verification
+from proctor.trial.flakes import FROZEN, CleanRoom, Kept
 from proctor.trial.inside import is_mounted, kind_of
 from proctor.trial.paths import TrialPaths
 from proctor.trial.sitting import Sitting
 from proctor.trial.tools import keep_tools
 from proctor.trial.verification import find_own_environment, run_verification
 
-FORMAT = "proctor-clean-room-1"
 _SILENT = logging.Logger("clean-room")
 _SILENT.addHandler(logging.NullHandler())
 _MOST_SHOWN = 100
@@ -51,30 +51,6 @@ class Declared(msgspec.Struct, frozen=True):
 
     packages: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
-
-
-class CleanRoomResult(msgspec.Struct, frozen=True, kw_only=True):
-    """clean-room.json."""
-
-    format: str = FORMAT
-    verdict: str
-    """agrees, a code of a finding, or `more`: the clean room gave more than the trial."""
-    reason: str | None
-    """Why it was not run, or not to its end."""
-    step: str | None
-    left_out: int
-    """How many paths of the agent's were not in the clean room."""
-    survivors: int
-    """How many processes the agent had left running."""
-    first: Verification
-    """The verification that counts."""
-    clean: list[Verification]
-    """More than one where a control gave what the trial got, but not at once."""
-    control: list[Verification]
-    """The tests once more with all files that the agent had left; only where the clean room gave
-    less."""
-    seconds: float
-    """What all of it took."""
 
 
 async def keep_for_clean_room(
@@ -239,9 +215,9 @@ def _judge(sitting: Sitting, room: CleanRoom) -> str:
     """What the verifications say, as a finding where they say something against the score."""
     first, clean = room.kept.verifications[0], room.clean[0]
     if clean.result == first.result:
-        return "agrees"
+        return AGREES
     if not _is_lower(clean, first):
-        return "more"
+        return MORE
     code, why = _find_cause(room)
     declared = find_declared(sitting)
     if code is FindingCode.CLEAN_ROOM_DIFFERS and (declared.packages or declared.services):
@@ -310,6 +286,13 @@ def _skip(sitting: Sitting, reason: str) -> None:
     )
 
 
+def _compare(room: CleanRoom, verifications: Iterable[Verification]) -> Iterator[Verification]:
+    """Verifications, numbered and compared with the one that counts."""
+    first = room.kept.verifications[0].result
+    for number, each in enumerate(verifications, 1):
+        yield msgspec.structs.replace(each, number=number, is_same=each.result == first)
+
+
 def _write(sitting: Sitting, room: CleanRoom, verdict: str, seconds: float) -> None:
     stored = CleanRoomResult(
         verdict=verdict,
@@ -318,8 +301,8 @@ def _write(sitting: Sitting, room: CleanRoom, verdict: str, seconds: float) -> N
         left_out=len(room.left_out.paths),
         survivors=len(room.survivors),
         first=room.kept.verifications[0],
-        clean=room.clean,
-        control=room.control,
+        clean=tuple(_compare(room, room.clean)),
+        control=tuple(_compare(room, room.control)),
         seconds=round(seconds, 6),
     )
     text = msgspec.json.format(msgspec.json.encode(stored), indent=2).decode()

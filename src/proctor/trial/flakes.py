@@ -21,29 +21,13 @@ from proctor.harbor.render import render_json
 from proctor.reward.number import Number, json_number
 from proctor.task.directory import Step
 from proctor.trial.changes import LeftOut
+from proctor.trial.clean_room_result import Verification
 from proctor.trial.environment import Process
 
 type State = Literal["frozen", "live"]
 
 FROZEN: State = "frozen"
 LIVE: State = "live"
-
-
-class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """One verification of a state."""
-
-    number: int = 0
-    """0 is the one that counts; the others are numbered from 1."""
-    result: str
-    """What it gave, exactly: rewards by name, or the type of the exception."""
-    is_same: bool = True
-    """Whether it gave what the one that counts gave."""
-    rewards: msgspec.Raw
-    """The rewards as result.json has them, or null."""
-    exception_type: str | None = None
-    exception_message: str | None = None
-    seconds: float
-    """Real time of the verification."""
 
 
 class Pairs(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
 from proctor.search.find import Page
 from proctor.search.query import LONGEST_QUERY, parse_query
-from proctor.search.row import Row
+from proctor.search.row import Row, is_change
 from proctor.search.snippet import Marker, Snippet
 from proctor.sentence import count_of
 from proctor.web.pages import render_page
@@ -125,7 +125,8 @@ def _show(experiment: str | None, trial: str | None, seq: int, row: Row, marker:
         return _Hit(f"entry {seq}", f"/ledger/entries/{seq}", row, snippet)
     base = trial_path(experiment, trial)
     if row.step is None:
-        return _Hit(f"{experiment}/{trial}", base, row, snippet)
+        place = f"{base}#changes" if is_change(row) else base
+        return _Hit(f"{experiment}/{trial}", place, row, snippet)
     part = f"?{urlencode({'part': named})}" if named else ""
     return _Hit(f"{experiment}/{trial}", f"{base}/trace{part}#step-{row.step}", row, snippet)
 

@@ -24,6 +24,7 @@ from proctor.web.pages import render_page
 from proctor.web.shown import trial_path
 from proctor.web.subject import Subject
 from proctor.web.trials.addresses import file_path
+from proctor.web.trials.changed import find_changed, find_room
 from proctor.web.trials.known import Known, opened_trial
 from proctor.web.trials.outputs import find_errors, find_media, read_verifier_outputs
 from proctor.web.trials.phases import draw_timeline, load_times
@@ -61,6 +62,7 @@ def _gather(known: Known) -> dict[str, Any]:
     where = known.row.record if known.row else known.traced.name
     summary = SUMMARIES.find(key_of(where, known.files), lambda: summarise_traced(known.traced))
     times = load_times(known)
+    changed = find_changed(known)
     return {
         "title": shorten(f"{known.trial} · {known.experiment}", 200),
         "known": known,
@@ -75,6 +77,8 @@ def _gather(known: Known) -> dict[str, Any]:
         "timeline": draw_timeline(known, times),
         "spent": find_spent(known, summary),
         "standing": find_standing(known),
+        "changed": changed,
+        "room": find_room(known, changed),
         "outputs": read_verifier_outputs(known),
         "errors": find_errors(times),
         "media": find_media(known),

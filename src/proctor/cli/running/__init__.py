@@ -15,6 +15,7 @@
     display      lines or a drawing, while it runs
     drawing      the drawing, on a terminal
     findings     integrity findings by kind
+    clean_rooms  what clean rooms found and cost
     flakes       how far further verifications agree
     report       what is printed when it has ended
     preview      what is printed instead of running it

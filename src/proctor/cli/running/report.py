@@ -9,6 +9,12 @@ import msgspec
 
 from proctor.cli.denominators import count_group, render_group, render_parts, render_value
 from proctor.cli.output import print_json, print_line
+from proctor.cli.running.clean_rooms import (
+    CleanRooms,
+    count_clean_rooms,
+    describe_clean_rooms,
+    render_clean_rooms,
+)
 from proctor.cli.running.findings import UNREADABLE, count_alarmed, find_findings
 from proctor.cli.running.flakes import describe_flakes, render_flakes
 from proctor.cli.running.watching import first_line
@@ -20,7 +26,7 @@ from proctor.job.wish import JobOutcome, SealedTrials
 from proctor.outcome.line import Summary, render_line, summarize_result
 from proctor.record.cost import LARGEST_USD
 from proctor.sentence import count_of
-from proctor.trial.finding import level_of
+from proctor.trial.finding import FindingCode, level_of
 
 _MOST_REFUSED = 20
 
@@ -33,6 +39,7 @@ class Report:
     findings: Mapping[str, list[str]]
     seconds: float
     """How long this command took to run it."""
+    clean_rooms: CleanRooms
 
     @property
     def exit_code(self) -> int:
@@ -48,7 +55,10 @@ class Report:
 def make_report(outcome: JobOutcome, seconds: float) -> Report:
     """The report of a job; reads the findings of its trials."""
     names = [name for group in outcome.table.groups.values() for name in group.names]
-    return Report(outcome, find_findings(outcome.directory, names), seconds)
+    findings = find_findings(outcome.directory, names)
+    skipped = findings.get(FindingCode.CLEAN_ROOM_SKIPPED, ())
+    rooms = count_clean_rooms(outcome.directory, names, skipped)
+    return Report(outcome, findings, seconds, rooms)
 
 
 def print_report(report: Report) -> None:
@@ -86,6 +96,7 @@ def render_report(report: Report) -> Iterator[str]:
     yield from _render_errors(outcome)
     yield from _render_usage(outcome)
     yield from render_findings(report.findings)
+    yield from render_clean_rooms(report.clean_rooms)
     yield from render_flakes(outcome.flakes)
     yield from _render_refused(outcome)
     yield from _render_sealed(outcome.sealed)
@@ -282,6 +293,7 @@ def describe_report(report: Report) -> dict[str, object]:
         ],
         "findings": dict(report.findings),
         "alarms": count_alarmed(report.findings),
+        "clean_rooms": describe_clean_rooms(report.clean_rooms),
         "verify_again": describe_flakes(outcome.flakes),
         "unplanned": list(outcome.unplanned),
         "notes": list(outcome.notes),

@@ -24,6 +24,7 @@ from proctor.report.page.figures import (
     render_percent,
     render_seconds,
 )
+from proctor.report.site.changes import tell_changes
 from proctor.report.site.outputs import tell_printed, tell_rewards
 from proctor.report.site.steps import cut_text, tell_trace
 from proctor.traced.trial import TracedTrial
@@ -42,6 +43,7 @@ def tell_trial(attempt: Attempt, trial: TracedTrial, summary: TrialSummary) -> D
         blocks.append(Paragraph(told, tone_of_codes([code])))
     blocks += [Heading("How the score came to be"), *_tell_derivation(attempt, trial)]
     blocks += [Heading("What happened"), Facts(tuple(_tell_summary(summary, attempt)))]
+    blocks += tell_changes(trial)
     blocks += [Heading("What the verifier printed"), *tell_printed(trial)]
     blocks += [Heading("What pins it"), *_tell_pins(attempt, trial)]
     blocks += [Heading("Trace"), *_tell_trace(trial, attempt)]

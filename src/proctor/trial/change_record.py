@@ -1,0 +1,160 @@
+"""changes.jsonl as a value: its format, and the one reader of it.
+
+The file may come from a stranger. What cannot be used of it is a sentence in `problems`, and never
+an exception; its texts are as the file has them, so that whoever prints them escapes them.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+
+from proctor.json_values import MOST_VALUES, has_more_values
+from proctor.sentence import count_of, shown
+from proctor.trial.changes import Change, Phase, Place
+
+FORMAT = "proctor-changes-1"
+MOST_LISTED = 50_000
+"""Paths in one file, written or read."""
+LARGEST = 1 << 26
+"""Bytes of a file that is read."""
+TOO_LARGE = f"it is larger than {LARGEST >> 20} MiB, and was not read"
+PLACES = (Place.SYSTEM, Place.WORK, Place.HOME)
+"""In the order in which people read them."""
+_LONGEST_LINE = 1 << 18
+_MOST_PROBLEMS = 10
+_PHASES = (Phase.AGENT, Phase.VERIFICATION, Phase.SETUP)
+
+type _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)]
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of changes.jsonl."""
+
+    format: str = FORMAT
+    total: _Count
+    """Paths that differ from the image."""
+    listed: _Count
+    is_complete: bool
+    """Whether all of them are listed, and every plain file of the agent's has its digest."""
+    places: dict[str, _Count]
+    """How many of the agent's changes are in each class."""
+    phases: dict[str, _Count]
+    """How many were written when."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """What a changes.jsonl says."""
+
+    header: Header | None = None
+    """None where it cannot be used."""
+    changes: tuple[Change, ...] = ()
+    """In the order of the file."""
+    lines: tuple[bytes, ...] = ()
+    """The line of each change."""
+    problems: tuple[str, ...] = ()
+    """What is wrong with the file, in sentences."""
+
+    def count_places(self) -> dict[Place, int]:
+        """How many paths the agent changed in each class, listed or not."""
+        if self.header is not None:
+            return {place: self.header.places.get(str(place), 0) for place in PLACES}
+        counted = Counter(each.place for each in self.changes if each.when is Phase.AGENT)
+        return {place: counted[place] for place in PLACES}
+
+    def of_agent(self, place: Place) -> list[Change]:
+        """What the agent changed in one class."""
+        return [each for each in self.during(Phase.AGENT) if each.place is place]
+
+    def during(self, phase: Phase) -> Iterator[Change]:
+        """What was written in one phase."""
+        return (each for each in self.changes if each.when is phase)
+
+    def ordered(self) -> list[Change]:
+        """All of them, the agent's first, and of these the system's first."""
+        ranks = {place: rank for rank, place in enumerate(PLACES)}
+        phases = {phase: rank for rank, phase in enumerate(_PHASES)}
+        return sorted(self.changes, key=lambda each: (phases[each.when], ranks[each.place]))
+
+
+def describe_places(record: ChangeRecord) -> str:
+    """How many paths an agent changed in each class: `3 system, 12 work, 0 home`."""
+    told = ", ".join(f"{count:,} {place}" for place, count in record.count_places().items())
+    is_complete = record.header is not None and record.header.is_complete
+    return told if is_complete else f"{told}; the record is not complete"
+
+
+_decode_header = msgspec.json.Decoder(Header).decode
+_decode_change = msgspec.json.Decoder(Change).decode
+
+
+def parse_changes(data: bytes) -> ChangeRecord:
+    """The value of a file's bytes; what cannot be used of them is among its problems."""
+    if len(data) > LARGEST:
+        return ChangeRecord(problems=(TOO_LARGE,))
+    if has_more_values(data, MOST_VALUES):
+        return ChangeRecord(problems=(f"it has more than {MOST_VALUES:,} JSON values",))
+    first, *lines = data.split(b"\n", MOST_LISTED + 1)
+    try:
+        header = _parse_header(first)
+    except ValueError as error:
+        return ChangeRecord(problems=(f"line 1: {error}",))
+    is_longer = len(lines) > MOST_LISTED and bool(lines.pop())
+    problems: list[str] = []
+    pairs = list(_parse_lines(lines, problems))
+    if is_longer:
+        problems.append(f"it lists more than {MOST_LISTED:,} paths; the others were not read")
+    elif len(pairs) != header.listed:
+        told = f"`listed` is {header.listed:,} in the first line"
+        problems.append(f"{told}; {len(pairs):,} could be read")
+    changes, kept = zip(*pairs, strict=True) if pairs else ((), ())
+    return ChangeRecord(header, changes, kept, tuple(_cut(problems)))
+
+
+def _parse_lines(lines: list[bytes], problems: list[str]) -> Iterator[tuple[Change, bytes]]:
+    """The changes that can be used, each with its line; the problems are filled in meanwhile."""
+    for number, line in enumerate(lines, 2):
+        if not line:
+            continue
+        try:
+            yield _parse_change(line), line
+        except ValueError as error:
+            problems.append(f"line {number:,}: {error}")
+
+
+def _parse_header(line: bytes) -> Header:
+    """Raises ValueError with a sentence."""
+    try:
+        header = _decode_header(_check_length(line))
+    except RecursionError as error:
+        raise ValueError("JSON that is nested too deeply") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(f"{error}; expected the header of {FORMAT}") from error
+    if header.format != FORMAT:
+        raise ValueError(f"format {shown(header.format)}; expected {FORMAT}")
+    return header
+
+
+def _parse_change(line: bytes) -> Change:
+    """Raises ValueError with a sentence."""
+    try:
+        return _decode_change(_check_length(line))
+    except RecursionError as error:
+        raise ValueError("JSON that is nested too deeply") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _check_length(line: bytes) -> bytes:
+    if len(line) > _LONGEST_LINE:
+        raise ValueError(f"it has {len(line):,} bytes; at most {_LONGEST_LINE:,} are read")
+    return line
+
+
+def _cut(problems: list[str]) -> Iterator[str]:
+    yield from problems[:_MOST_PROBLEMS]
+    if (more := len(problems) - _MOST_PROBLEMS) > 0:
+        yield count_of(more, "more problem")

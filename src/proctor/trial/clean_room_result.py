@@ -1,0 +1,159 @@
+"""clean-room.json as a value: its format, the one reader of it, and what it says in a sentence.
+
+The file may come from a stranger. What cannot be used is a sentence, and never an exception; its
+texts are as the file has them, so that whoever prints them escapes them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from proctor.json_values import check_values
+from proctor.sentence import count_of, shown
+from proctor.trial.finding import FindingCode
+
+FORMAT = "proctor-clean-room-1"
+AGREES = "agrees"
+MORE = "more"
+LARGEST = 1 << 20
+"""Bytes of a file that is read."""
+_LONGEST = 200
+
+
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """One verification of a state."""
+
+    number: int = 0
+    """0 is the one that counts; the others are numbered from 1."""
+    result: str
+    """What it gave, exactly: rewards by name, or the type of the exception."""
+    is_same: bool = True
+    """Whether it gave what the one that counts gave."""
+    rewards: msgspec.Raw
+    """The rewards as result.json has them, or null."""
+    exception_type: str | None = None
+    exception_message: str | None = None
+    seconds: float
+    """Real time of the verification."""
+
+
+class CleanRoomResult(msgspec.Struct, frozen=True, kw_only=True):
+    """clean-room.json."""
+
+    format: str = FORMAT
+    verdict: str
+    """agrees, a code of a finding, or `more`: the clean room gave more than the trial."""
+    reason: str | None
+    """Why it was not run, or not to its end."""
+    step: str | None
+    left_out: int
+    """How many paths of the agent's were not in the clean room."""
+    survivors: int
+    """How many processes the agent had left running."""
+    first: Verification
+    """The verification that counts."""
+    clean: tuple[Verification, ...]
+    """More than one where a control gave what the trial got, but not at once."""
+    control: tuple[Verification, ...]
+    """The tests once more with all files that the agent had left, up to three times until one gave
+    what the trial got; only where the clean room gave less."""
+    seconds: float
+    """What all of it took."""
+
+    @property
+    def named(self) -> list[tuple[str, Verification]]:
+        """All verifications, each with a name for people."""
+        clean = [("clean room", each) for each in self.clean]
+        return [("trial", self.first), *clean, *(("control", each) for each in self.control)]
+
+    @property
+    def is_alarming(self) -> bool:
+        """Whether it says that the score may not be earned."""
+        return self.verdict == FindingCode.CLEAN_ROOM_DIFFERS
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether it was not run to its end."""
+        return self.verdict == FindingCode.CLEAN_ROOM_SKIPPED
+
+    @property
+    def is_different(self) -> bool:
+        """Whether it was run, and gave another result than the trial."""
+        return self.verdict != AGREES and not self.is_skipped
+
+
+_decode = msgspec.json.Decoder(CleanRoomResult).decode
+
+
+def parse_clean_room(data: bytes) -> CleanRoomResult | str:
+    """The value of a file's bytes, or a sentence that says why there is none."""
+    if len(data) > LARGEST:
+        return f"it is larger than {LARGEST >> 20} MiB, and was not read"
+    try:
+        check_values(data)
+        found = _decode(data)
+    except RecursionError:
+        return "JSON that is nested too deeply"
+    except (msgspec.MsgspecError, ValueError) as error:
+        return f"{error}; expected {FORMAT}"
+    if found.format != FORMAT:
+        return f"format {shown(found.format)}; expected {FORMAT}"
+    return found
+
+
+def describe_clean_room(found: CleanRoomResult) -> str:
+    """What a clean room gave, in one line: `differs: 0.0 against 1.0, 4 paths left out`."""
+    if found.is_skipped:
+        return f"skipped: {_cut(found.reason or 'no reason is on record')}"
+    first, clean = describe_rewards(found.first), describe_all(found.clean)
+    if found.verdict == AGREES:
+        return f"agrees (reward {first}), {found.seconds:.2f} s"
+    what = "gives more" if found.verdict == MORE else "differs"
+    code = "" if found.verdict in (MORE, FindingCode.CLEAN_ROOM_DIFFERS) else found.verdict
+    left_out = f"{count_of(found.left_out, 'path')} left out"
+    return f"{what}: {clean} against {first}, {left_out}{f' ({_cut(code)})' if code else ''}"
+
+
+def describe_missing(findings: Iterable[Mapping[str, Any]], reward: float | None) -> str:
+    """Why a trial whose changes are on record has no clean-room.json, as far as is known."""
+    for each in findings:
+        if each.get("code") == FindingCode.CLEAN_ROOM_SKIPPED:
+            detail = each.get("detail")
+            reason = detail.get("reason") if isinstance(detail, dict) else None
+            return (
+                f"skipped: {_cut(reason if isinstance(reason, str) else 'no reason is on record')}"
+            )
+    if reward is None or reward <= 0:
+        return "not run: no reward above 0"
+    return "not run: there is no clean-room.json"
+
+
+def describe_all(verifications: Iterable[Verification]) -> str:
+    """What several verifications gave."""
+    return ", ".join(map(describe_rewards, verifications)) or "not run"
+
+
+def describe_rewards(verification: Verification) -> str:
+    """What a verification gave: the reward, or all by name, or the exception."""
+    if verification.exception_type is not None:
+        return _cut(verification.exception_type)
+    rewards = _numbers_in(verification.rewards)
+    if rewards is None:
+        return _cut(verification.result)
+    if len(rewards) == 1:
+        return _cut(str(next(iter(rewards.values()))))
+    return _cut(", ".join(f"{name} {value}" for name, value in rewards.items())) or "no reward"
+
+
+def _numbers_in(written: msgspec.Raw) -> dict[str, int | float] | None:
+    """Rewards by name; None where they are no plain numbers, such as NaN, which is null there."""
+    try:
+        return msgspec.json.decode(written, type=dict[str, int | float])
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
