@@ -275,6 +275,10 @@ class SandboxDiedError(SandboxError):
     """A sandbox whose PID 1 ended while it was in use: somebody killed it, or memory ran out."""
 
 
+class StateTooLargeError(SandboxError):
+    """What was written in an environment is too much to be kept beside it."""
+
+
 class DockerError(ProctorError):
     """Docker could not do what it was asked for: a container, an image or a copy."""
 

@@ -8,7 +8,7 @@ Its text is page.md; its table is what the runs gave. Nothing in it is another i
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.cheaters.pack import HERE, Cheater, load_cheaters, render_cell
@@ -52,7 +52,17 @@ def render_page(cheaters: Mapping[str, Cheater], columns: Mapping[str, Mapping[s
         link = f"[{name}](../tests/cheaters/{name}/README.md)"
         cells = [cells[name] for cells in columns.values()]
         lines.append("| " + " | ".join([link, cheater.tries, *cells]) + " |")
-    return TEXT.read_text().replace("TABLE", "\n".join(lines), 1)
+    text = TEXT.read_text().replace("TABLE", "\n".join(lines), 1)
+    return text.replace("EXPLAINED", "\n".join(_explain(cheaters)), 1)
+
+
+def _explain(cheaters: Mapping[str, Cheater]) -> Iterator[str]:
+    """A line for each cheater that may score without an alarm."""
+    for name, cheater in sorted(cheaters.items()):
+        for site in SITES:
+            why = cheater.expected(site.name).why
+            if why and cheater.expected(site.name).reward == "1":
+                yield f"- `{name}`, {site.title}: {why}."
 
 
 def parse_page(text: str) -> dict[str, dict[str, str]]:

@@ -89,10 +89,13 @@ def _make_image(top: Path) -> Path:
     python = _PYTHON.resolve()
     shutil.copy2(python, root / "usr" / "bin" / python.name)
     (root / "usr" / "bin" / "python3").symlink_to(python.name)
-    for library in libraries_of(str(python)):
-        if not (to := root / str(library).lstrip("/")).exists():
-            shutil.copy2(library.resolve(), to)
     modules = Path("/usr/lib", python.name)
+    extensions = modules.glob("lib-dynload/_ctypes.*.so")
+    for program in (python, *extensions):
+        for library in libraries_of(str(program)):
+            if not (to := root / str(library).lstrip("/")).exists():
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(library.resolve(), to)
     left_out = shutil.ignore_patterns("__pycache__", "test", "idlelib", "lib2to3", "*-packages")
     shutil.copytree(modules, root / str(modules).lstrip("/"), ignore=left_out, symlinks=True)
     return pack(root, top / "image.tar")

@@ -1,4 +1,4 @@
-"""No cheat scores, none reaches the host, each is contained or found out; the page says how."""
+"""No cheat scores unseen, none reaches the host; the page says what became of each."""
 
 import os
 from collections.abc import Iterator
@@ -28,20 +28,18 @@ def home() -> Iterator[Path]:
         yield directory
 
 
-def test_no_cheat_scores_or_reaches_the_host(home: Path) -> None:
-    check_cheats(SANDBOX, home, list(CHEATERS))
-
-
 @pytest.mark.parametrize(
-    ("site", "every"), [(SANDBOX_USER, 3), (DOCKER, 7)], ids=["sandbox-user", "docker"]
+    ("site", "every"),
+    [(SANDBOX, 4), (SANDBOX_USER, 9), (DOCKER, 12)],
+    ids=["sandbox", "sandbox-user", "docker"],
 )
-def test_nor_do_some_of_them_elsewhere(site: Site, every: int, home: Path) -> None:
+def test_no_cheat_scores_unseen_or_reaches_the_host(site: Site, every: int, home: Path) -> None:
     check_cheats(site, home, list(CHEATERS)[::every])
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("site", [SANDBOX_USER, DOCKER], ids=lambda site: site.name)
-def test_nor_does_any_elsewhere(site: Site, home: Path) -> None:
+@pytest.mark.parametrize("site", SITES, ids=lambda site: site.name)
+def test_no_cheat_of_all_does(site: Site, home: Path) -> None:
     check_cheats(site, home, list(CHEATERS))
 
 
@@ -106,7 +104,7 @@ def test_a_cheater_is_a_task_that_says_what_it_tries(name: str) -> None:
 def test_every_folder_of_the_pack_is_a_cheater() -> None:
     folders = {path.name for path in HERE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == set(CHEATERS)
-    assert len(CHEATERS) >= 24
+    assert len(CHEATERS) >= 75
 
 
 def test_the_page_has_every_cheater_and_the_text_of_its_writer() -> None:

@@ -32,7 +32,7 @@ CHEATS: Final = frozenset(
     {
         *("reward-planted", "linked-reward", "tests-changed", "commands-like-solution"),
         *("clean-room-differs", "two-rewards", "late-reward"),
-        "verifier-files-opened",
+        *("verifier-files-opened", "clean-room-prevented"),
     }
 )
 """Findings that are alarms: evidence that a score may not be earned."""

@@ -131,10 +131,14 @@ def _find(sitting: Sitting, account: Account) -> None:
             f"{count_of(len(account.imports), 'file')} of the agent may be loaded by the tests",
             files=account.imports[:_MOST_SHOWN],
         )
-    if account.is_cut or len(account.changes) > MOST_LISTED:
+    is_whole = not account.is_cut and len(account.changes) <= MOST_LISTED
+    if not is_whole or not _has_digests(account):
+        seen = f"{len(account.changes):,} paths were seen"
         sitting.add_finding(
             FindingCode.CHANGES_CUT,
-            f"the agent changed more than is listed: {len(account.changes):,} paths were seen",
+            f"files of the agent have no digest in changes.jsonl; {seen}"
+            if is_whole
+            else f"the agent changed more than is listed; {seen}",
             seen=len(account.changes),
             listed=min(len(account.changes), MOST_LISTED),
         )

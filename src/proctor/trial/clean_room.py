@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from proctor.errors import TrialError
+from proctor.errors import StateTooLargeError, TrialError
 from proctor.files import replace_file
 from proctor.sentence import count_of
 from proctor.task.directory import Step
@@ -72,6 +72,7 @@ async def keep_for_clean_room(
         except Exception as error:  # noqa: BLE001 - an environment may raise anything; scores stand
             told = sitting.describe(error).exception_message
             room.reason = f"the state could not be kept: {told}"
+            room.is_prevented = isinstance(error, StateTooLargeError)
     sitting.clean_room = room
 
 
@@ -85,7 +86,6 @@ def _find_hindrance(sitting: Sitting, environment: Environment) -> str | None:
         "the verifier is a class of the job's own": plan.config.verifier.import_path is not None,
         f"the verifier calls a model: it has {keys[:1]}": bool(keys),
         f"{kind_of(environment)} does not say what was changed in it": account is None,
-        "the agent changed more than could be listed": account is not None and account.is_cut,
     }
     return next((reason for reason, is_so in hindrances.items() if is_so), None)
 
@@ -94,6 +94,8 @@ async def _keep(sitting: Sitting, environment: Environment, room: CleanRoom) -> 
     account = sitting.account
     if account is None or not accounts(environment):
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
+    if account.is_cut:
+        raise StateTooLargeError("the agent changed more than can be listed")
     room.left_out = leave_out(account.changes, account.imports)
     room.survivors = await environment.list_processes() if is_watched(environment) else ()
     if any(kept.state == FROZEN and kept.step is room.step for kept in sitting.kept):
@@ -127,7 +129,7 @@ async def verify_in_clean_room(sitting: Sitting, environment: Environment | None
         room.reason = f"{told.exception_type}: {told.exception_message}"
     finally:
         if room.reason is not None:
-            _skip(sitting, room.reason)
+            _skip(sitting, room.reason, is_prevented=room.is_prevented)
         if room.clean:
             _write(sitting, room, verdict, sitting.clock.monotonic() - began)
 
@@ -218,7 +220,7 @@ def _judge(sitting: Sitting, room: CleanRoom) -> str:
         return AGREES
     if not _is_lower(clean, first):
         return MORE
-    code, why = _find_cause(room)
+    code, why = find_cause(room)
     declared = find_declared(sitting)
     if code is FindingCode.CLEAN_ROOM_DIFFERS and (declared.packages or declared.services):
         code = FindingCode.CLEAN_ROOM_DECLARED
@@ -234,7 +236,7 @@ def _judge(sitting: Sitting, room: CleanRoom) -> str:
     return str(code)
 
 
-def _find_cause(room: CleanRoom) -> tuple[FindingCode, str]:
+def find_cause(room: CleanRoom) -> tuple[FindingCode, str]:
     """Why a clean room gave less: by which files or processes, or by chance."""
     first, *_ = room.kept.verifications
     without_files = f"without {count_of(len(room.left_out.paths), 'path')} of the agent's"
@@ -278,9 +280,9 @@ def find_steps_not_repeated(
         _skip(sitting, "only the last step of a task is repeated")
 
 
-def _skip(sitting: Sitting, reason: str) -> None:
+def _skip(sitting: Sitting, reason: str, *, is_prevented: bool = False) -> None:
     sitting.add_finding(
-        FindingCode.CLEAN_ROOM_SKIPPED,
+        FindingCode.CLEAN_ROOM_PREVENTED if is_prevented else FindingCode.CLEAN_ROOM_SKIPPED,
         f"the tests were not repeated in a clean room: {reason}",
         reason=reason,
     )

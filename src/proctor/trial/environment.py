@@ -228,7 +228,7 @@ class Accounting(Environment, Protocol):
     async def list_written(
         self, known: Mapping[str, str], *, is_hashing: bool = True
     ) -> tuple[Sequence[Change], bool]:
-        """Everything that differs from the image, and whether a limit was met.
+        """Everything that differs from the image, and whether some paths are missing.
 
         `known` has marks of an earlier list: what has the same one still was not written since, and
         is of the phase `setup`; all else is of the phase `agent`. Nothing is run inside.

@@ -142,6 +142,8 @@ class CleanRoom:
     """What the agent left running."""
     reason: str | None = None
     """Why there is none."""
+    is_prevented: bool = False
+    """It is for what the agent left that there is none."""
     clean: list[Verification] = field(default_factory=list)
     control: list[Verification] = field(default_factory=list)
 

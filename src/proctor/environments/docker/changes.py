@@ -93,7 +93,7 @@ class ChangedContainer(Inside):
         listed = {change.path for change in changes}
         own = self._etc_files.list_changes(known)
         changes += (change for change in own if change.path not in listed)
-        return changes, is_cut or len(found) >= MOST_DEVICES
+        return changes, is_cut
 
     async def _load_users(self) -> None:
         with tempfile.TemporaryDirectory() as top, suppress(OSError):

@@ -15,7 +15,7 @@ rooms have processes of their own.
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -48,8 +48,9 @@ from proctor.environments.sandbox.limits import Limits
 from proctor.environments.sandbox.link import settled
 from proctor.environments.sandbox.output import Finished
 from proctor.environments.sandbox.users import UnknownUserError, User, find_user
+from proctor.environments.sandbox.watch import watched
 from proctor.errors import DockerError
-from proctor.trial.environment import ExecResult
+from proctor.trial.environment import ExecResult, OpenedFile
 
 SLEEP = ("sleep", "infinity")
 """What the first process of a container does."""
@@ -113,6 +114,12 @@ class Room(Inside):
         await self._bring_up()
         places = " ".join(self._outside.fresh)
         await self.exec(f"chmod 777 {places}", user="root")
+
+    def watch_files(self) -> AbstractContextManager[Sequence[OpenedFile] | None]:
+        """Which programs open its files; see Watching. Nobody can say where they lie elsewhere."""
+        outside = self._outside
+        places = {f"{outside.scratch}{path}": path for path in outside.fresh if outside.scratch}
+        return watched(places)
 
     async def exec_script(
         self,

@@ -28,12 +28,14 @@ from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.subordinate import IdMap, find_subordinate_ids, write_id_maps
 from proctor.environments.sandbox.syscalls import PR_SET_PDEATHSIG, prctl
 from proctor.environments.sandbox.walk import Layers, Limits, list_written
-from proctor.errors import SandboxError
+from proctor.errors import SandboxError, StateTooLargeError
 
 _AS_ROOT, _MAP_SELF, _MAPPED = "root", "self", "mapped"
 """How to be allowed to read all of it: as root, or in a user namespace of which this process is
 root, by its own map or by one that the runner writes once it was told a line."""
 _LONGEST_SEC = 600
+_TOO_LARGE = 3
+"""Exit code of a child that was asked for a copy for which there is no room."""
 _START = (
     "import sys; sys.path.append(sys.argv[1]);"
     "from proctor.environments.sandbox.mapped import main; main()"
@@ -72,7 +74,7 @@ async def run_mapped(work: str, *arguments: object, apart: bool = False) -> Any:
         try:
             return await asyncio.to_thread(_WORK[work], *arguments)
         except TooLargeError as error:
-            raise SandboxError(str(error)) from error
+            raise StateTooLargeError(str(error)) from error
         except OSError as error:
             raise SandboxError(_say(error)) from error
     return await _run_apart(json.dumps([work, arguments]).encode())
@@ -103,6 +105,8 @@ async def _run_apart(job: bytes) -> Any:
             await child.wait()
     if child.returncode != 0:
         last = said.decode(errors="replace").strip().rpartition("\n")[2]
+        if child.returncode == _TOO_LARGE:
+            raise StateTooLargeError(last)
         raise SandboxError(last or f"the process that does it ended with {child.returncode}")
     return json.loads(done)
 
@@ -131,7 +135,8 @@ def main() -> None:
     except OSError as error:
         sys.exit(_say(error))
     except TooLargeError as error:
-        sys.exit(str(error))
+        sys.stderr.write(str(error))
+        sys.exit(_TOO_LARGE)
 
 
 def _say(error: OSError) -> str:

@@ -43,7 +43,7 @@ _KINDS = {
 class Limits(NamedTuple):
     """When to stop."""
 
-    n_entries: int = 200_000
+    n_entries: int = 300_000
     n_bytes: int = 2 << 30
     """Of files that are read for their digests."""
     seconds: float = 60.0
@@ -93,8 +93,10 @@ class _Level(NamedTuple):
 def list_written(
     parts: Sequence[Layers], known: Mapping[str, str], limits: Limits
 ) -> tuple[list[Written], bool]:
-    """All that was written, and whether a limit was met; `known` has marks of an earlier list.
+    """All that was written, and whether some paths are missing.
 
+    `known` has marks of an earlier list.
+    A file that is too large for what may still be read has no digest.
     What was known and is gone is listed as deleted.
 
     Raises:
@@ -144,9 +146,9 @@ class _Walk:
                 _close(level)
 
     def _is_over(self) -> bool:
-        if len(self.entries) >= self._limits.n_entries or time.monotonic() > self._until:
-            self.is_cut = True
-        return self.is_cut and len(self.entries) >= self._limits.n_entries
+        is_over = len(self.entries) >= self._limits.n_entries or time.monotonic() > self._until
+        self.is_cut |= is_over
+        return is_over
 
     def _look(self, level: _Level, name: str) -> _Level | None:
         """List what has this name; a directory is given back opened."""
@@ -207,7 +209,6 @@ class _Walk:
             try:
                 xattrs = _read_xattrs(fd)
                 if entry.size > self._n_bytes:
-                    self.is_cut = True
                     return entry._replace(xattrs=xattrs)
                 self._n_bytes -= entry.size
                 return entry._replace(xattrs=xattrs, sha256=_hash(fd))

@@ -41,10 +41,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def watched(directories: Mapping[str, str], first: int) -> Iterator[list[OpenedFile] | None]:
+def watched(directories: Mapping[str, str], first: int = 0) -> Iterator[list[OpenedFile] | None]:
     """Watch directories of the host, by the names that they have inside; None where nobody can.
 
-    `first` is the pid of the sandbox's PID 1. The list grows until the end of the `with`.
+    `first` is the pid of a sandbox's PID 1, which is not among the programs. The list grows until
+    the end of the `with`.
     """
     fd = _libc.fanotify_init(
         _FAN_CLASS_CONTENT | _FAN_CLOEXEC | _FAN_NONBLOCK, os.O_RDONLY | os.O_CLOEXEC

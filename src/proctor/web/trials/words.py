@@ -58,6 +58,7 @@ FINDINGS: Final[dict[str, str]] = {
     FindingCode.CLEAN_ROOM_DECLARED: "The reward needs packages or services, as the task declares.",
     FindingCode.CLEAN_ROOM_SERVICES: "The reward needs services that the agent left running.",
     FindingCode.CLEAN_ROOM_SKIPPED: "The tests were not repeated in a clean room.",
+    FindingCode.CLEAN_ROOM_PREVENTED: "The agent left too much to repeat the tests.",
     FindingCode.TEST_IMPORTS_CHANGED: "The agent made files that the tests may import.",
     FindingCode.CHANGES_CUT: "The agent changed more files than the change record lists.",
     FindingCode.AGENT_PROGRAM_RUNNING: "A program that the agent made ran during the tests.",
