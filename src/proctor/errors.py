@@ -37,7 +37,8 @@ ProctorError
 │   ├── ProofError                  a Merkle proof that does not lead where it says
 │   └── SignatureError              a signature that is missing, or not the key's
 ├── SandboxError                    the sandbox could not be built or used
-│   └── SandboxDiedError            its PID 1 ended while it was in use
+│   ├── SandboxDiedError            its PID 1 ended while it was in use
+│   └── StateTooLargeError          what was written in it is too much to be kept
 ├── DockerError                     Docker could not do what it was asked for
 │   ├── ContainerDiedError          the container ended while it was in use
 │   └── EngineError                 there is no Docker engine, or it may not be used

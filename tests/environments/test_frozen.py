@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from proctor.environments.sandbox import copying
 from proctor.environments.sandbox.box import shared_zygote
 from proctor.environments.sandbox.copying import copy_tree
 from proctor.environments.sandbox.environment import SandboxEnvironment
+from proctor.environments.sandbox.mapped import run_mapped
 from proctor.environments.sandbox.premises import premises_of
-from proctor.errors import SandboxError
+from proctor.errors import SandboxError, StateTooLargeError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.trial.environment import can_freeze
 from proctor.trial.paths import TrialPaths
@@ -129,3 +131,17 @@ def test_a_copied_tree_is_as_its_model(tmp_path: Path) -> None:
     holes = (copy / "deep" / "holes").stat()
     assert (holes.st_size, holes.st_blocks < 100) == (1 << 30, True)
     assert (copy / "link").readlink() == Path("/etc/passwd")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="for an ordinary user another process copies")
+def test_a_state_for_which_there_is_no_room_is_told_from_other_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").mkdir()
+    for name in "ab":
+        (tmp_path / "state" / name).touch()
+    monkeypatch.setattr(copying, "_MOST_ENTRIES", 1)
+    pairs = [[str(tmp_path / "state"), str(tmp_path / "copy")]]
+    with pytest.raises(StateTooLargeError, match="there are more than 1 files in it"):
+        asyncio.run(run_mapped("copy", pairs))
+    assert not (tmp_path / "copy").exists()

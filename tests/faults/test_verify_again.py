@@ -53,7 +53,7 @@ def test_a_runner_that_is_killed_meanwhile_leaves_nothing_and_the_trial_is_redon
 
 def test_ctrl_c_meanwhile_keeps_the_score_and_resume_has_nothing_to_do(site: Site) -> None:
     task = site.make_task("t", test=SLEEPS)
-    with site.begun("-p", task, *AGAIN, PAUSE="600") as runner:
+    with site.begun("-p", task, *AGAIN, "--no-clean-room", PAUSE="600") as runner:
         begin_again(runner)
         ran = interrupt(runner)
     assert ran.code == 130, ran.err
@@ -65,6 +65,20 @@ def test_ctrl_c_meanwhile_keeps_the_score_and_resume_has_nothing_to_do(site: Sit
     resumed = site.resume(PAUSE="0")
     assert (resumed.code, "kept from before: 1 trial" in resumed.out) == (0, True)
     assert "not verified again, or not so often: 1 trial" in resumed.out
+
+
+def test_ctrl_c_in_the_clean_room_keeps_the_score(site: Site) -> None:
+    task = site.make_task("t", test=SLEEPS)
+    words = ("--command", "true", "--ve", "PAUSE=${PAUSE}")
+    with site.begun("-p", task, *words, PAUSE="600") as runner:
+        begin_again(runner)
+        ran = interrupt(runner)
+    assert (ran.code, site.rewards(), site.errors()) == (130, [1.0], []), ran.err
+    found = load(site.trials()[0] / "findings.json")
+    assert [each["message"] for each in found if each["code"] == "clean-room-skipped"] == [
+        "the tests were not repeated in a clean room: the run was stopped"
+    ]
+    site.check_nothing_left()
 
 
 @pytest.fixture

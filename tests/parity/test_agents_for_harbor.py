@@ -71,7 +71,7 @@ def test_a_trial_leaves_what_harbors_leaves_and_our_records_besides(
     for agent, files in theirs.items():
         assert files <= ours[agent]
         more = {name for name in ours[agent] - files if not name.startswith("attempts/")}
-        assert more == {"findings.json", "record.json"}
+        assert more - {"clean-room.json"} == {"changes.jsonl", "findings.json", "record.json"}
 
 
 def files_by_agent(job: Path) -> dict[str, set[str]]:

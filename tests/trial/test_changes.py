@@ -43,7 +43,7 @@ def change(path: str, how: str = "created", kind: str = "file") -> Change:
         ("/data/x", "created", WORK),
         ("/root/notes", "created", HOME),
         ("/root/.bashrc", "created", SYSTEM),
-        ("/root/.local/lib/python3/site-packages/x.py", "created", SYSTEM),
+        ("/root/.start/lib/python3/site-packages/x.py", "created", SYSTEM),
         ("/root", "replaced", SYSTEM),
         ("/root", "changed", HOME),
         ("/tmp/x", "created", HOME),  # noqa: S108 - of the environment

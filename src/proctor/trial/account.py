@@ -74,7 +74,7 @@ async def note_changes(
     account.changes = [each for each in placed if each.when is Phase.AGENT]
     text = _join_instructions(sitting)
     account.imports = find_test_imports(account.changes, account.around, made, text)
-    account.is_cut = is_cut
+    account.is_cut, account.is_noted = is_cut, True
     _find(sitting, account)
     write_account(sitting.paths, account, step)
 

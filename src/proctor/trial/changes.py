@@ -90,6 +90,9 @@ class Account:
     imports: list[str] = field(default_factory=list)
     """Files of the agent's that the tests may load by themselves."""
     is_cut: bool = False
+    """Some paths are missing."""
+    is_noted: bool = False
+    """The agent's changes were looked at."""
 
     @property
     def system(self) -> list[Change]:

@@ -150,6 +150,8 @@ async def _recover(sitting: Sitting) -> None:
     await collect_agent_output(sitting, sitting.result)
     if not sitting.plan.task.steps:
         await _collect_artifacts(sitting, environment)
+        if sitting.account is not None and not sitting.account.is_noted:
+            await note_changes(sitting, environment)
 
 
 async def _verify_once_more(sitting: Sitting) -> None:

@@ -289,7 +289,7 @@ def test_a_user_of_the_group_docker_runs_trials_and_leaves_nothing(engine: Engin
         socket.chmod(0o660)
     assert result["verifier_result"]["rewards"] == {"reward": 1.0}
     # /answer is a file in the root; only root can open a clean room.
-    assert codes == ["system-changed", "agent-still-busy", "clean-room-skipped"]
+    assert codes == ["system-changed", "changes-cut", "agent-still-busy", "clean-room-skipped"]
 
 
 def test_an_image_out_of_docker_runs_in_the_sandbox_with_its_id(

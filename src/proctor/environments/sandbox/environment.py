@@ -23,7 +23,7 @@ from proctor.environments.sandbox.accounting import (
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box, shared_zygote
 from proctor.environments.sandbox.changes import LayeredChanges
-from proctor.environments.sandbox.frozen import clean_parts, freeze_slot
+from proctor.environments.sandbox.frozen import clean_parts, drop_clean, freeze_slot
 from proctor.environments.sandbox.inside import Inside, Room, Running, check_user
 from proctor.environments.sandbox.keeping import give_back, lookup_of
 from proctor.environments.sandbox.limits import limits_of
@@ -271,7 +271,9 @@ class SandboxEnvironment(Inside):
         _, slot = self._check_made()
         if self._frozen is None:
             raise SandboxError(f"{self.session_id}: no state of this sandbox was kept")
-        root = await clean_parts(slot, self._frozen, left_out.paths, left_out.plain)
+        root = await clean_parts(
+            slot, self._frozen, left_out.paths, left_out.plain, self._n_written
+        )
         other = SandboxEnvironment(replace(self._order, trial_paths=paths))
         await other.start_like(self._now(), root)
         return other
@@ -284,6 +286,8 @@ class SandboxEnvironment(Inside):
         """
         if self._frozen is None:
             raise SandboxError(f"{self.session_id}: no state of this sandbox was kept")
+        if self._held.slot is not None:
+            await drop_clean(self._held.slot)
         other = SandboxEnvironment(replace(self._order, trial_paths=paths))
         await other.start_like(self._now(), self._frozen)
         return other

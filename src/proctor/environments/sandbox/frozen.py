@@ -2,7 +2,7 @@
 
 The directories that take what is written in a sandbox are copied. The copies lie in the sandbox's
 own scratch and go with it, whether it is stopped or reaped. A clean room begins with the image and
-with those of the copied files that are kept: hard links to the copies.
+with those of the copied files that are kept.
 """
 
 import asyncio
@@ -40,9 +40,15 @@ async def freeze_slot(slot: Slot, n_bytes: int | None = None) -> Parts:
 
 
 async def clean_parts(
-    slot: Slot, frozen: Parts, left_out: Collection[str], plain: Collection[str]
+    slot: Slot,
+    frozen: Parts,
+    left_out: Collection[str],
+    plain: Collection[str],
+    n_bytes: int | None = None,
 ) -> Parts:
     """The root file system with those of the frozen files on top that are not left out.
+
+    Where there is much of them they are hard links, which shows in the number of their links.
 
     Raises:
         SandboxError, OSError: that cannot be made.
@@ -57,8 +63,13 @@ async def clean_parts(
             for paths in (left_out, plain)
         ]
         trees.append([layers[0], clone, *below])
-    await run_mapped("link", trees)
+    await run_mapped("clone", trees, n_bytes is None or n_bytes > _LITTLE)
     return _lay(slot.root, clones)
+
+
+async def drop_clean(slot: Slot) -> None:
+    """Delete what a clean room began with."""
+    await asyncio.to_thread(delete_session, slot.session.directory / _CLEAN)
 
 
 async def _empty_place(slot: Slot, name: str) -> Path:

@@ -54,13 +54,13 @@ def _copy(pairs: list[list[str]], left_out: Sequence[str] = (), plain: Sequence[
     copy_trees([(source, target) for source, target in pairs], selection)
 
 
-def _link(trees: list[list[Any]]) -> None:
-    """Clone trees by hard links, each without some paths."""
+def _clone(trees: list[list[Any]], is_linking: bool) -> None:  # noqa: FBT001 - it comes as JSON
+    """Copy trees, each without some paths of its own, or link their files."""
     for source, target, left_out, plain in trees:
-        copy_tree(source, target, Selection(frozenset(left_out), frozenset(plain), is_linking=True))
+        copy_tree(source, target, Selection(frozenset(left_out), frozenset(plain), is_linking))
 
 
-_WORK: dict[str, Callable[..., Any]] = {"walk": _walk, "copy": _copy, "link": _link}
+_WORK: dict[str, Callable[..., Any]] = {"walk": _walk, "copy": _copy, "clone": _clone}
 
 
 async def run_mapped(work: str, *arguments: object, apart: bool = False) -> Any:
