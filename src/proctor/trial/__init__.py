@@ -11,7 +11,7 @@
     verification, again, flakes           once, once more, and how far both agree
     integrity, linked, tools, unchanged, clock, solution  what a reader of its score should know
     changes, account, clean_room          what the agent changed, and the tests without it
-    opened                                who opened the verifier's files
+    opened, packages                      who opened the verifier's files; packages installed again
     change_record, clean_room_result      their files as values; the one reader of each
     record, recording, swap               its TrialRecord, at each phase
     timeouts, network, network_switch     limits, and hosts that may be reached

@@ -30,10 +30,11 @@ from proctor.task.directory import Step
 from proctor.trial.again import noted
 from proctor.trial.changes import leave_out
 from proctor.trial.clean_room_result import AGREES, MORE, CleanRoomResult, Verification
-from proctor.trial.environment import Environment, accounts, is_watched
+from proctor.trial.environment import Accounting, Environment, accounts, is_watched
 from proctor.trial.finding import FindingCode
 from proctor.trial.flakes import FROZEN, CleanRoom, Kept
 from proctor.trial.inside import is_mounted, kind_of
+from proctor.trial.packages import find_packages, install_packages
 from proctor.trial.paths import TrialPaths
 from proctor.trial.sitting import Sitting
 from proctor.trial.tools import keep_tools
@@ -42,7 +43,7 @@ from proctor.trial.verification import find_own_environment, run_verification
 _SILENT = logging.Logger("clean-room")
 _SILENT.addHandler(logging.NullHandler())
 _MOST_SHOWN = 100
-_CLEAN, _CONTROL = "clean", "control"
+_CLEAN, _CONTROL, _PACKAGED = "clean", "control", "packaged"
 _MOST_CONTROLS = 3
 
 
@@ -154,26 +155,53 @@ async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     paths = _place(environment, sitting.paths, _CLEAN)
     first = room.kept.verifications[0]
-
-    async def clean() -> Verification:
-        opening = environment.open_clean(paths, room.left_out)
-        return await _verify_in(sitting, opening, paths, room)
-
-    room.clean.append(await clean())
+    await _verify_clean(sitting, environment, paths, room)
     if room.clean[0].result == first.result:
         shutil.rmtree(sitting.paths.clean_room_dir, ignore_errors=True)
     if not _is_lower(room.clean[0], first):
         return
-    paths_of_control = _place(environment, sitting.paths, _CONTROL)
-    for number in range(_MOST_CONTROLS):
-        opening = environment.open_frozen(paths_of_control)
-        control = await _verify_in(sitting, opening, paths_of_control, room)
-        room.control.append(control)
-        if control.result == first.result:
-            # As often as the control needed, the clean room is tried as well.
-            for _ in range(number):
-                room.clean.append(await clean())
-            return
+    if not await _verify_control(sitting, environment, room):
+        return
+    # As often as the control was run, the clean room is tried as well.
+    while len(room.clean) < len(room.control):
+        await _verify_clean(sitting, environment, paths, room)
+    if all(each.result != first.result for each in room.clean):
+        await _verify_with_packages(sitting, environment, room)
+
+
+async def _verify_clean(
+    sitting: Sitting, environment: Accounting, paths: TrialPaths, room: CleanRoom
+) -> None:
+    opening = environment.open_clean(paths, room.left_out)
+    room.clean.append(await _verify_in(sitting, opening, paths, room))
+
+
+async def _verify_control(sitting: Sitting, environment: Accounting, room: CleanRoom) -> bool:
+    """Run the tests with all files that the agent left; did any give what the trial got?"""
+    paths = _place(environment, sitting.paths, _CONTROL)
+    for _ in range(_MOST_CONTROLS):
+        opening = environment.open_frozen(paths)
+        room.control.append(await _verify_in(sitting, opening, paths, room))
+        if room.control[-1].result == room.kept.verifications[0].result:
+            return True
+    return False
+
+
+async def _verify_with_packages(sitting: Sitting, environment: Accounting, room: CleanRoom) -> None:
+    """Try a clean room in which the agent's packages are installed again, if there are any."""
+    changes = sitting.account.changes if sitting.account else ()
+    paths = _place(environment, sitting.paths, _PACKAGED)
+    opening = environment.open_clean(paths, room.left_out)
+    try:
+        async with _opened(sitting, opening) as where:
+            packages = await find_packages(changes, environment, where)
+            if not packages.names:
+                return
+            room.packages = packages.names
+            await install_packages(where, packages)
+            room.packaged = await _verify_there(sitting, where, paths, room)
+    except Exception as error:  # noqa: BLE001 - the finding without packages stands
+        sitting.logger.warning("the packages of the agent were not tried: %s", error)
 
 
 def _place(environment: Environment, paths: TrialPaths, name: str) -> TrialPaths:
@@ -188,15 +216,21 @@ def _place(environment: Environment, paths: TrialPaths, name: str) -> TrialPaths
 async def _verify_in(
     sitting: Sitting, opening: Awaitable[Environment], paths: TrialPaths, room: CleanRoom
 ) -> Verification:
+    async with _opened(sitting, opening) as where:
+        return await _verify_there(sitting, where, paths, room)
+
+
+async def _verify_there(
+    sitting: Sitting, where: Environment, paths: TrialPaths, room: CleanRoom
+) -> Verification:
     kept = Kept(step=room.step)
     # What is found is found by the verification that counts.
     again = replace(sitting, findings=[], logger=_SILENT, other_paths=paths, account=None)
-    async with _opened(sitting, opening) as where:
-        verifying = run_verification(again, where, room.kept.artifacts_dir, room.step)
-        try:
-            await noted(sitting, (kept,), verifying)
-        except Exception as error:  # noqa: BLE001 - it is a result like another, and noted as one
-            sitting.logger.debug("verification in a clean room: %s", error)
+    verifying = run_verification(again, where, room.kept.artifacts_dir, room.step)
+    try:
+        await noted(sitting, (kept,), verifying)
+    except Exception as error:  # noqa: BLE001 - it is a result like another, and noted as one
+        sitting.logger.debug("verification in a clean room: %s", error)
     return kept.verifications[0]
 
 
@@ -232,6 +266,7 @@ def _judge(sitting: Sitting, room: CleanRoom) -> str:
         control=[each.result for each in room.control],
         left_out=sorted(room.left_out.paths)[:_MOST_SHOWN],
         processes=[each.command for each in room.survivors[:_MOST_SHOWN]],
+        packages=list(room.packages[:_MOST_SHOWN]),
     )
     return str(code)
 
@@ -244,6 +279,9 @@ def find_cause(room: CleanRoom) -> tuple[FindingCode, str]:
     if is_repeated and room.left_out.paths:
         if any(each.result == first.result for each in room.clean):
             return FindingCode.VERIFIER_FLAKY, "once, and the same at another time,"
+        if room.packaged and room.packaged.result == first.result:
+            packages = count_of(len(room.packages), "package")
+            return FindingCode.CLEAN_ROOM_PACKAGES, f"without {packages} that the agent installed"
         return FindingCode.CLEAN_ROOM_DIFFERS, without_files
     if is_repeated:
         return FindingCode.VERIFIER_FLAKY, "with the same files"
@@ -305,6 +343,8 @@ def _write(sitting: Sitting, room: CleanRoom, verdict: str, seconds: float) -> N
         first=room.kept.verifications[0],
         clean=tuple(_compare(room, room.clean)),
         control=tuple(_compare(room, room.control)),
+        packages=room.packages,
+        packaged=next(_compare(room, [room.packaged]), None) if room.packaged else None,
         seconds=round(seconds, 6),
     )
     text = msgspec.json.format(msgspec.json.encode(stored), indent=2).decode()

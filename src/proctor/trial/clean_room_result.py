@@ -58,6 +58,10 @@ class CleanRoomResult(msgspec.Struct, frozen=True, kw_only=True):
     control: tuple[Verification, ...]
     """The tests once more with all files that the agent had left, up to three times until one gave
     what the trial got; only where the clean room gave less."""
+    packages: tuple[str, ...] = ()
+    """The packages of the agent's that were installed in a further clean room."""
+    packaged: Verification | None = None
+    """What the tests gave there."""
     seconds: float
     """What all of it took."""
 
@@ -65,7 +69,9 @@ class CleanRoomResult(msgspec.Struct, frozen=True, kw_only=True):
     def named(self) -> list[tuple[str, Verification]]:
         """All verifications, each with a name for people."""
         clean = [("clean room", each) for each in self.clean]
-        return [("trial", self.first), *clean, *(("control", each) for each in self.control)]
+        control = [("control", each) for each in self.control]
+        packaged = [("with packages", self.packaged)] if self.packaged else []
+        return [("trial", self.first), *clean, *control, *packaged]
 
     @property
     def is_alarming(self) -> bool:

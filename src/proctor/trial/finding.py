@@ -57,6 +57,8 @@ class FindingCode(StrEnum):
     """The reward differs in the clean room, by packages or services that the task declares."""
     CLEAN_ROOM_SERVICES = "clean-room-services"
     """The reward differs without the services that the agent left running."""
+    CLEAN_ROOM_PACKAGES = "clean-room-packages"
+    """The clean room gives the same reward once the agent's packages are installed again."""
     CLEAN_ROOM_SKIPPED = "clean-room-skipped"
     """The tests were not repeated in a clean room, or not all of them."""
     CLEAN_ROOM_PREVENTED = "clean-room-prevented"

@@ -146,6 +146,10 @@ class CleanRoom:
     """It is for what the agent left that there is none."""
     clean: list[Verification] = field(default_factory=list)
     control: list[Verification] = field(default_factory=list)
+    packages: tuple[str, ...] = ()
+    """What was installed in the clean room, where it was tried once more."""
+    packaged: Verification | None = None
+    """What that gave."""
 
 
 def note_rewards(rewards: Mapping[str, Number] | None, seconds: float) -> Verification:

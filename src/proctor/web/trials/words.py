@@ -56,6 +56,7 @@ FINDINGS: Final[dict[str, str]] = {
     FindingCode.LINKED_REWARD: "The reward file was a link.",
     FindingCode.CLEAN_ROOM_DIFFERS: "The reward differs without the agent's changes to the system.",
     FindingCode.CLEAN_ROOM_DECLARED: "The reward needs packages or services, as the task declares.",
+    FindingCode.CLEAN_ROOM_PACKAGES: "The reward needs packages that the agent installed.",
     FindingCode.CLEAN_ROOM_SERVICES: "The reward needs services that the agent left running.",
     FindingCode.CLEAN_ROOM_SKIPPED: "The tests were not repeated in a clean room.",
     FindingCode.CLEAN_ROOM_PREVENTED: "The agent left too much to repeat the tests.",
