@@ -90,6 +90,15 @@ def test_what_the_instruction_names_is_the_work() -> None:
     assert classify(change("/etc/passwd", "changed")) is SYSTEM
 
 
+def test_a_program_that_the_instruction_asks_for_is_the_work() -> None:
+    around = Surroundings(workdir="/app", search_path=("/usr/bin",), shadowing=("python3",))
+    classify = Classifier(around, text="Build sqlite3 for python3.").classify
+    assert classify(change("/usr/bin/sqlite3")) is WORK
+    assert classify(change("/usr/bin/sqlite3", "changed")) is SYSTEM
+    assert classify(change("/usr/bin/python3")) is SYSTEM
+    assert classify(change("/usr/bin/grep")) is SYSTEM
+
+
 def test_what_an_agent_made_is_no_package_of_the_image() -> None:
     made = frozenset({"/app/env/lib/python3/site-packages", "/app/env/bin"})
     around = Surroundings(workdir="/app", search_path=("/app/env/bin",))

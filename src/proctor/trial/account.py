@@ -68,11 +68,11 @@ async def note_changes(
     made = frozenset(
         each.path for each in written if each.kind == "directory" and each.how != "changed"
     )
-    classifier = Classifier(account.around, _find_named(sitting), made)
+    text = _join_instructions(sitting)
+    classifier = Classifier(account.around, _find_named(sitting), made, text)
     placed = [msgspec.structs.replace(each, place=classifier.classify(each)) for each in written]
     account.before = [each for each in placed if each.when is Phase.SETUP]
     account.changes = [each for each in placed if each.when is Phase.AGENT]
-    text = _join_instructions(sitting)
     account.imports = find_test_imports(account.changes, account.around, made, text)
     account.is_cut, account.is_noted = is_cut, True
     _find(sitting, account)

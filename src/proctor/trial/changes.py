@@ -73,6 +73,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """Directories of PATH and LD_LIBRARY_PATH."""
     python_path: tuple[str, ...] = ()
     """Directories of PYTHONPATH."""
+    shadowing: tuple[str, ...] = ()
+    """Names of what was written in directories of PATH and is a program of the image's as well,
+    there or elsewhere."""
     homes: tuple[str, ...] = ("/root",)
     """Home directories, as the image and the agent's own passwd name them."""
 
@@ -155,6 +158,8 @@ class Classifier:
     """Paths that the task's instruction names, or declares as artifacts."""
     made: Collection[str] = field(default_factory=frozenset)
     """Directories that were made since the image."""
+    text: str = ""
+    """The instruction."""
 
     @cached_property
     def _workdir(self) -> str | None:
@@ -174,7 +179,7 @@ class Classifier:
     def classify(self, change: Change) -> Place:
         """The part that it belongs to."""
         path = change.path
-        if self._is_named(change) or _is_below(path, _OURS):
+        if self._is_named(change) or self._is_asked_for(change) or _is_below(path, _OURS):
             return Place.WORK
         if self._is_started(path):
             return Place.SYSTEM
@@ -206,6 +211,12 @@ class Classifier:
         return _is_below(path, self._search) or (
             found is not None and path[: found.end(1)] not in self.made
         )
+
+    def _is_asked_for(self, change: Change) -> bool:
+        """Whether it is a new program that the instruction mentions and the image lacks."""
+        directory, _, name = change.path.rpartition("/")
+        is_new = not change.in_image and name not in self.around.shadowing
+        return is_new and directory in self._search and _is_mentioned(name, self.text)
 
     def _is_named(self, change: Change) -> bool:
         path = change.path

@@ -7,6 +7,8 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from proctor.environments.interior import DEVICES, MEMORY
+import msgspec
+
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.command import PATH
@@ -81,7 +83,17 @@ def find_surroundings(
 ) -> Surroundings:
     """How programs with these variables find their files."""
     texts = [changes.read_in_image(USERS), changes.read_now(USERS)]
-    return surroundings_of(texts, env, changes.resolve(workdir))
+    around = surroundings_of(texts, env, changes.resolve(workdir))
+    shadowing = tuple(_find_shadowing(changes, around.search_path))
+    return msgspec.structs.replace(around, shadowing=shadowing)
+
+
+def _find_shadowing(changes: LayeredChanges, search: Sequence[str]) -> Iterator[str]:
+    places = list(dict.fromkeys(map(changes.resolve, search)))
+    written = {name for place in places for name in changes.list_written(place)}
+    for name in sorted(written):
+        if any(changes.find_in_image(f"{place}/{name}") for place in places):
+            yield name
 
 
 def surroundings_of(users: Iterable[str], env: Mapping[str, str], workdir: str) -> Surroundings:
