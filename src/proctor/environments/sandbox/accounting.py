@@ -6,9 +6,9 @@ For sandboxes, and for containers whose layers lie on this machine.
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from proctor.environments.interior import DEVICES, MEMORY
 import msgspec
 
+from proctor.environments.interior import DEVICES, MEMORY
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.command import PATH
