@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from proctor.outcome.reasons import ReasonCode, is_known, reason_for_exception
+from proctor.trial.finding import Level, worst_level
 from tests.agents import model_server
 from tests.agents.model_server import TOO_LONG, WRONG_KEY, Model, served, terminal_turn
 from tests.cli.programs import run_here
@@ -135,6 +136,8 @@ def test_a_trial_leaves_the_same_files_and_the_same_trajectory(
     more = load_tree(ours).keys() - load_tree(theirs).keys()
     assert more - {"clean-room.json"} == {"changes.jsonl", "findings.json", "record.json"}
     assert load_tree(theirs).keys() <= load_tree(ours).keys()
+    found = [finding["code"] for finding in load(ours / "findings.json")]
+    assert worst_level(found) is not Level.ALARM, found
     wrote, written = (load(trial / "agent" / "trajectory.json") for trial in (theirs, ours))
     assert wrote["final_metrics"] == written["final_metrics"]
     assert wrote["agent"] == written["agent"]
