@@ -26,6 +26,8 @@ _CANARY = "host-canary-0f83bd17"
 _FLOOD = 200_000_000
 _SCRATCH_MIB = 192
 _PATIENCE_SEC = 400
+IMAGE = "debian:bookworm-slim"
+"""What the tasks of the pack are built from."""
 _KERNEL = ("kernel/core_pattern", "kernel/hostname", "vm/overcommit_memory", "fs/file-max")
 
 
@@ -43,6 +45,8 @@ class Site:
     variables: Mapping[str, str] = field(default_factory=dict)
     has_own_disk: bool = False
     """What agents write goes elsewhere than into the sandboxes' scratch."""
+    base: Path | None = None
+    """A root file system that is imported as the image that the tasks name."""
 
 
 SANDBOX = Site("sandbox", "sandbox, root")
@@ -97,6 +101,8 @@ def run_pack(
     watch.canary.write_text(_CANARY)
     before = watch.look()
     outcomes: dict[str, Outcome] = {}
+    if site.base is not None:
+        _import_base(site, place, site.base)
     with _listening() as (port, name):
         told = {"CHEATER_PORT": port, "CHEATER_SOCKET": name, "CHEATER_CANARY": watch.canary}
         variables = {key: str(value) for key, value in told.items()} | {"CHEATER_FLOOD": str(flood)}
@@ -107,6 +113,12 @@ def run_pack(
     pairs = zip(before, watch.look(), strict=True)
     watch.faults += [f"on the host, {was!r} is {now!r} now" for was, now in pairs if was != now]
     return outcomes, watch.faults
+
+
+def _import_base(site: Site, place: Path, base: Path) -> None:
+    words = [sys.executable, "-m", "proctor", "image", "import", IMAGE, str(base)]
+    env = _variables(site, place)
+    subprocess.run(words, cwd=place, env=env, check=True, capture_output=True, text=True)
 
 
 def _groups(chosen: Sequence[Cheater]) -> Iterator[list[Cheater]]:
