@@ -40,7 +40,7 @@ def run_python(place: Path, *words: str, machine: tuple[str, ...] = ()) -> Ran:
     "name",
     [
         *("rooms", "transfers", "lifetimes"),
-        *(pytest.param(name, marks=pytest.mark.soak) for name in ("box", "probes")),
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("box", "probes", "filter")),
     ],
 )
 def test_an_ordinary_users_sandbox_keeps_the_same_promises(place: Path, name: str) -> None:

@@ -19,8 +19,8 @@ For its root file system:
 Below that, alone in small processes:
     box           sandboxes for the runner; desk, link, channel, output, parcel, unpack serve it
     zygote        the process that they are forked from
-    init          PID 1: rootfs, privileges, filter, users, command, workers, errands, rooms,
-                  groups, identity, processes
+    init          PID 1: rootfs, privileges, filter, inherited, users, command, workers, errands,
+                  rooms, groups, identity, processes
 
 Nothing is imported here: the zygote loads this package, and every sandbox is a fork of it.
 """

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from proctor.environments.sandbox.blueprint import Command
+from proctor.environments.sandbox.filter import filter_system_calls
 from proctor.environments.sandbox.privileges import hand_down, keep_only_room, reduce_command
 from proctor.environments.sandbox.syscalls import PR_SET_KEEPCAPS, prctl
 from proctor.environments.sandbox.users import UnknownUserError, User, find_user
@@ -35,7 +36,7 @@ def become_command(command: Command, output: int, nothing: int, room: int) -> No
     Raises:
         UnknownUserError: its user cannot be had.
     """
-    reduce_command(room)
+    _give_up(room)
     user = find_user(command.user)
     _mark(command.script)
     _become(command, user, {0: nothing, 1: output, 2: output}, room)
@@ -45,9 +46,14 @@ def prepare_launches(nothing: int, room: int) -> None:
     """Give up what no command may have, for all that are launched from here."""
     for number in range(_FIRST_OTHER_FILE):
         os.dup2(nothing, number)
-    reduce_command(room)
+    _give_up(room)
     hand_down(room)
     os.umask(0o022)
+
+
+def _give_up(room: int) -> None:
+    reduce_command(room)
+    filter_system_calls()
 
 
 def launch(command: Command, output: int, room: int, tell: Callable[[str], None]) -> int:

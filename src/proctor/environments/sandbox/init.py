@@ -21,6 +21,7 @@ from proctor.environments.sandbox.blueprint import command_of
 from proctor.environments.sandbox.channel import Message, close_all, make_pair, receive, send
 from proctor.environments.sandbox.command import become_command, prepare_launches
 from proctor.environments.sandbox.groups import find_orphan, identity_of, is_alive, signal_group
+from proctor.environments.sandbox.inherited import Inherited, read_inherited
 from proctor.environments.sandbox.rooms import open_room
 from proctor.environments.sandbox.rootfs import Root
 from proctor.environments.sandbox.syscalls import PR_SET_DUMPABLE, name_process, prctl
@@ -65,6 +66,8 @@ class Init:
     home: int
     """The mount namespace of the agent."""
     wakeup: int
+    inherited: Inherited
+    """What its children get, whatever somebody changed about it since."""
     rooms: list[int] = field(default_factory=list)
     """The mount namespaces of verifiers' rooms; room 1 is the first."""
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -90,6 +93,7 @@ def make_init(channel: socket.socket, root: Root, room_capability: int) -> Init:
         nothing=os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC),
         home=os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC),
         wakeup=wakeup,
+        inherited=read_inherited(),
     )
 
 
@@ -136,6 +140,8 @@ def _listen(init: Init, worker: Worker) -> bool:
             received = receive(worker.line)
         except BlockingIOError:
             return True
+        except (OSError, ValueError):
+            return False
         if received is None:
             return False
         said = received[0]
@@ -250,27 +256,35 @@ def _push_ends(init: Init) -> None:
 
 
 def _answer(init: Init, request: Message, files: list[int]) -> None:
+    """Do what the runner asks for; when that fails, the runner is told and PID 1 goes on."""
     number = int(str(request["id"]))
     try:
-        match request["op"]:
-            case "end":
-                _end(init, number)
-            case "lost":
-                send(init.channel, {"id": number, "error": "the process for it ended"})
-            case "dismiss":
-                if worker := init.workers.get(int(str(request["room"]))):
-                    _dismiss(init, worker.pid)
-            case "open_room":
-                room = _open_room(init, request["fresh"])
-                send(init.channel, {"id": number, "room": room})
-                with suppress(OSError), socket.socket(fileno=files.pop()) as line:
-                    _hire(init, room, line)
-            case _:
-                _start(init, number, request, files)
+        _do(init, number, request, files)
     except OSError as error:
         send(init.channel, sentence_of(number, error))
+    except Exception as error:  # noqa: BLE001 - the end of PID 1 would be the end of the sandbox
+        sentence = f"PID 1 failed at it: {type(error).__name__}: {error}"
+        send(init.channel, {"id": number, "error": sentence})
     finally:
         close_all(files)
+
+
+def _do(init: Init, number: int, request: Message, files: list[int]) -> None:
+    match request["op"]:
+        case "end":
+            _end(init, number)
+        case "lost":
+            send(init.channel, {"id": number, "error": "the process for it ended"})
+        case "dismiss":
+            if worker := init.workers.get(int(str(request["room"]))):
+                _dismiss(init, worker.pid)
+        case "open_room":
+            room = _open_room(init, request["fresh"])
+            send(init.channel, {"id": number, "room": room})
+            with suppress(OSError), socket.socket(fileno=files.pop()) as line:
+                _hire(init, room, line)
+        case _:
+            _start(init, number, request, files)
 
 
 def _end(init: Init, number: int) -> None:
@@ -297,6 +311,7 @@ def _start(init: Init, number: int, request: dict[str, Any], files: list[int]) -
         if is_command:
             job.pipe = identity_of(os.fstat(files[0]))
         return
+    init.inherited.restore()
     pid = os.fork()
     if pid:
         init.jobs[pid] = Job(number, pid, is_command)
@@ -325,6 +340,7 @@ def _hire(init: Init, room: int, own_line: socket.socket | None = None) -> Worke
     """
     if room:
         _namespace_of(init, room)
+    init.inherited.restore()
     ours, theirs = make_pair()
     pid = os.fork()
     if pid == 0:
@@ -333,7 +349,7 @@ def _hire(init: Init, room: int, own_line: socket.socket | None = None) -> Worke
             _enter_room(init, room)
             _be_powerless(init, room)
             capability = init.room_capability if room else 0
-            Duty(init.channel, theirs, own_line, capability).serve()
+            Duty(init.channel, theirs, own_line, capability, init.inherited).serve()
             os._exit(0)
         finally:
             os._exit(_FAILED)

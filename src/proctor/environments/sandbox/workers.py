@@ -22,6 +22,7 @@ from proctor.environments.sandbox.blueprint import command_of
 from proctor.environments.sandbox.channel import Message, close_all, receive, send
 from proctor.environments.sandbox.command import launch
 from proctor.environments.sandbox.errands import ERRANDS
+from proctor.environments.sandbox.inherited import Inherited
 from proctor.environments.sandbox.parcel import BrokenParcelError
 from proctor.environments.sandbox.users import UnknownUserError
 
@@ -81,6 +82,8 @@ class Duty:
     """To the runner, for errands that PID 1 is not asked for; None where another had it."""
     room: int
     """The capability of the room, as a mask."""
+    inherited: Inherited
+    """What commands get, whatever somebody changed about this process since."""
 
     def serve(self) -> None:
         """Do what comes on the line until that is closed."""
@@ -121,11 +124,15 @@ class Duty:
             send(self.channel, {"id": request["id"], "error": sentence})
 
         try:
+            self.inherited.restore()
             pid = launch(command_of(request["command"]), files[0], self.room, tell)
             send(self.line, {"pid": pid})
         except UnknownUserError as error:
             send(self.line, {})
             tell(str(error))
+        except OSError as error:
+            send(self.line, {})
+            send(self.channel, sentence_of(request["id"], error))
         finally:
             close_all(files)
 

@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 
 from proctor.environments.sandbox.blueprint import Blueprint, Network, blueprint_of
 from proctor.environments.sandbox.channel import close_all, receive, send
-from proctor.environments.sandbox.filter import filter_system_calls
 from proctor.environments.sandbox.identity import (
     MapError,
     hint_on_namespaces,
@@ -69,7 +68,6 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     if is_all_powerful():
         bound_init(room_capability())
-        filter_system_calls()
         # For overlays that are kept. What the host unmounts meanwhile is unmounted here too.
         os.unshare(os.CLONE_NEWNS)
         mount("none", "/", flags=MS_REC | MS_SLAVE)
@@ -176,8 +174,6 @@ def _become_init(
                 # A new user namespace has no bounds; elsewhere the zygote set them, once for all.
                 bound_init(room)
             reduce_init(room)
-            if owner:
-                filter_system_calls()
             prctl(PR_SET_DUMPABLE, 0)
             # Once more: a change of rights may have cleared it.
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

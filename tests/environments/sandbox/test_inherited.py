@@ -1,0 +1,75 @@
+"""What PID 1 does about itself: limits that were changed from outside, and requests that fail."""
+
+import asyncio
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from proctor.environments.sandbox.box import Box
+from proctor.errors import SandboxError
+from tests.environments.sandbox.boxes import said, use
+
+BY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes others' hard limits")
+STACK = resource.RLIMIT_STACK
+SMALL = 256 << 10
+
+
+def processes_of(box: Box) -> list[int]:
+    """PID 1 and its workers, as the host numbers them."""
+    children = Path(f"/proc/{box.pid}/task/{box.pid}/children").read_text().split()
+    return [box.pid, *map(int, children)]
+
+
+@BY_ROOT
+def test_a_lowered_limit_is_restored_for_the_next_command(tmp_path: Path) -> None:
+    async def run(box: Box) -> set[str]:
+        found = {await said(box, "ulimit -s")}
+        for pid in processes_of(box):
+            _, hard = resource.prlimit(pid, STACK)
+            resource.prlimit(pid, STACK, (SMALL, hard))
+        found.add(await said(box, "ulimit -s"))
+        room = await box.open_room(("/tests",))
+        found.add(await said(box, "ulimit -s", room=room))
+        return found
+
+    assert len(use(tmp_path, run)) == 1
+
+
+@BY_ROOT
+@pytest.mark.parametrize("room", [0, 1])
+def test_nothing_runs_under_a_hard_limit_that_cannot_be_restored(tmp_path: Path, room: int) -> None:
+    async def run(box: Box) -> None:
+        await box.open_room(("/tests",))
+        await said(box, "true", room=room)
+        for pid in processes_of(box):
+            resource.prlimit(pid, STACK, (SMALL, SMALL))
+        await said(box, "ulimit -s", room=room)
+
+    with pytest.raises(SandboxError, match=r"RLIMIT_STACK was changed from .* to "):
+        use(tmp_path, run)
+
+
+@BY_ROOT
+def test_a_raised_oom_score_is_not_handed_down(tmp_path: Path) -> None:
+    score = "cat /proc/self/oom_score_adj"
+
+    async def run(box: Box) -> tuple[str, str]:
+        before = await said(box, score)
+        await said(box, "for p in /proc/[0-9]*; do echo 900 > $p/oom_score_adj; done")
+        return before, await said(box, score)
+
+    before, after = use(tmp_path, run)
+    assert before == after != "900"
+
+
+@pytest.mark.parametrize("op", ["run", "open_room"])
+def test_a_request_that_pid_1_cannot_do_is_answered(tmp_path: Path, op: str) -> None:
+    async def run(box: Box) -> str:
+        with pytest.raises(SandboxError, match="PID 1 failed at it: KeyError"):
+            async with asyncio.timeout(20):
+                await box._ask({"op": op})
+        return await said(box, "echo well")
+
+    assert use(tmp_path, run) == "well"
