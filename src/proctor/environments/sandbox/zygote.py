@@ -41,6 +41,7 @@ from proctor.environments.sandbox.syscalls import (
     PR_SET_DUMPABLE,
     PR_SET_PDEATHSIG,
     clone,
+    hide_arguments,
     mount,
     name_process,
     prctl,
@@ -74,6 +75,8 @@ def main() -> None:
         os.unshare(os.CLONE_NEWNS)
         mount("none", "/", flags=MS_REC | MS_SLAVE)
     name_process("proctor-zygote")
+    # Sandboxes inherit it, and everybody inside can read it: no path of the host is to be there.
+    hide_arguments("proctor-sandbox")
     forget_imports()
     gc.collect()
     gc.freeze()
