@@ -42,6 +42,7 @@ ProctorError
 ├── DockerError                     Docker could not do what it was asked for
 │   ├── ContainerDiedError          the container ended while it was in use
 │   └── EngineError                 there is no Docker engine, or it may not be used
+├── SlowTransferError               files came out of an environment too slowly
 ├── TrialError                      what ended a phase of a trial
 │   ├── EnvironmentStartTimeoutError
 │   ├── AgentSetupTimeoutError
@@ -290,6 +291,10 @@ class ContainerDiedError(DockerError):
 
 class EngineError(DockerError):
     """No docker program, no engine that answers, or no right to talk to it."""
+
+
+class SlowTransferError(ProctorError):
+    """Files that came out of an environment too slowly; those that came in time are kept."""
 
 
 class TrialError(ProctorError):

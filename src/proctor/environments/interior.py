@@ -11,11 +11,12 @@ from typing import Protocol
 from proctor.environments.dialect import Dialect
 from proctor.environments.sandbox.output import Finished
 from proctor.environments.sandbox.transfer import Seen
+from proctor.errors import SlowTransferError
 from proctor.sentence import count_of
 from proctor.trial.environment import Capabilities, ExecResult, SeenFile
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
-from proctor.trial.paths import TrialPaths
+from proctor.trial.paths import INSIDE, TrialPaths
 
 _CAPABILITIES = Capabilities(disable_internet=True)
 DEVICES, MEMORY = "/dev", "/dev/shm"  # noqa: S108 - of the environment
@@ -55,7 +56,11 @@ class Interior(Dialect, Protocol):
         ...
 
     async def _fetch(self, source: str, target: Path) -> tuple[str, ...]:
-        """Copy a file out, or the contents of a directory; what was refused."""
+        """Copy a file out, or the contents of a directory; what was refused.
+
+        Raises:
+            SlowTransferError: it took too long; what came in time is there.
+        """
         ...
 
     async def _look(self, places: Sequence[str], limit: int) -> Sequence[Seen]:
@@ -103,7 +108,13 @@ class Interior(Dialect, Protocol):
         await self._take(source_dir, Path(target_dir))
 
     async def _take(self, source: str, target: Path) -> None:
-        refused = await self._fetch(source, target)
+        try:
+            refused = await self._fetch(source, target)
+        except SlowTransferError as error:
+            if self._phase != "agent" or source == str(INSIDE.verifier_dir):
+                # Half of a verifier's files would give a reward that is not the tests' own.
+                raise
+            refused = (f"{source}: {error}",)
         if refused:
             self._report(
                 FindingCode.FILES_REFUSED,

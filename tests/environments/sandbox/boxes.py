@@ -15,6 +15,8 @@ guest:x:1000:1000::/home/guest:/bin/sh
 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
 """
 GROUPS = "root:x:0:\ntty:x:5:\nstaff:x:50:guest\nguest:x:1000:\nnogroup:x:65534:\n"
+MADE_FOR = "/etc/made-for"
+"""File of a skeleton that says where it lies: of a process in it, the kernel does not."""
 
 
 def make_skeleton(directory: Path) -> Path:
@@ -27,6 +29,7 @@ def make_skeleton(directory: Path) -> Path:
             (directory / name).symlink_to(f"usr/{name}")
     (directory / "etc/passwd").write_text(USERS)
     (directory / "etc/group").write_text(GROUPS)
+    Path(f"{directory}{MADE_FOR}").write_text(str(directory))
     (directory / "etc/alternatives").mkdir()
     for name in ("awk", "which"):
         if (link := Path("/etc/alternatives", name)).is_symlink():

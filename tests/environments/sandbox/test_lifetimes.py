@@ -12,7 +12,7 @@ import pytest
 
 from proctor.environments.sandbox.box import shared_zygote, start_zygote
 from proctor.errors import SandboxError
-from tests.environments.sandbox.boxes import make_blueprint, opened, said, shell
+from tests.environments.sandbox.boxes import MADE_FOR, make_blueprint, opened, said, shell
 
 ROOT = Path(__file__).resolve().parents[3]
 WAIT_MS = 30_000
@@ -44,11 +44,11 @@ def wait_for_end(handle: int) -> None:
 
 
 def processes_with(root: Path) -> list[str]:
-    """Processes that have something below a path mounted: they are in one of its sandboxes."""
+    """Processes in the sandboxes that were made below a path."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if str(root) in (process / "mountinfo").read_text():
+            if str(root) in (process / f"root{MADE_FOR}").read_text():
                 found.append(process.name)
         except OSError:
             continue

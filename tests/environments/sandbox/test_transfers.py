@@ -1,7 +1,6 @@
 """Files in and out of a sandbox: what arrives, and what a stranger's files cannot do outside."""
 
 import asyncio
-import io
 import os
 import stat
 from pathlib import Path
@@ -9,23 +8,11 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.box import Box
-from proctor.environments.sandbox.parcel import BrokenParcelError, Limits, pack_head
-from proctor.environments.sandbox.unpack import unpack
+from proctor.environments.sandbox.parcel import BrokenParcelError, Limits
 from proctor.errors import SandboxError
 from proctor.trial.environment import Process
 from tests.environments.sandbox.boxes import said, shell, use
-
-END = pack_head(b".", "", (0, 0, 0))
-
-
-def entry(kind: bytes, name: str, data: bytes = b"", mode: int = 0o644) -> bytes:
-    return pack_head(kind, name, (mode, 10**18, len(data))) + data
-
-
-def unpacked(target: Path, *entries: bytes, limits: Limits | None = None) -> tuple[str, ...]:
-    """What is refused of a parcel that a stranger wrote."""
-    stream = io.BytesIO(entry(b"D", "") + b"".join(entries) + END)
-    return unpack(stream, target, "name", limits or Limits())
+from tests.environments.sandbox.parcels import entry, unpacked
 
 
 def test_a_directory_arrives_with_its_modes_times_and_links(tmp_path: Path) -> None:
@@ -180,7 +167,7 @@ def test_directories_are_made_for_everybody(tmp_path: Path) -> None:
 
 def test_a_transfer_that_is_cancelled_ends_on_both_sides(tmp_path: Path) -> None:
     async def run(box: Box) -> list[Process]:
-        await shell(box, "truncate -s 100G /workspace/huge")
+        await shell(box, "head -c 600M /dev/zero > /workspace/huge")
         task = asyncio.ensure_future(box.take("/workspace/huge", tmp_path / "huge"))
         while not (tmp_path / "huge").exists():
             await asyncio.sleep(0.005)
@@ -194,7 +181,7 @@ def test_a_transfer_that_is_cancelled_ends_on_both_sides(tmp_path: Path) -> None
 
 def test_a_sandbox_that_dies_in_a_transfer_is_an_error(tmp_path: Path) -> None:
     async def run(box: Box) -> None:
-        await shell(box, "truncate -s 100G /workspace/huge")
+        await shell(box, "head -c 600M /dev/zero > /workspace/huge")
         task = asyncio.ensure_future(box.take("/workspace/huge", tmp_path / "huge"))
         while not (tmp_path / "huge").exists():
             await asyncio.sleep(0.005)

@@ -19,9 +19,14 @@ from proctor.environments.docker.program import end_call, explain, run_docker, s
 from proctor.environments.docker.tar_parcel import TarParcel, below_top, open_tar
 from proctor.environments.sandbox.box import MOST_ENTRIES, MOST_LISTED
 from proctor.environments.sandbox.parcel import BrokenParcelError, Limits
-from proctor.environments.sandbox.transfer import Seen
+from proctor.environments.sandbox.transfer import (
+    BYTES_PER_SEC,
+    PATIENCE_SEC,
+    Seen,
+    explain_slow,
+)
 from proctor.environments.sandbox.unpack import unpack
-from proctor.errors import DockerError, EngineError
+from proctor.errors import DockerError, EngineError, SlowTransferError
 
 _PIECE = 1 << 18
 _KEPT_BITS = 0o1777
@@ -61,15 +66,21 @@ class CopiedFiles:
         """See Files."""
         limits = Limits(MOST_BYTES, MOST_ENTRIES)
         name = source.rstrip("/").rpartition("/")[2]
-        return await self._read(
-            source,
-            lambda stream: unpack(
-                cast("BinaryIO", io.BufferedReader(TarParcel(stream, limits), _PIECE)),
-                target,
-                name,
-                limits,
-            ),
-        )
+
+        def work(stream: BinaryIO) -> tuple[str, ...]:
+            parcel = io.BufferedReader(TarParcel(stream, limits), _PIECE)
+            return unpack(cast("BinaryIO", parcel), target, name, limits)
+
+        # The engine sends holes as zeros: what may come has the time that it takes.
+        seconds = PATIENCE_SEC + MOST_BYTES / BYTES_PER_SEC
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await self._read(source, work)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise SlowTransferError(explain_slow(seconds)) from error
 
     async def list_files(self, places: Sequence[str], n_files: int) -> Sequence[Seen]:
         """See Files."""

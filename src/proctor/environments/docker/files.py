@@ -28,6 +28,7 @@ class Files(Protocol):
         Raises:
             FileNotFoundError: the source is not there.
             OSError: the target cannot be written.
+            SlowTransferError: it took too long.
             DockerError: the container or the engine is gone.
         """
         ...

@@ -119,6 +119,7 @@ class Box:
         Raises:
             FileNotFoundError: the source is not there.
             OSError: the target cannot be written.
+            SlowTransferError: it took too long.
             SandboxError: the sandbox is gone.
         """
         limits = Limits(limit, most_entries)

@@ -3,6 +3,8 @@
     parcel = entry*, end
     entry  = kind, mode, time, size, length of name, name, size bytes
     kind   = F file | D directory | L link, to what the bytes say | R refused, why the bytes say
+           | H file with holes, whose bytes are sent as runs until they make up its size
+    run    = size of a hole, size of what follows it, the bytes that follow it
 
 Simpler than tar: no second way to say a thing, so nothing to be understood in two ways. Names are
 relative to what is sent; that itself has an empty one. Only the standard library.
@@ -17,8 +19,13 @@ from itertools import islice
 from typing import BinaryIO
 
 FILE, DIRECTORY, LINK, REFUSED, END = b"F", b"D", b"L", b"R", b"."
+HOLED = b"H"
+"""Only in the stream: who reads a parcel sees a file."""
 
 _HEAD = struct.Struct("=cIqQI")
+_RUN = struct.Struct("=QQ")
+_LEAST_HOLE = 1 << 16
+"""Smaller holes are sent as zeros, so that a file has at most one run for so many bytes."""
 _LONGEST_NAME = 8192
 _LONGEST_TEXT = 4096
 _PIECE = 1 << 18
@@ -165,10 +172,25 @@ class Sender:
                 self._refuse(name, f"{status.st_size} bytes, {over}")
                 return
             self._n_bytes += status.st_size
-            self._head(FILE, name, status, status.st_size)
-            self._send_bytes(fd, status.st_size)
+            if _has_holes(fd, status.st_size):
+                self._head(HOLED, name, status, status.st_size)
+                self._send_runs(fd, status.st_size)
+            else:
+                self._head(FILE, name, status, status.st_size)
+                self._send_bytes(fd, status.st_size)
         finally:
             os.close(fd)
+
+    def _send_runs(self, fd: int, size: int) -> None:
+        """What is in a file without its holes, also of a file that is written meanwhile."""
+        at = 0
+        while at < size:
+            start, end = _find_run(fd, at, size)
+            self._stream.write(_RUN.pack(start - at, end - start))
+            if start < end:
+                os.lseek(fd, start, os.SEEK_SET)
+                self._send_bytes(fd, end - start)
+            at = end
 
     def _send_bytes(self, fd: int, size: int) -> None:
         """Exactly as many bytes as were said, also of a file that grows or shrinks meanwhile."""
@@ -203,6 +225,41 @@ class Sender:
         )
 
 
+def _has_holes(fd: int, size: int) -> bool:
+    try:
+        has_some = size >= _LEAST_HOLE and os.lseek(fd, 0, os.SEEK_HOLE) < size
+        os.lseek(fd, 0, os.SEEK_SET)
+    except OSError:
+        return False
+    return has_some
+
+
+def _find_run(fd: int, at: int, size: int) -> tuple[int, int]:
+    """Where data begins and where the next hole does that is worth a run; both `size` for none."""
+    start = _seek(fd, at, os.SEEK_DATA, size)
+    if at:
+        # A hole was found here; what somebody writes into it meanwhile is too late.
+        start = max(start, min(at + _LEAST_HOLE, size))
+    elif start < min(_LEAST_HOLE, size):
+        start = 0
+    end = start
+    while end < size:
+        hole = max(_seek(fd, end, os.SEEK_HOLE, size), end + 1)
+        end = _seek(fd, hole, os.SEEK_DATA, size)
+        if end - hole >= _LEAST_HOLE or end == size:
+            return start, hole
+    return start, end
+
+
+def _seek(fd: int, at: int, whence: int, size: int) -> int:
+    """The next data or hole of a file that had this size; its end where there is none."""
+    try:
+        return min(os.lseek(fd, at, whence), size)
+    except OSError:
+        # Nothing from there on, or unreadable, which is sent as zeros as well.
+        return size
+
+
 def _walk(place: str) -> Iterator[str]:
     """All but directories at or below a path; nothing where there is none."""
     waiting = [place]
@@ -231,6 +288,7 @@ class Receiver:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._n_left = 0
+        self._has_holes = False
 
     def entries(self) -> Iterator[Entry]:
         """The entries in order.
@@ -242,11 +300,12 @@ class Receiver:
             kind, mode, time_ns, size, n_name = _HEAD.unpack(self._read(_HEAD.size))
             if kind == END:
                 return
-            if kind not in (FILE, DIRECTORY, LINK, REFUSED) or n_name > _LONGEST_NAME:
+            if kind not in (FILE, HOLED, DIRECTORY, LINK, REFUSED) or n_name > _LONGEST_NAME:
                 raise BrokenParcelError("what came out of the sandbox is no parcel of files")
             name = os.fsdecode(self._read(n_name))
             self._n_left = size
-            yield Entry(kind, name, mode, time_ns, size)
+            self._has_holes = kind == HOLED
+            yield Entry(FILE if self._has_holes else kind, name, mode, time_ns, size)
             if self._n_left:
                 raise BrokenParcelError(f"{name}: its bytes were not read")
 
@@ -259,28 +318,59 @@ class Receiver:
         return os.fsdecode(data)
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes of a file."""
-        while self._n_left:
-            data = self._read(min(self._n_left, _PIECE))
-            self._n_left -= len(data)
-            yield data
+        """The bytes of a file, those of its holes as well."""
+        for hole, data in self._parts():
+            yield from (bytes(size) for size in _cut(hole))
+            if data:
+                yield data
 
     def copy_to(self, fd: int) -> None:
         """Write the bytes of a file to an open and empty one.
 
         Zeros become holes: a stranger's file of nothing takes no room here either.
         """
-        for data in self.pieces():
-            if data[0] or data.strip(b"\0"):
+        for hole, data in self._parts():
+            if data and (data[0] or data.strip(b"\0")):
                 _write_all(fd, data)
             else:
-                os.ftruncate(fd, os.lseek(fd, len(data), os.SEEK_CUR))
+                os.ftruncate(fd, os.lseek(fd, hole + len(data), os.SEEK_CUR))
+
+    def _parts(self) -> Iterator[tuple[int, bytes]]:
+        """The file in order: the size of a hole, or else some bytes."""
+        is_first = True
+        while self._n_left:
+            n_data = self._n_left
+            if self._has_holes:
+                hole, n_data = _RUN.unpack(self._read(_RUN.size))
+                self._check_run(hole, n_data, is_first=is_first)
+                is_first = False
+                self._n_left -= hole
+                if hole:
+                    yield hole, b""
+            for size in _cut(n_data):
+                data = self._read(size)
+                self._n_left -= size
+                yield 0, data
+
+    def _check_run(self, hole: int, n_data: int, *, is_first: bool) -> None:
+        """Whoever sends tiny or endless runs is no sender of ours."""
+        is_last = hole + n_data == self._n_left
+        is_whole = hole >= _LEAST_HOLE or (is_first and hole == 0) or (is_last and n_data == 0)
+        if hole + n_data > self._n_left or not is_whole or (n_data == 0 and not is_last):
+            raise BrokenParcelError("what came out of the sandbox is no parcel of files")
 
     def _read(self, size: int) -> bytes:
         data = self._stream.read(size)
         if len(data) != size:
             raise BrokenParcelError("the files ended before their end: the other side is gone")
         return data
+
+
+def _cut(size: int) -> Iterator[int]:
+    """A size in pieces."""
+    while size:
+        yield min(size, _PIECE)
+        size -= min(size, _PIECE)
 
 
 def _write_all(fd: int, data: bytes) -> None:

@@ -1,10 +1,10 @@
 """The root file system of a sandbox, put together by its PID 1 in a mount namespace of its own.
 
-    1  nothing that is mounted here is seen on the host
+    1  nothing that is mounted here is seen on the host; the place for verifiers' rooms is opened
     2  the overlays, on each other, and the first of them made the root
     3  /proc, read-only, with what tells of the host masked
     4  a /dev of harmless devices
-    5  /sys: nothing; below it, where nobody can look, the place for verifiers' rooms
+    5  /sys: nothing
     6  the directories that were asked for, and the guarded ones as mount points
     7  the host's own tree taken away
 
@@ -28,6 +28,7 @@ from proctor.environments.sandbox.syscalls import (
     MS_RDONLY,
     MS_REC,
     MS_REMOUNT,
+    clone_tree,
     mount,
     pivot_root,
     unmount,
@@ -37,6 +38,8 @@ _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _MASKED = (
     *("kcore", "keys", "key-users", "timer_list", "timer_stats", "sched_debug", "latency_stats"),
     *("kmsg", "kpagecgroup", "kpagecount", "kpageflags", "scsi", "acpi", "asound", "interrupts"),
+    # Parameters of the host's kernel, paths of its swap files, and what it exports and mounts.
+    *("cmdline", "bootconfig", "swaps", "fs"),
 )
 _PLAIN = MS_NOSUID | MS_NODEV
 _STRICT = MS_NOSUID | MS_NODEV | MS_NOEXEC
@@ -66,7 +69,8 @@ class Root:
     """What PID 1 keeps of a root that was built."""
 
     rooms_fd: int
-    """The directory for verifiers' rooms."""
+    """The directory for verifiers' rooms, as a mount that is nowhere: in a list of mounts, its line
+    would tell where on the host it lies."""
     guarded: frozenset[str]
 
 
@@ -80,9 +84,7 @@ def build_root(blueprint: Blueprint, *, in_user_namespace: bool) -> Root:
         mount("none", "/", flags=MS_REC | MS_PRIVATE)
     with step("opening the host's devices"):
         devices = {name: os.open(f"/dev/{name}", os.O_PATH) for name in _DEVICES}
-    with step("making a place for verifiers' rooms"):
-        os.makedirs(blueprint.rooms, mode=0o700, exist_ok=True)
-        rooms = os.open(blueprint.rooms, os.O_PATH | os.O_DIRECTORY)
+    rooms_fd = _open_rooms(blueprint.rooms)
     for part in blueprint.parts:
         _mount_part(blueprint.root, part, in_user_namespace=in_user_namespace)
     with step("entering the new root"):
@@ -91,13 +93,30 @@ def build_root(blueprint: Blueprint, *, in_user_namespace: bool) -> Root:
     os.umask(0)
     _mount_proc()
     _mount_devices(devices, in_user_namespace=in_user_namespace)
-    rooms_fd = _mount_sys(rooms)
+    _mount_sys()
     _mask_proc()
     _make_directories(blueprint)
     with step("taking the host's tree away"):
         unmount(".")
         os.chdir("/")
     return Root(rooms_fd, frozenset(blueprint.guarded))
+
+
+def _open_rooms(place: str) -> int:
+    """The place for verifiers' rooms; what is mounted for it goes with the host's tree."""
+    with step("making a place for verifiers' rooms"):
+        os.makedirs(place, mode=0o700, exist_ok=True)
+        if os.statvfs(place).f_flag & os.ST_NOEXEC:
+            # Tests have to be executable there, whatever the host thinks of its scratch.
+            mount("tmpfs", place, "tmpfs", _PLAIN, "mode=700")
+        else:
+            mount(place, place, flags=MS_BIND)
+            mount("none", place, flags=MS_REMOUNT | MS_BIND | _PLAIN)
+        fd = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return clone_tree(fd)
+        finally:
+            os.close(fd)
 
 
 def _mount_part(root: str, part: Part, *, in_user_namespace: bool) -> None:
@@ -199,21 +218,10 @@ def _mount_devices(devices: dict[str, int], *, in_user_namespace: bool) -> None:
         mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options)
 
 
-def _mount_sys(rooms: int) -> int:
-    """Cover /sys with nothing; what lies between is the rooms' place, opened for PID 1."""
+def _mount_sys() -> None:
     with step("making /sys"):
         os.makedirs("/sys", 0o755, exist_ok=True)
-        flags = os.fstatvfs(rooms).f_flag
-        if flags & os.ST_NOEXEC:
-            # Tests have to be executable there, whatever the host thinks of its scratch.
-            mount("tmpfs", "/sys", "tmpfs", _PLAIN, "mode=700")
-        else:
-            mount(f"/proc/self/fd/{rooms}", "/sys", flags=MS_BIND)
-            mount("none", "/sys", flags=MS_REMOUNT | MS_BIND | _PLAIN)
-        os.close(rooms)
-        rooms_fd = os.open("/sys", os.O_RDONLY | os.O_DIRECTORY)
         mount("tmpfs", "/sys", "tmpfs", _STRICT | MS_RDONLY, "mode=555,size=4096")
-    return rooms_fd
 
 
 def _mask_proc() -> None:

@@ -37,6 +37,8 @@ _OPEN_TREE_CLONE = 1
 _AT_EMPTY_PATH = 0x1000
 _AT_FDCWD = -100
 _MOVE_MOUNT_F_EMPTY_PATH = 0x4
+_ARG_START = 45
+"""Which field of /proc/self/stat, after the name, says where the arguments lie."""
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -137,6 +139,18 @@ def prctl(option: int, first: int = 0, second: int = 0) -> int:
 def name_process(name: str) -> None:
     """Give this process the name that ps shows; of a long one, the beginning."""
     prctl(PR_SET_NAME, ctypes.addressof(ctypes.create_string_buffer(name.encode())))
+
+
+def hide_arguments(name: str) -> None:
+    """Have the command line of this process, and of its forks, be a name and nothing else."""
+    with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    start, end = int(fields[_ARG_START]), int(fields[_ARG_START + 1])
+    size = end - start
+    if size > len(name) + 1:
+        # The kernel shows all of it up to the last byte, or, where that is no zero, up to the first
+        # zero, as for programs that change their title.
+        ctypes.memmove(start, name.encode().ljust(size - 1, b"\0") + b" ", size)
 
 
 def effective_capabilities() -> int:

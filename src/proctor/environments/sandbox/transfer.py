@@ -9,8 +9,8 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
@@ -27,7 +27,7 @@ from proctor.environments.sandbox.parcel import (
     Receiver,
     Sender,
 )
-from proctor.errors import SandboxError
+from proctor.errors import SandboxError, SlowTransferError
 
 _PIECE = 1 << 18
 _SMALL = 48 << 10
@@ -35,6 +35,9 @@ _SMALL = 48 << 10
 _FEW = 32
 _MUCH = 1 << 18
 """After so many bytes a thread reads on."""
+PATIENCE_SEC = 120.0
+BYTES_PER_SEC = 50e6
+"""What comes out has so many seconds, and one more for each so many bytes that came."""
 
 
 class Asker(Protocol):
@@ -137,23 +140,69 @@ async def take_files[Made](
     Raises:
         FileNotFoundError: there is nothing to be sent.
         OSError: whatever `work` raises.
+        SlowTransferError: it took too long; what came in time is kept.
         SandboxError: the other side failed.
     """
     ours, theirs = os.pipe2(os.O_CLOEXEC)
     arrival = _Arrival(ours, work)
     try:
-        number, answer = await asker.pose(request, theirs)
-        message = await asker.hear_out(number, answer)
+        async with _in_time(arrival):
+            number, answer = await asker.pose(request, theirs)
+            message = await asker.hear_out(number, answer)
+    except SlowTransferError:
+        await arrival.end()
+        # What came in time is kept.
+        arrival.outcome()
+        raise
     finally:
         await arrival.end()
     return check_transfer(arrival.outcome(), message)
+
+
+@asynccontextmanager
+async def _in_time[Made](arrival: "_Arrival[Made]") -> AsyncIterator[None]:
+    """Give up what does not arrive: what an agent left may be slow to read, or slowed down by it.
+
+    Raises:
+        SlowTransferError: it took too long.
+    """
+    loop = asyncio.get_running_loop()
+    begun, limit = loop.time(), asyncio.timeout(None)
+    timer: asyncio.TimerHandle
+
+    def check() -> None:
+        nonlocal timer
+        until = begun + PATIENCE_SEC + arrival.n_bytes / BYTES_PER_SEC
+        if loop.time() >= until:
+            limit.reschedule(loop.time())
+        else:
+            timer = loop.call_at(until, check)
+
+    timer = loop.call_later(PATIENCE_SEC, check)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise SlowTransferError(explain_slow(loop.time() - begun)) from error
+    finally:
+        timer.cancel()
+
+
+def explain_slow(seconds: float) -> str:
+    """Why something was not fetched to its end."""
+    return f"took too long: given up after {seconds:.0f} s; what had not come by then is left"
 
 
 class _Arrival[Made]:
     """A parcel that comes: read by the event loop, or by a thread from where it gets long."""
 
     def __init__(self, pipe: int, work: Callable[[BinaryIO], Made]) -> None:
+        self.n_bytes = 0
+        """How much has come."""
         self._pipe = pipe
+        self._is_over = False
         self._work = work
         self._data = bytearray()
         self._job: asyncio.Future[Made] | None = None
@@ -168,6 +217,7 @@ class _Arrival[Made]:
         except BlockingIOError:
             return False
         self._data += data
+        self.n_bytes += len(data)
         if not data:
             self._loop.remove_reader(self._pipe)
         elif len(self._data) > _MUCH:
@@ -179,10 +229,17 @@ class _Arrival[Made]:
     def _do(self) -> Made:
         os.set_blocking(self._pipe, True)
         with open(self._pipe, "rb", 0, closefd=False) as rest:
-            return self._work(cast("BinaryIO", BufferedReader(_Joined(self._data, rest), _PIECE)))
+            joined = _Joined(self._data, rest, self._count)
+            return self._work(cast("BinaryIO", BufferedReader(joined, _PIECE)))
+
+    def _count(self, n_bytes: int) -> None:
+        self.n_bytes += n_bytes
 
     async def end(self) -> None:
-        """Read what is left of it; the other side is done."""
+        """Read what is left of it; the other side is done. May be called twice."""
+        if self._is_over:
+            return
+        self._is_over = True
         while self._job is None and self._read():
             pass
         self._loop.remove_reader(self._pipe)
@@ -203,9 +260,10 @@ class _Arrival[Made]:
 class _Joined(RawIOBase):
     """Bytes at hand, and after them those of a stream."""
 
-    def __init__(self, first: bytearray, rest: BinaryIO) -> None:
+    def __init__(self, first: bytearray, rest: BinaryIO, count: Callable[[int], None]) -> None:
         self._first: memoryview = memoryview(bytes(first))
         self._rest = rest
+        self._count = count
 
     def readable(self) -> bool:
         """It is."""
@@ -220,6 +278,7 @@ class _Joined(RawIOBase):
             return n_taken
         data = self._rest.read(len(buffer))
         buffer[: len(data)] = data
+        self._count(len(data))
         return len(data)
 
 

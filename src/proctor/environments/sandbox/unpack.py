@@ -130,8 +130,8 @@ class _Tree:
         try:
             self._receiver.copy_to(fd)
             os.utime(fd, ns=(entry.time_ns, entry.time_ns))
-        except OSError:
-            # A full disk: half of a file would pass for a whole one.
+        except (OSError, BrokenParcelError):
+            # A full disk, or a sender that is gone: half of a file would pass for a whole one.
             os.unlink(name, dir_fd=parent)
             raise
         finally:
