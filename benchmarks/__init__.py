@@ -16,6 +16,7 @@
     theirs_environments     environments in which harbor runs here without Docker
     inspect_import  a harbor job brought into a ledger; a subject too
     docker_trials   trials in containers, beside the bare calls of docker; a subject too
+    changes     recording what an agent changed, and the clean room; two subjects
     sandbox_start   the start of a sandbox, beside a bare bubblewrap
     inspect_summary     summing traces up and classifying turns, beside reading; a subject too
     inspect_traces      what that goes through, kept in build/bench-data

@@ -28,10 +28,11 @@ from benchmarks.sandbox_start import start_seconds
 from benchmarks.sizes import LINEAR, name_of_size
 
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a place, not a name
-_GREET = ROOT / "examples" / "tasks" / "greet"
-# Harbor seals nothing.
+GREET = ROOT / "examples" / "tasks" / "greet"
+# Harbor seals nothing, and verifies once.
 _OUR_NULL = ("-a", "nop", "-e", "null", "--no-ledger")
-_OUR_SANDBOX = ("-a", "oracle", "--no-ledger")
+WITH_CLEAN_ROOM = ("-a", "oracle", "--no-ledger")
+OUR_SANDBOX = (*WITH_CLEAN_ROOM, "--no-clean-room")
 _THEIR_NULL = ("-a", "nop", "benchmarks.theirs_environments:NullEnvironment")
 _THEIR_OVERLAY = ("-a", "oracle", "benchmarks.theirs_environments:OverlayEnvironment")
 
@@ -58,11 +59,15 @@ _WHOLE = Sizes()
 def runner_rows(bench: Bench, *, sizes: Sizes = _WHOLE) -> Iterator[Row]:
     """Null trials, sandbox trials, the start of a sandbox, and a resume with nothing to do."""
     tasks = _make_tasks(bench.data / f"null-tasks-{sizes.tasks}", sizes.tasks)
-    place = _IN_MEMORY if _IN_MEMORY.is_dir() else bench.data
-    with tempfile.TemporaryDirectory(dir=place) as scratch:
+    with tempfile.TemporaryDirectory(dir=place_for_jobs(bench)) as scratch:
         jobs = Path(scratch)
         yield from _null_rows(bench, tasks, jobs, sizes)
         yield from _sandbox_rows(bench, jobs, sizes)
+
+
+def place_for_jobs(bench: Bench) -> Path:
+    """Where jobs lie: in memory if there is a place for it."""
+    return _IN_MEMORY if _IN_MEMORY.is_dir() else bench.data
 
 
 def _null_rows(bench: Bench, tasks: Path, jobs: Path, sizes: Sizes) -> Iterator[Row]:
@@ -70,9 +75,9 @@ def _null_rows(bench: Bench, tasks: Path, jobs: Path, sizes: Sizes) -> Iterator[
     ours, theirs = _Least(), _Least()
     # In turns, so that a busy spell of the machine hits all four.
     for _ in range(min(3, bench.rounds)):
-        ours.one.append(_our_seconds(jobs, one, 1, _OUR_NULL))
+        ours.one.append(our_seconds(jobs, one, 1, _OUR_NULL))
         theirs.one.append(_their_seconds(jobs, one, 1, _THEIR_NULL))
-        ours.many.append(_our_seconds(jobs, tasks, attempts, _OUR_NULL))
+        ours.many.append(our_seconds(jobs, tasks, attempts, _OUR_NULL))
         theirs.many.append(_their_seconds(jobs, tasks, attempts, _THEIR_NULL))
     fixed = min(ours.one), min(theirs.one)
     yield share_of("run-fixed", fixed, f"{HARBOR}, one null trial", at_most=0.2)
@@ -87,8 +92,8 @@ def _long_rows(bench: Bench, tasks: Path, jobs: Path, sizes: Sizes) -> Iterator[
     short = _run_alone(jobs, tasks, sizes.many // sizes.tasks)
     long = _run_alone(jobs, tasks, sizes.long // sizes.tasks)
     name = f"run-null-{sizes.long}"
-    first = _each(one.cpu_seconds, short.cpu_seconds, sizes.many - 1)
-    further = _each(short.cpu_seconds, long.cpu_seconds, sizes.long - sizes.many)
+    first = each_further(one.cpu_seconds, short.cpu_seconds, sizes.many - 1)
+    further = each_further(short.cpu_seconds, long.cpu_seconds, sizes.long - sizes.many)
     said = f"each of {sizes.many} of ours"
     yield share_of(name, (further, first), f"{said}, processor time", at_most=LINEAR)
     peaks = (long.megabytes, short.megabytes)
@@ -103,17 +108,17 @@ def _long_rows(bench: Bench, tasks: Path, jobs: Path, sizes: Sizes) -> Iterator[
 def _sandbox_rows(bench: Bench, jobs: Path, sizes: Sizes) -> Iterator[Row]:
     # The job of one trial pays for imports and, on our side, for building the task's root.
     fixed = bench.least(
-        lambda: _our_seconds(jobs, _GREET, 1, _OUR_SANDBOX),
-        lambda: _their_seconds(jobs, _GREET, 1, _THEIR_OVERLAY),
+        lambda: our_seconds(jobs, GREET, 1, OUR_SANDBOX),
+        lambda: _their_seconds(jobs, GREET, 1, _THEIR_OVERLAY),
         rounds=min(2, bench.rounds),
     )
     many = bench.least(
-        lambda: _our_seconds(jobs, _GREET, sizes.sandboxes, _OUR_SANDBOX),
-        lambda: _their_seconds(jobs, _GREET, sizes.sandboxes, _THEIR_OVERLAY),
+        lambda: our_seconds(jobs, GREET, sizes.sandboxes, OUR_SANDBOX),
+        lambda: _their_seconds(jobs, GREET, sizes.sandboxes, _THEIR_OVERLAY),
         rounds=min(3, bench.rounds),
     )
     count = sizes.sandboxes - 1
-    each = _each(fixed[0], many[0], count), _each(fixed[1], many[1], count)
+    each = each_further(fixed[0], many[0], count), each_further(fixed[1], many[1], count)
     # The two shells of such a trial, started by bubblewrap and with no runner at all, take more
     # than a fifth of what harbor takes: five times its pace is below the floor.
     yield times_faster("run-sandbox", each, f"{HARBOR}, namespaces and overlay", at_least=1)
@@ -121,7 +126,7 @@ def _sandbox_rows(bench: Bench, jobs: Path, sizes: Sizes) -> Iterator[Row]:
     yield share_of("sandbox-start", started, "bubblewrap --unshare-all", at_most=3)
 
 
-def _each(fewer: float, more: float, count: int) -> float:
+def each_further(fewer: float, more: float, count: int) -> float:
     """Seconds of each further trial; a tiny job may seem to take no longer than a tinier one."""
     return max((more - fewer) / count, 1e-6)
 
@@ -135,7 +140,7 @@ class _Least:
 
     def each(self, count: int) -> float:
         """What each of many trials takes."""
-        return _each(min(self.one), min(self.many), count - 1)
+        return each_further(min(self.one), min(self.many), count - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,8 @@ def _run_alone(jobs: Path, path: Path, n_attempts: int) -> _Ran:
     return _Ran(job, figure(told, "cpu_seconds"), figure(told, "megabytes"))
 
 
-def _our_seconds(jobs: Path, path: Path, n_attempts: int, options: tuple[str, ...]) -> float:
+def our_seconds(jobs: Path, path: Path, n_attempts: int, options: tuple[str, ...]) -> float:
+    """Seconds of a whole job of ours, each of whose trials has to get a reward of 1."""
     job = jobs / "ours"
     words = _our_words(job, path, n_attempts, options)
     seconds = command_seconds(entry_point("proctor.cli.main", "main", *words))

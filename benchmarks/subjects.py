@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from benchmarks.assemble import assemble_rows
 from benchmarks.audit import audit_rows
 from benchmarks.bench import Bench
+from benchmarks.changes import changes_rows, clean_room_rows
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.inspect_import import import_rows
@@ -31,6 +32,8 @@ SUBJECTS: dict[str, Subject] = {
     "audit": audit_rows,
     "traces": trace_rows,
     "run": runner_rows,
+    "changes": changes_rows,
+    "clean-room": clean_room_rows,
     "ledger": ledger_rows,
     "import-harbor": import_rows,
     "docker": docker_rows,

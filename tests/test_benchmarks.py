@@ -15,6 +15,7 @@ from benchmarks.__main__ import choose, main
 from benchmarks.assemble import assemble_rows
 from benchmarks.audit import audit_rows
 from benchmarks.bench import Bench, BenchmarkError, check_same
+from benchmarks.changes import changes_rows, clean_room_rows
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
@@ -46,6 +47,8 @@ TINY: dict[str, Subject] = {
     "audit": partial(audit_rows, sizes=(60, 120), n_tasks=3),
     "traces": partial(trace_rows, megabytes=1, large=2, small_files=5),
     "run": partial(runner_rows, sizes=Sizes(tasks=2, many=4, long=6, sandboxes=2, starts=1)),
+    "changes": partial(changes_rows, few=2, many=3, size=1000),
+    "clean-room": partial(clean_room_rows, trials=2),
     "ledger": partial(ledger_rows, verified=20, listed=200),
     "import-harbor": partial(import_rows, trials=5),
     "docker": partial(docker_rows, fewer=1, more=2),
@@ -127,6 +130,10 @@ SLOW_BARS = {
     "resume-6": "<= 1",
     "run-sandbox": ">= 1",
     "sandbox-start": "<= 3",
+    "changes-2": "<= 1",
+    "changes-3": "<= 1.5",
+    "changes-3-bare": None,
+    "clean-room": "<= 3",
     **({} if find_obstacle() else {"docker-trials": ">= 0.5"}),
     "view-job-6-first": None,
     "view-job-6-checked": None,
@@ -136,7 +143,17 @@ SLOW_BARS = {
 }
 """The rows of the others, which soak tries: they write much, or start an engine or a browser."""
 SLOW = (
-    *("traces", "run", "import-harbor", "docker", "search", "show", "summarise"),
+    *(
+        "traces",
+        "run",
+        "changes",
+        "clean-room",
+        "import-harbor",
+        "docker",
+        "search",
+        "show",
+        "summarise",
+    ),
     *("view-job", "view-memory", "view-trace", "board"),
 )
 

@@ -127,6 +127,11 @@ def test_files_that_tests_load_by_themselves() -> None:
     assert asked == ["/app/conftest.py", "/app/json.py", "/app/x.pth"]
 
 
+def test_a_name_that_would_be_a_pattern_is_a_name() -> None:
+    changes = [change("/app/(?"), change("/app/[?"), change("/app/json.py")]
+    assert find_test_imports(changes, APP, (), "Is it (? or [?") == ["/app/json.py"]
+
+
 def test_a_clean_room_leaves_out_the_system_and_keeps_the_way_to_the_work() -> None:
     changes = [
         Change(path=path, how=how, kind=kind, place=place)

@@ -103,8 +103,11 @@ class Account:
         return [each for each in self.changes if each.place is Place.SYSTEM]
 
 
-_TEMPORARY = ("/tmp", "/var/tmp", "/run", "/var/run", "/dev", "/var/log", "/var/cache", "/mnt")  # noqa: S108
-_OURS = ("/logs", "/tests", "/solution", "/harbor")
+_TEMPORARY = (
+    *("/tmp/", "/var/tmp/", "/run/", "/var/run/", "/dev/"),  # noqa: S108 - of the environment
+    *("/var/log/", "/var/cache/", "/mnt/"),
+)
+_OURS = ("/logs/", "/tests/", "/solution/", "/harbor/")
 _SYSTEM = re.compile(
     r"/(etc|usr|bin|sbin|lib[^/]*|boot|proc|sys)(/|$)"
     r"|/var/(lib/(dpkg|apt|rpm|pacman|apk|python|pam|systemd|misc|ucf)|spool|cache/ldconfig)(/|$)"
@@ -171,33 +174,50 @@ class Classifier:
         return tuple(home for home in self.around.homes if home == "/root" or home not in _WIDE)
 
     @cached_property
-    def _search(self) -> tuple[str, ...]:
+    def _in_workdir(self) -> tuple[str, ...]:
+        return _below((self._workdir,) if self._workdir else ())
+
+    @cached_property
+    def _in_homes(self) -> tuple[str, ...]:
+        return _below(self._homes)
+
+    @cached_property
+    def _in_named(self) -> tuple[str, ...]:
+        return _below(self.named)
+
+    @cached_property
+    def _in_search(self) -> tuple[str, ...]:
         """Directories that programs are looked for in, but for those that the agent made."""
         own = {self._workdir, *self.made}
-        return tuple(place for place in self.around.search_path if place not in own)
+        return _below(place for place in self.around.search_path if place not in own)
 
     def classify(self, change: Change) -> Place:
         """The part that it belongs to."""
         path = change.path
-        if self._is_named(change) or self._is_asked_for(change) or _is_below(path, _OURS):
+        way = f"{path}/"
+        is_work = self._is_named(change, way) or self._is_asked_for(change)
+        if is_work or way.startswith(_OURS):
             return Place.WORK
-        if self._is_started(path):
+        if self._is_started(path, way):
             return Place.SYSTEM
-        home = next((each for each in self._homes if _is_below(path, (each,))), None)
-        is_dotfile = home is not None and path[len(home) :].startswith("/.")
+        is_in_home = way.startswith(self._in_homes)
         # A home that is a link, or another directory, moves all that programs read in it.
-        is_moved = path in (*self._homes, self._workdir) and change.how == "replaced"
-        if is_dotfile or is_moved:
+        is_moved = change.how == "replaced" and path in (*self._homes, self._workdir)
+        if is_moved or (is_in_home and self._is_dotfile(way)):
             return Place.SYSTEM
-        if self._workdir and _is_below(path, (self._workdir,)):
+        if way.startswith(self._in_workdir):
             return Place.WORK
-        return Place.HOME if home else self._classify_elsewhere(change)
+        return Place.HOME if is_in_home else self._classify_elsewhere(change, way)
 
-    def _classify_elsewhere(self, change: Change) -> Place:
+    def _is_dotfile(self, way: str) -> bool:
+        home = next(each for each in self._in_homes if way.startswith(each))
+        return way.startswith(".", len(home))
+
+    def _classify_elsewhere(self, change: Change, way: str) -> Place:
         path = change.path
         if _SYSTEM.match(path):
             return Place.SYSTEM
-        if _is_below(path, _TEMPORARY):
+        if way.startswith(_TEMPORARY):
             return Place.HOME
         is_in_root = path.count("/") == 1
         if is_in_root and change.kind != "directory":
@@ -205,10 +225,10 @@ class Classifier:
         is_new_top = not change.in_image or (is_in_root and change.how == "changed")
         return Place.WORK if is_new_top else Place.SYSTEM
 
-    def _is_started(self, path: str) -> bool:
+    def _is_started(self, path: str, way: str) -> bool:
         """Whether programs or their modules are looked for there, in a place of the image's."""
         found = _PACKAGES.search(path)
-        return _is_below(path, self._search) or (
+        return way.startswith(self._in_search) or (
             found is not None and path[: found.end(1)] not in self.made
         )
 
@@ -216,14 +236,11 @@ class Classifier:
         """Whether it is a new program that the instruction mentions and the image lacks."""
         directory, _, name = change.path.rpartition("/")
         is_new = not change.in_image and name not in self.around.shadowing
-        return is_new and directory in self._search and _is_mentioned(name, self.text)
+        return is_new and f"{directory}/" in self._in_search and _is_mentioned(name, self.text)
 
-    def _is_named(self, change: Change) -> bool:
-        path = change.path
-        for named in self.named:
-            if path == named or path.startswith(f"{named}/"):
-                return not (change.in_image and _PROGRAMS.match(path))
-        return False
+    def _is_named(self, change: Change, way: str) -> bool:
+        is_programs = change.in_image and _PROGRAMS.match(change.path)
+        return way.startswith(self._in_named) and not is_programs
 
 
 def find_test_imports(
@@ -235,16 +252,18 @@ def find_test_imports(
     those of Python's library or of pytest. What `text`, the instruction, mentions is not among
     them: it is what the task asks for.
     """
-    places = {around.workdir, *around.python_path}
+    places, in_workdir = {around.workdir, *around.python_path}, _below((around.workdir,))
     found = []
     for change in changes:
         directory, _, name = change.path.rpartition("/")
         if change.place is not Place.WORK or change.how == "deleted" or _is_mentioned(name, text):
             continue
         if name in _TEST_SETTINGS:
-            is_loaded = directory not in made and _is_below(directory, (around.workdir,))
+            is_loaded = directory not in made and f"{directory}/".startswith(in_workdir)
         elif directory.endswith("/.git/hooks"):
-            is_loaded = not name.endswith(".sample") and not _is_mentioned("hooks?", text)
+            is_loaded = not name.endswith(".sample") and not (
+                _is_mentioned("hook", text) or _is_mentioned("hooks", text)
+            )
         else:
             is_loaded = directory in places and not change.in_image and _is_module(change, name)
         if is_loaded:
@@ -252,9 +271,9 @@ def find_test_imports(
     return found
 
 
-def _is_mentioned(pattern: str, text: str) -> bool:
-    pattern = pattern if pattern.endswith("?") else re.escape(pattern)
-    return re.search(rf"(?<![\w.]){pattern}(?!\w)", text) is not None
+def _is_mentioned(name: str, text: str) -> bool:
+    # Most are not: a pattern for each of many names would take longer than to read the files.
+    return name in text and re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text) is not None
 
 
 def _is_module(change: Change, name: str) -> bool:
@@ -295,5 +314,6 @@ def _ways_to(path: str) -> Iterable[str]:
         parent = posixpath.dirname(parent)
 
 
-def _is_below(path: str, places: Iterable[str]) -> bool:
-    return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in places)
+def _below(places: Iterable[str]) -> tuple[str, ...]:
+    """How directories, and whatever is in them, begin with a slash at their end."""
+    return tuple(f"{place.rstrip('/')}/" for place in places)

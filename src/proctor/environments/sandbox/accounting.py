@@ -100,7 +100,9 @@ def surroundings_of(users: Iterable[str], env: Mapping[str, str], workdir: str) 
     """The same, where the text of each /etc/passwd is known, and where the working directory is."""
     search = [*_split(env.get("PATH", PATH)), *_split(env.get("LD_LIBRARY_PATH", ""))]
     named = [home for text in users for home in _list_homes(text)]
-    homes = dict.fromkeys(("/root", env.get("HOME", "/root"), *named[:_MOST_HOMES]))
+    homes = dict.fromkeys(
+        ("/root", posixpath.normpath(env.get("HOME", "/root")), *named[:_MOST_HOMES])
+    )
     return Surroundings(
         workdir=workdir,
         search_path=tuple(search),

@@ -13,6 +13,7 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import NamedTuple
 
 from proctor.digest import sha256_hex, sha256_pieces
@@ -80,6 +81,17 @@ class Layers(NamedTuple):
     target: str
     upper: str
     lowers: tuple[str, ...]
+
+
+class _Content(NamedTuple):
+    """What was read of a path beyond its looks; see Written."""
+
+    sha256: str = ""
+    target: str = ""
+    xattrs: Mapping[str, str] = {}
+
+
+_UNREAD = _Content()
 
 
 class _Level(NamedTuple):
@@ -167,11 +179,10 @@ class _Walk:
         how = CREATED if before is None else CHANGED
         if before is not None and stat.S_IFMT(before.st_mode) != stat.S_IFMT(found.st_mode):
             how = REPLACED
-        entry = _describe(path, how, found, in_image=before is not None)
-        if self._known.get(path) == entry.mark:
-            self._list(entry._replace(is_known=True))
-            return None
-        self._list(self._read(level, name, entry))
+        is_known = self._known.get(path) == _mark(found)
+        content = _UNREAD if is_known else self._read(level, name, found)
+        entry = _describe(path, how, found, content, in_image=before is not None)
+        self._list(entry._replace(is_known=True) if is_known else entry)
         return None
 
     def _look_into(
@@ -198,23 +209,26 @@ class _Walk:
     def _list(self, entry: Written) -> None:
         self.entries.append(entry)
 
-    def _read(self, level: _Level, name: str, entry: Written) -> Written:
-        if entry.kind == "link":
-            with suppress(OSError):
-                return entry._replace(target=os.readlink(name, dir_fd=level.upper))
-        if entry.kind != "file" or not self._limits.is_hashing:
-            return entry
-        with suppress(OSError):
+    def _read(self, level: _Level, name: str, found: os.stat_result) -> _Content:
+        try:
+            if stat.S_ISLNK(found.st_mode):
+                return _Content(target=os.readlink(name, dir_fd=level.upper))
+            if not stat.S_ISREG(found.st_mode) or not self._limits.is_hashing:
+                return _UNREAD
             fd = os.open(name, _FILE, dir_fd=level.upper)
             try:
-                xattrs = _read_xattrs(fd)
-                if entry.size > self._n_bytes:
-                    return entry._replace(xattrs=xattrs)
-                self._n_bytes -= entry.size
-                return entry._replace(xattrs=xattrs, sha256=_hash(fd))
+                return self._read_file(fd, found.st_size)
             finally:
                 os.close(fd)
-        return entry
+        except OSError:
+            return _UNREAD
+
+    def _read_file(self, fd: int, size: int) -> _Content:
+        xattrs = _read_xattrs(fd)
+        if size > self._n_bytes:
+            return _Content(xattrs=xattrs)
+        self._n_bytes -= size
+        return _Content(_hash(fd, size), "", xattrs)
 
 
 def _open_level(path: str, upper: int, lowers: tuple[int, ...]) -> _Level:
@@ -279,25 +293,34 @@ def _deletion(path: str, before: os.stat_result) -> Written:
     return Written(path, DELETED, kind, in_image=True, mark=DELETED)
 
 
-def _describe(path: str, how: str, found: os.stat_result, *, in_image: bool) -> Written:
+def _describe(
+    path: str,
+    how: str,
+    found: os.stat_result,
+    content: _Content = _UNREAD,
+    *,
+    in_image: bool,
+) -> Written:
     return Written(
-        path=path,
-        how=how,
-        kind=_KINDS.get(stat.S_IFMT(found.st_mode), "device"),
-        in_image=in_image,
-        mode=stat.S_IMODE(found.st_mode),
-        uid=found.st_uid,
-        gid=found.st_gid,
-        size=found.st_size,
-        mark=_mark(found),
+        path,
+        how,
+        _KINDS.get(stat.S_IFMT(found.st_mode), "device"),
+        in_image,
+        stat.S_IMODE(found.st_mode),
+        found.st_uid,
+        found.st_gid,
+        found.st_size,
+        _mark(found),
+        *content,
     )
 
 
 def _read_xattrs(fd: int) -> dict[str, str]:
-    with suppress(OSError):
+    try:
         names = [name for name in os.listxattr(fd) if not _is_own_note(name)]
         return {name: _render_value(os.getxattr(fd, name)) for name in names}
-    return {}
+    except OSError:
+        return {}
 
 
 def _is_own_note(name: str) -> bool:
@@ -310,5 +333,8 @@ def _render_value(value: bytes) -> str:
     return value.decode(errors="backslashreplace")
 
 
-def _hash(fd: int) -> str:
-    return sha256_pieces(iter(lambda: os.read(fd, _PIECE), b""))
+def _hash(fd: int, size: int) -> str:
+    first = os.read(fd, min(size + 1, _PIECE))
+    if len(first) == size:
+        return sha256_hex(first)
+    return sha256_pieces(chain((first,), iter(lambda: os.read(fd, _PIECE), b"")))

@@ -61,8 +61,9 @@ def watched(directories: Mapping[str, str], first: int = 0) -> Iterator[list[Ope
         with watch.answering():
             yield watch.opened
     finally:
-        # Whoever still waits for an answer may open what it likes now.
-        os.close(fd)
+        # Whoever still waits for an answer may open what it likes now. In a thread: the kernel
+        # takes 5 to 20 ms to forget what was watched, and all trials of this process would wait.
+        threading.Thread(target=os.close, args=(fd,), name="file-watch-end").start()
 
 
 class _Watch:
