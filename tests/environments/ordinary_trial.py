@@ -23,7 +23,9 @@ id -u; cat /etc/resolv.conf
 echo made > /made; rm /made; mkdir -p /odd/a; chmod 0 /odd/a /odd
 echo evidence > /logs/agent/log.txt; chmod 0 /logs/agent/log.txt
 touch /usr/bin/new 2>/dev/null && echo changed /usr
-(exec 3<>/dev/tcp/127.0.0.1/"$PORT" && head -c 5 <&3) 2>/dev/null; true
+for host in 127.0.0.1 $HOSTS; do
+    (exec 3<>"/dev/tcp/$host/$PORT" && echo "reached $host") 2>/dev/null
+done; true
 """
 
 
@@ -32,7 +34,8 @@ async def live(place: Path, kind: str, user: str | None, *, wait: bool) -> dict[
     order = order_of(place, network=PUBLIC if kind == "public" else NO_NETWORK)
     async with running(order) as sandbox:
         seen: dict[str, object] = {"network": sandbox._choice.network.value}
-        seen["probe"] = await said(sandbox, _PROBE, env={"PORT": os.environ.get("PORT", "1")})
+        knock = {"PORT": os.environ.get("PORT", "1"), "HOSTS": os.environ.get("HOSTS", "")}
+        seen["probe"] = await said(sandbox, _PROBE, env=knock)
         try:
             if user:
                 seen["user"] = await said(

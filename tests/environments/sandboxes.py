@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from ipaddress import IPv6Address
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,18 @@ def find_helpers() -> list[int]:
         if is_helper and int(parent) == os.getpid() and state != "Z":
             found.append(int(status.parent.name))
     return found
+
+
+def host_addresses() -> list[str]:
+    """The addresses of this machine's interfaces, but for loopback, as the kernel lists them."""
+    found, last = set(), ""
+    for line in Path("/proc/net/fib_trie").read_text().splitlines():
+        if line.strip().startswith("|-- "):
+            last = line.split()[1]
+        elif "/32 host LOCAL" in line and not last.startswith("127."):
+            found.add(last)
+    if Path("/proc/net/if_inet6").exists():
+        lines = [line.split() for line in Path("/proc/net/if_inet6").read_text().splitlines()]
+        # Scope 0 is global; addresses of one link are not routed.
+        found |= {str(IPv6Address(bytes.fromhex(words[0]))) for words in lines if words[3] == "00"}
+    return sorted(found)

@@ -4,15 +4,17 @@ import json
 import os
 import select
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from tests import ordinary_user
+from tests.environments.sandboxes import host_addresses
 
 HERE = Path(__file__).resolve().parent
 
@@ -48,10 +50,9 @@ def run_as_a_user(
     return run(command_line(place, *words, machine=machine), path)
 
 
-def run(argv: list[str], path: str = "") -> object:
-    done = subprocess.run(
-        argv, capture_output=True, text=True, check=False, env=environment(path), timeout=100
-    )
+def run(argv: list[str], path: str = "", more: Mapping[str, str] | None = None) -> object:
+    env = environment(path) | dict(more or {})
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=env, timeout=100)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -100,7 +101,11 @@ def test_a_helper_connects_it(place: Path, helper: str, resolver: str) -> None:
     (place / "bin").mkdir()
     for name in (helper, "sh", "nsenter"):
         (place / "bin" / name).symlink_to(shutil.which(name) or "")
-    seen = run_as_a_user(place, "public", machine=(ordinary_user.TUN,), path=str(place / "bin"))
+    argv = command_line(place, "public", machine=(ordinary_user.TUN,))
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
+        # Nobody takes the calls, but the kernel does.
+        knock = {"PORT": str(server.getsockname()[1]), "HOSTS": " ".join(host_addresses())}
+        seen = run(argv, str(place / "bin"), knock)
     assert isinstance(seen, dict)
     assert (seen["network"], seen["findings"]) == (helper, ["usr-read-only"])
     assert seen["probe"] == f"0\nnameserver {resolver}"

@@ -24,11 +24,29 @@ from proctor.errors import SandboxError, UnsupportedError
 from proctor.task.network import NetworkMode, NetworkPolicy
 from proctor.trial.finding import FindingCode
 from tests.environments.orders import NO_NETWORK, PUBLIC, order_of
-from tests.environments.sandboxes import find_helpers, find_scratch, found_in, running, said
+from tests.environments.sandboxes import (
+    find_helpers,
+    find_scratch,
+    found_in,
+    host_addresses,
+    running,
+    said,
+)
 
 HERE = Path(__file__).resolve().parent
 TOLD = "of the host"
 MS_SHARED = 1 << 20
+# From which address packets to each of some others would be sent, or why not.
+ASK_FOR_ROUTE = r"""/usr/bin/env python3 -c '
+import socket, sys
+for host in sys.argv[1:]:
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.connect((host, 9))
+            print(asking.getsockname()[0])
+    except OSError as error:
+        print(error)
+'"""
 
 with_slirp = pytest.mark.skipif(
     shutil.which("slirp4netns") is None or not os.access("/dev/net/tun", os.W_OK),
@@ -111,6 +129,43 @@ def test_the_hosts_loopback_is_closed(tmp_path: Path, policy: NetworkPolicy) -> 
 
     with loopback_service() as port:
         assert asyncio.run(go(port)) == "end"
+
+
+@with_slirp
+@pytest.mark.usefixtures("cache")
+@pytest.mark.skipif(not host_addresses(), reason="this machine has no address but loopback")
+def test_the_hosts_own_addresses_are_refused_and_the_rest_is_not(tmp_path: Path) -> None:
+    hosts = [*host_addresses(), "10.0.2.2"]
+
+    async def go(port: int) -> tuple[str, str, str]:
+        async with running(order_of(tmp_path, network=PUBLIC)) as sandbox:
+            knock = f"(exec 3<>/dev/tcp/$host/{port}) 2>/dev/null && echo reached $host"
+            reached = await said(sandbox, f"for host in {' '.join(hosts)}; do {knock}; done; true")
+            routes = await said(sandbox, "awk '$2 == \"00000000\" {print $1}' /proc/net/route")
+            return reached, routes, await said(sandbox, f"{ASK_FOR_ROUTE} {hosts[0]} 198.51.100.1")
+
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
+        port = server.getsockname()[1]
+        for host in host_addresses():
+            socket.create_connection((host, port), timeout=5).close()
+        assert asyncio.run(go(port)) == ("", "tap0", "[Errno 113] No route to host\n10.0.2.100")
+
+
+@with_slirp
+@pytest.mark.usefixtures("cache")
+@pytest.mark.skipif(shutil.which("ip") is None, reason="ip is not installed")
+def test_nobody_inside_can_remove_the_routes(tmp_path: Path) -> None:
+    async def go() -> tuple[str, str]:
+        async with running(order_of(tmp_path, network=PUBLIC)) as sandbox:
+            before = await said(sandbox, "ip route; ip -6 route")
+            for kind in ("-4", "-6"):
+                await sandbox.exec(
+                    f"ip {kind} route flush type unreachable; ip {kind} route flush all"
+                )
+            return before, await said(sandbox, "ip route; ip -6 route")
+
+    before, after = asyncio.run(go())
+    assert before.count("unreachable") == after.count("unreachable") == len(host_addresses())
 
 
 @pytest.mark.usefixtures("cache")

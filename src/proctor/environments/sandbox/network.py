@@ -1,8 +1,9 @@
 """The network of a sandbox: none, the host's own, or one of its own that a helper connects.
 
-slirp4netns or pasta runs on the host, beside the sandbox, and passes its packets on; the host's
-loopback stays closed to it. It ends with the sandbox, and also when this process is killed: a shell
-that holds one end of a pipe of ours ends it then.
+slirp4netns or pasta runs on the host, beside the sandbox, and passes its packets on. The host's
+loopback stays closed to it; the host's other addresses are refused by routes that PID 1 makes
+before anything runs (routes.py). The helper ends with the sandbox, and also when this process is
+killed: a shell that holds one end of a pipe of ours ends it then.
 
 Nothing here decides what a task may reach: `NetworkPolicy` does.
 """

@@ -35,6 +35,7 @@ from proctor.environments.sandbox.privileges import (
     room_capability,
 )
 from proctor.environments.sandbox.rootfs import StepError, build_root, mount_overlay, step
+from proctor.environments.sandbox.routes import Prefix, find_own_addresses, make_unreachable
 from proctor.environments.sandbox.syscalls import (
     MS_REC,
     MS_SLAVE,
@@ -47,6 +48,13 @@ from proctor.environments.sandbox.syscalls import (
     prctl,
 )
 
+_CONNECTED = (Network.SLIRP, Network.PASTA)
+_HELPERS = tuple(
+    Prefix(socket.AF_INET, bytes((10, 0, 2, last)), 32)
+    # The gateway and the resolver that slirp4netns plays, and the sandbox itself.
+    for last in (2, 3, 100)
+)
+"""What a sandbox needs to be connected; the host's own, if it has such, is not reached by them."""
 _IFF_UP = 1
 _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
@@ -223,8 +231,13 @@ def _enter(blueprint: Blueprint, told: int, owner: tuple[int, int] | None) -> No
     if owner and not blueprint.subordinate:
         with step("mapping users"):
             map_self(*owner)
+    hidden: list[Prefix] = []
     if blueprint.network != Network.HOST:
         flags |= os.CLONE_NEWNET
+    if blueprint.network in _CONNECTED:
+        with step("finding the host's addresses"):
+            # Here and not in the runner: this process is still in the host's own network.
+            hidden = [prefix for prefix in find_own_addresses() if prefix not in _HELPERS]
     with step("making namespaces"):
         os.unshare(flags)
     os.setsid()
@@ -233,6 +246,8 @@ def _enter(blueprint: Blueprint, told: int, owner: tuple[int, int] | None) -> No
     if blueprint.network != Network.HOST:
         with step("bringing loopback up"):
             _bring_loopback_up()
+    with step("refusing the host's addresses"):
+        make_unreachable(hidden)
 
 
 def _limit_processes() -> None:
@@ -251,7 +266,7 @@ def _open_namespaces(blueprint: Blueprint, owner: tuple[int, int] | None) -> tup
 
     Opened here and handed out, because nobody can look into PID 1 later on.
     """
-    if blueprint.network not in (Network.SLIRP, Network.PASTA):
+    if blueprint.network not in _CONNECTED:
         return ()
     names = ("net", "user") if owner else ("net",)
     with step("opening the network's namespace"):

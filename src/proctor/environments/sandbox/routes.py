@@ -1,0 +1,141 @@
+"""The host's own addresses, and routes that make them unreachable from a network namespace.
+
+A helper that connects a sandbox opens its sockets on the host: without such routes, every service
+that listens on one of the host's interfaces could be reached. Speaks netlink, because `ip` need not
+be installed. Only the standard library.
+"""
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+_HEAD = struct.Struct("=IHHII")
+_ROUTE = struct.Struct("=BBBBBBBBI")
+_ATTRIBUTE = struct.Struct("=HH")
+_ERROR = struct.Struct("=i")
+
+_NEW_ROUTE, _GET_ROUTE = 24, 26
+_IS_ERROR, _IS_DONE = 2, 3
+_REQUEST, _ACKNOWLEDGE, _DUMP, _CREATE = 0x1, 0x4, 0x300, 0x400
+_DESTINATION = 1
+_TABLE_MAIN, _TABLE_LOCAL = 254, 255
+_LOCAL, _UNREACHABLE = 2, 7
+_BY_ADMINISTRATOR = 4
+_SOL_NETLINK, _STRICT_CHECK = 270, 12
+_MOST_READ = 1 << 16
+_NOT_THERE = {errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.ENOENT}
+
+
+class Prefix(NamedTuple):
+    """An address, or all that begin alike."""
+
+    family: int
+    address: bytes
+    length: int
+    """In bits."""
+
+
+def find_own_addresses() -> list[Prefix]:
+    """What this network namespace takes for itself, but for loopback and addresses of one link.
+
+    Raises:
+        OSError: the kernel does not say.
+    """
+    with _open() as netlink:
+        found = {*_list_local(netlink, socket.AF_INET), *_list_local(netlink, socket.AF_INET6)}
+    return sorted(prefix for prefix in found if not _is_kept(prefix))
+
+
+def make_unreachable(prefixes: Sequence[Prefix]) -> None:
+    """Refuse whatever this network namespace sends to these addresses.
+
+    Raises:
+        OSError: a route cannot be added.
+    """
+    with _open() as netlink:
+        for prefix in prefixes:
+            attribute = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(prefix.address), _DESTINATION)
+            route = _pack_route(prefix.family, prefix.length, _TABLE_MAIN, _UNREACHABLE)
+            flags = _REQUEST | _ACKNOWLEDGE | _CREATE
+            _send(netlink, _NEW_ROUTE, flags, route + attribute + prefix.address)
+            for _ in _read(netlink):
+                pass
+
+
+def _is_kept(prefix: Prefix) -> bool:
+    if prefix.family == socket.AF_INET:
+        return prefix.length == 0 or prefix.address[0] == 127
+    is_loopback = prefix.address == socket.inet_pton(socket.AF_INET6, "::1")
+    is_of_link = prefix.address[0] == 0xFE and prefix.address[1] & 0xC0 == 0x80
+    return prefix.length == 0 or is_loopback or is_of_link
+
+
+def _open() -> socket.socket:
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+
+
+def _list_local(netlink: socket.socket, family: int) -> Iterator[Prefix]:
+    try:
+        # Only what is asked for: a router may have a million routes. Linux before 4.20 sends all.
+        netlink.setsockopt(_SOL_NETLINK, _STRICT_CHECK, 1)
+    except OSError as error:
+        if error.errno != errno.ENOPROTOOPT:
+            raise
+    route = _pack_route(family, 0, _TABLE_LOCAL, _LOCAL, protocol=0)
+    _send(netlink, _GET_ROUTE, _REQUEST | _DUMP, route)
+    try:
+        for body in _read(netlink):
+            found, length, _, _, table, _, _, kind, _ = _ROUTE.unpack_from(body)
+            address = _find_destination(body[_ROUTE.size :])
+            if kind == _LOCAL and table == _TABLE_LOCAL and address is not None:
+                yield Prefix(found, address, length)
+    except OSError as error:
+        if error.errno not in _NOT_THERE:
+            raise
+
+
+def _find_destination(attributes: bytes) -> bytes | None:
+    at = 0
+    while at + _ATTRIBUTE.size <= len(attributes):
+        size, kind = _ATTRIBUTE.unpack_from(attributes, at)
+        if size < _ATTRIBUTE.size:
+            return None
+        if kind == _DESTINATION:
+            return attributes[at + _ATTRIBUTE.size : at + size]
+        at += size + 3 & ~3
+    return None
+
+
+def _pack_route(
+    family: int, length: int, table: int, kind: int, *, protocol: int = _BY_ADMINISTRATOR
+) -> bytes:
+    return _ROUTE.pack(family, length, 0, 0, table, protocol, 0, kind, 0)
+
+
+def _send(netlink: socket.socket, kind: int, flags: int, body: bytes) -> None:
+    netlink.sendto(_HEAD.pack(_HEAD.size + len(body), kind, flags, 1, 0) + body, (0, 0))
+
+
+def _read(netlink: socket.socket) -> Iterator[bytes]:
+    """The messages of one answer.
+
+    Raises:
+        OSError: the answer is an error, other than that something is there already.
+    """
+    while True:
+        data, at = netlink.recv(_MOST_READ), 0
+        while at + _HEAD.size <= len(data):
+            size, kind, _, _, _ = _HEAD.unpack_from(data, at)
+            body = data[at + _HEAD.size : at + size]
+            if kind == _IS_DONE:
+                return
+            if kind == _IS_ERROR:
+                number = -_ERROR.unpack_from(body)[0]
+                if number not in (0, errno.EEXIST):
+                    raise OSError(number, os.strerror(number))
+                return
+            yield body
+            at += size + 3 & ~3
