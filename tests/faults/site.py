@@ -227,6 +227,13 @@ def describe(pid: int) -> str:
     return ""
 
 
+def name_of(pid: int) -> str:
+    """The name that a process has given itself; empty when it has gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    return ""
+
+
 def state_of(pid: int) -> str:
     """The letter that the kernel has for what a process does; X when it has gone."""
     with suppress(OSError):
@@ -251,7 +258,7 @@ def descendants(pid: int) -> list[int]:
 
 def find_zygote(runner: int) -> int | None:
     """The process that a runner's sandboxes are forked from."""
-    return next((pid for pid in descendants(runner) if "zygote" in describe(pid)), None)
+    return next((pid for pid in descendants(runner) if "zygote" in name_of(pid)), None)
 
 
 def find_inits(runner: int) -> list[int]:
