@@ -74,6 +74,8 @@ def program(*words: str) -> Program:
         ("/logs/verifier/reward.txt", (program("/logs/verifier/reward.txt"), TEST), True),
         # What started it has ended.
         ("/logs/verifier/reward.txt", (CAT,), True),
+        ("/tests/a", (CAT,), True),
+        ("/logs/verifier/server.log", (CAT,), False),
         ("/tests/a", (Program("/bin/sh", "/", ("sh", "/app/run.sh"), "/app/run.sh"), TEST), True),
         ("/tests/a", (Program("/memfd:x (deleted)", "/", ("x",)), TEST), True),
     ],

@@ -56,7 +56,8 @@ def is_strange(opened: OpenedFile, made: Collection[str]) -> bool:
             outermost = program
     if outermost is not None:
         return opened.path in _REWARDS or not _is_told(outermost, opened.path)
-    return _is_orphan(opened)
+    is_watched = opened.path in _REWARDS or opened.path.startswith(_TESTS)
+    return is_watched and _is_orphan(opened)
 
 
 def _is_made(program: Program, made: Collection[str]) -> bool:

@@ -35,6 +35,7 @@ _MOST_MARKS = 1000
 """Directories that are watched; those of larger trees are not, but for the first."""
 _MOST_KEPT = 1000
 _DEEPEST = 50
+_LOOKS = 3
 _LONGEST_ARGUMENTS = 1 << 14
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -119,12 +120,16 @@ class _Watch:
         while at + _EVENT.size <= len(events):
             length, _, _, _, _, fd, pid = _EVENT.unpack_from(events, at)
             at += length
+            if fd < 0:
+                # The queue was full, and nobody waits for an answer.
+                continue
             try:
                 if len(self.opened) < _MOST_KEPT:
                     self._note(fd, pid)
             finally:
-                # Also after an exception: the process would wait for ever.
-                os.write(self._fd, _ANSWER.pack(fd, _FAN_ALLOW))
+                # Also after an exception: the process would wait for ever. It may have been killed.
+                with suppress(OSError):
+                    os.write(self._fd, _ANSWER.pack(fd, _FAN_ALLOW))
                 os.close(fd)
 
     def _note(self, fd: int, pid: int) -> None:
@@ -133,13 +138,24 @@ class _Watch:
             path = _read_link(f"/proc/self/fd/{fd}")
             if pid == os.getpid() or not path.startswith(self._names):
                 return
-            opened = OpenedFile(path, tuple(self._list_programs(pid)))
+            opened = OpenedFile(path, self._list_programs(pid))
             if opened not in self._seen:
                 self._seen.add(opened)
                 self.opened.append(opened)
 
-    def _list_programs(self, pid: int) -> Iterator[Program]:
+    def _list_programs(self, pid: int) -> tuple[Program, ...]:
         """What opened a file, what started that, and so on."""
+        found: list[Program] = []
+        for _ in range(_LOOKS):
+            found.clear()
+            with suppress(OSError):
+                for program in self._follow(pid):
+                    found.append(program)
+                break
+            # One of those above it ended: then it has another parent now.
+        return tuple(found)
+
+    def _follow(self, pid: int) -> Iterator[Program]:
         for _ in range(_DEEPEST):
             if pid in (0, 1, self._first, os.getpid()):
                 return
