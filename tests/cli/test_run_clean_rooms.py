@@ -24,7 +24,7 @@ def put(job: Path, trial: str, result: bytes, found: bytes | None) -> None:
 
 
 def test_the_clean_rooms_of_a_job_are_counted(tmp_path: Path) -> None:
-    skipped = room("clean-room-skipped", clean=None, seconds=0.08)
+    skipped = room("clean-room-skipped", clean=[], seconds=0.08)
     put(tmp_path, "a", ENDED, json.dumps(room("agrees")).encode())
     put(tmp_path, "b", ENDED, differing())
     put(tmp_path, "c", ENDED, json.dumps(skipped).encode())

@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 from starlette.applications import Starlette
@@ -27,6 +28,9 @@ FLAGS = (
 """Nothing but loopback is reached."""
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """For clients that never need it: to load the authorities anew takes each of them 80 ms."""
+NEW_CONNECTIONS = httpx.Limits(max_keepalive_connections=0)
+"""For clients of many tests: the server ends a connection that was idle for 5 s, perhaps just as
+the next request is sent."""
 
 
 def find_chromium() -> str:

@@ -19,7 +19,7 @@ from proctor.web.app import make_app
 from proctor.web.pages import HEADERS
 from proctor.web.subject import Subject
 from proctor.web.writing import read_form, require_token
-from tests.web.browsing import NO_TLS, serving
+from tests.web.browsing import NEW_CONNECTIONS, NO_TLS, serving
 from tests.web.conftest import TOKEN
 from tests.web.subjects import JOBS, SEALED, snapshot
 
@@ -174,7 +174,10 @@ def writer() -> Iterator[httpx.Client]:
     app = make_app(Subject(jobs=(JOBS / JOB,)), token=TOKEN)
     app.router.routes.insert(0, Route("/write", _write, methods=["POST"]))
     app.router.routes.insert(0, Route("/defect", _break))
-    with serving(app) as address, httpx.Client(base_url=address, verify=NO_TLS) as client:
+    with (
+        serving(app) as address,
+        httpx.Client(base_url=address, timeout=30, verify=NO_TLS, limits=NEW_CONNECTIONS) as client,
+    ):
         yield client
 
 
