@@ -353,7 +353,7 @@ class Receiver:
                 yield 0, data
 
     def _check_run(self, hole: int, n_data: int, *, is_first: bool) -> None:
-        """Whoever sends tiny or endless runs is no sender of ours."""
+        """Refuse tiny or endless runs, which our own sender never sends."""
         is_last = hole + n_data == self._n_left
         is_whole = hole >= _LEAST_HOLE or (is_first and hole == 0) or (is_last and n_data == 0)
         if hole + n_data > self._n_left or not is_whole or (n_data == 0 and not is_last):

@@ -3,7 +3,7 @@
     with watched({host_directory: "/tests", …}) as opened: …
 
 Before a file in one of the directories is opened, the kernel asks whether that may be (fanotify);
-it always may. Whoever opens it waits for the answer, so that what it executes, and who started it,
+it always may. The process waits for the answer, so that what it executes, and what started it,
 can be read in /proc meanwhile. Where the kernel or the runner's rights do not allow that, nothing
 is told.
 """
@@ -62,7 +62,7 @@ def watched(directories: Mapping[str, str], first: int = 0) -> Iterator[list[Ope
         with watch.answering():
             yield watch.opened
     finally:
-        # Whoever still waits for an answer may open what it likes now. In a thread: the kernel
+        # A process that still waits for an answer may open its file now. In a thread: the kernel
         # takes 5 to 20 ms to forget what was watched, and all trials of this process would wait.
         threading.Thread(target=os.close, args=(fd,), name="file-watch-end").start()
 
