@@ -22,11 +22,13 @@ from proctor.trial.changes import (
     Change,
     Classifier,
     Phase,
+    Place,
     find_named,
     find_test_imports,
 )
 from proctor.trial.environment import Environment, accounts
 from proctor.trial.finding import FindingCode
+from proctor.trial.opened import find_opened
 from proctor.trial.paths import TrialPaths
 from proctor.trial.sitting import Sitting
 
@@ -82,7 +84,14 @@ async def note_changes(
 async def note_late_changes(
     sitting: Sitting, environment: Environment, step: Step | None = None
 ) -> None:
-    """Add what changed during the verification."""
+    """Add what changed during the verification, and what programs of the agent did in it."""
+    await _list_late(sitting, environment, step)
+    if sitting.account is not None:
+        late = (each for each in sitting.account.late if each.place is not Place.SYSTEM)
+        find_opened(sitting, sitting.opened, {each.path for each in late})
+
+
+async def _list_late(sitting: Sitting, environment: Environment, step: Step | None) -> None:
     account = sitting.account
     if account is None or not accounts(environment):
         return

@@ -270,8 +270,10 @@ class Program(msgspec.Struct, frozen=True):
     """In which it works."""
     words: tuple[str, ...]
     """Its command line, which is its own word."""
-    script: str | None = None
-    """For an interpreter: the file that it runs."""
+    code: tuple[str, ...] = ()
+    """For an interpreter: the file that it runs, by the names that it may have."""
+    given: tuple[str, ...] = ()
+    """For other programs: what their arguments may name."""
 
 
 class OpenedFile(msgspec.Struct, frozen=True):
@@ -281,6 +283,12 @@ class OpenedFile(msgspec.Struct, frozen=True):
     """Absolute, as seen inside."""
     programs: tuple[Program, ...]
     """What opened it, what started that program, and so on up to the environment's own."""
+    is_orphan: bool = False
+    """What started it has ended: it does not come from the test script by a way that is seen."""
+
+
+UNTOLD = OpenedFile("", ())
+"""Stands for openings that nobody could tell of: there were too many."""
 
 
 @runtime_checkable

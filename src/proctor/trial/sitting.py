@@ -26,7 +26,7 @@ from proctor.trajectory.writer import Redactor
 from proctor.trial.agent import Agent
 from proctor.trial.changes import Account
 from proctor.trial.clock import Clock, find_jump
-from proctor.trial.environment import Environment, Watched, is_watched
+from proctor.trial.environment import Environment, OpenedFile, Watched, is_watched
 from proctor.trial.finding import Finding, FindingCode, render_findings
 from proctor.trial.flakes import CleanRoom, Kept
 from proctor.trial.network import NetworkPlan, plan_network
@@ -72,6 +72,8 @@ class Sitting:
     """It got to the end of its phases."""
     account: Account | None = None
     """What the agent changed of the environment, where that is known."""
+    opened: Sequence[OpenedFile] | None = None
+    """Files of the verifier's that were opened while the tests ran, where that is known."""
     clean_room: CleanRoom | None = None
     """The second verification that is still to be made."""
     kept: list[Kept] = field(default_factory=list)

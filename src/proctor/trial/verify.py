@@ -22,7 +22,6 @@ from proctor.trial.inside import acting_as, empty_directories, exec_script, is_m
 from proctor.trial.integrity import look_after, look_before, look_for_busy
 from proctor.trial.linked import find_odd_rewards, keep_linked_rewards, list_rewards
 from proctor.trial.network_switch import network_of_phase
-from proctor.trial.opened import find_opened
 from proctor.trial.paths import INSIDE
 from proctor.trial.sitting import Sitting, host_variables
 from proctor.trial.tests_dir import find_tests, recall_tests
@@ -124,7 +123,7 @@ async def run_verifier(
         await _upload_tests(environment, tests.sources)
         with environment.watch_files() if can_watch(environment) else nullcontext() as opened:
             await _run_script(sitting, environment, step, tests.script)
-        find_opened(sitting, opened)
+        sitting.opened = opened
     rewards = await list_rewards(environment)
     await _download_results(sitting, environment)
     find_odd_rewards(sitting, rewards)

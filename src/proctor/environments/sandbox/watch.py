@@ -18,12 +18,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from proctor.environments.sandbox.processes import is_interpreter, read_stat
-from proctor.trial.environment import OpenedFile, Program
+from proctor.environments.sandbox.scripts import find_scripts, join
+from proctor.trial.environment import UNTOLD, OpenedFile, Program
 
 _FAN_CLASS_CONTENT = 0x4
 _FAN_CLOEXEC = 0x1
 _FAN_NONBLOCK = 0x2
 _FAN_MARK_ADD = 0x1
+_FAN_MARK_MOUNT = 0x10
 _FAN_OPEN_PERM = 0x10000
 _FAN_EVENT_ON_CHILD = 0x08000000
 _FAN_ALLOW = 0x1
@@ -33,7 +35,9 @@ _ANSWER = struct.Struct("=iI")
 _MOST_READ = 1 << 16
 _MOST_MARKS = 1000
 """Directories that are watched; those of larger trees are not, but for the first."""
-_MOST_KEPT = 1000
+_MOST_KEPT = 50_000
+_MOST_IN_WORDS = 64 << 20
+"""Openings that are kept, and characters of their command lines."""
 _DEEPEST = 50
 _LOOKS = 3
 _LONGEST_ARGUMENTS = 1 << 14
@@ -75,9 +79,39 @@ class _Watch:
         self._names = tuple(f"{name}/" for name in directories.values())
         self._first = first
         self._seen: set[OpenedFile] = set()
+        self._n_characters = 0
+        self._top = self._origin = 0
+        """The outermost process above the last that opened a file, and above the test script."""
 
     def mark(self) -> bool:
         """Watch the directories and those in them; False where the kernel refuses."""
+        return self._mark_mounts() or self._mark_directories()
+
+    def _mark_mounts(self) -> bool:
+        """Watch a room's mounts, whatever is made or moved in them; False where there are none."""
+        worker = self._find_worker()
+        if worker is None:
+            return False
+        mask = ctypes.c_uint64(_FAN_OPEN_PERM)
+        how = _FAN_MARK_ADD | _FAN_MARK_MOUNT
+        names = [os.fsencode(f"/proc/{worker}/root{name}") for name in self._directories.values()]
+        marks = [_libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name) for name in names]
+        return not any(marks)
+
+    def _find_worker(self) -> int | None:
+        """A process that has the directories under the names that they have inside."""
+        with suppress(OSError):
+            line = Path(f"/proc/{self._first}/task/{self._first}/children").read_text()
+            for pid in map(int, line.split()):
+                with suppress(OSError):
+                    if all(
+                        os.path.samefile(top, f"/proc/{pid}/root{name}")
+                        for top, name in self._directories.items()
+                    ):
+                        return pid
+        return None
+
+    def _mark_directories(self) -> bool:
         n_marks = 0
         for top in self._directories:
             for place, _, _ in os.walk(top):
@@ -122,10 +156,10 @@ class _Watch:
             at += length
             if fd < 0:
                 # The queue was full, and nobody waits for an answer.
+                self._cut()
                 continue
             try:
-                if len(self.opened) < _MOST_KEPT:
-                    self._note(fd, pid)
+                self._note(fd, pid)
             finally:
                 # Also after an exception: the process would wait for ever. It may have been killed.
                 with suppress(OSError):
@@ -138,10 +172,23 @@ class _Watch:
             path = _read_link(f"/proc/self/fd/{fd}")
             if pid == os.getpid() or not path.startswith(self._names):
                 return
-            opened = OpenedFile(path, self._list_programs(pid))
+            if len(self.opened) >= _MOST_KEPT or self._n_characters >= _MOST_IN_WORDS:
+                self._cut()
+                return
+            programs = self._list_programs(pid)
+            # The first file that is opened is the script's own output.
+            self._origin = self._origin or self._top
+            opened = OpenedFile(path, programs, is_orphan=self._top != self._origin)
             if opened not in self._seen:
                 self._seen.add(opened)
                 self.opened.append(opened)
+                words = (word for program in opened.programs for word in program.words)
+                self._n_characters += sum(map(len, words))
+
+    def _cut(self) -> None:
+        if UNTOLD not in self._seen:
+            self._seen.add(UNTOLD)
+            self.opened.append(UNTOLD)
 
     def _list_programs(self, pid: int) -> tuple[Program, ...]:
         """What opened a file, what started that, and so on."""
@@ -163,10 +210,13 @@ class _Watch:
             line = Path(f"{place}/cmdline").read_bytes()[:_LONGEST_ARGUMENTS]
             words = tuple(os.fsdecode(word) for word in line.rstrip(b"\0").split(b"\0"))
             executable, directory = _read_link(f"{place}/exe"), _read_link(f"{place}/cwd")
-            # Not any argument: `python -m pytest FILE` runs pytest.
-            is_script = is_interpreter(executable) and len(words) > 1 and words[1][:1] != "-"
-            script = os.path.normpath(Path(directory, words[1])) if is_script else None
-            yield Program(executable, directory, words, script)
+            if is_interpreter(executable):
+                code = tuple(find_scripts(place, directory, words))
+                yield Program(executable, directory, words, code)
+            else:
+                given = tuple(join(directory, word.rpartition("=")[2]) for word in words[1:])
+                yield Program(executable, directory, words, given=given)
+            self._top = pid
             pid = int(read_stat(place)[1][1])
 
 
