@@ -8,6 +8,7 @@ The first line says what follows: how many paths of which class, and whether tha
 Without an environment that knows its image there is no account.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -32,6 +33,12 @@ from proctor.trial.opened import find_opened
 from proctor.trial.paths import TrialPaths
 from proctor.trial.sitting import Sitting
 
+_PACKAGE_LISTS = re.compile(
+    r"/var/lib/(dpkg|rpm|pacman)/|/lib/apk/db/|/usr/lib/sysimage/rpm/|\.dist-info/|/node_modules/"
+)
+"""What package managers write; only who may change the system can write there."""
+_LOADED = re.compile(r"\.(so(\.[\d.]+)?|py|pm|rb|js)$")
+"""Libraries and modules."""
 _MOST_SHOWN = 100
 """Paths that a finding lists."""
 
@@ -89,6 +96,31 @@ async def note_late_changes(
     if sitting.account is not None:
         late = (each for each in sitting.account.late if each.place is not Place.SYSTEM)
         find_opened(sitting, sitting.opened, {each.path for each in late})
+        _find_late_system(sitting, sitting.account)
+
+
+def _find_late_system(sitting: Sitting, account: Account) -> None:
+    """Add a finding for programs and libraries of the image that changed while the tests ran.
+
+    Tests install packages, which replace some; then which are replaced says nothing.
+    """
+    if any(_PACKAGE_LISTS.search(each.path) for each in account.late):
+        return
+    found = [each for each in account.late if _is_program(each, account)]
+    if found:
+        sitting.add_finding(
+            FindingCode.SYSTEM_CHANGED_LATE,
+            f"{count_of(len(found), 'program or library', 'programs or libraries')} of the image "
+            f"changed while the tests ran, {found[0].path} for one",
+            files=_show(found),
+        )
+
+
+def _is_program(change: Change, account: Account) -> bool:
+    if change.place is not Place.SYSTEM or not change.in_image or change.kind == "directory":
+        return False
+    directory, _, name = change.path.rpartition("/")
+    return directory in account.around.search_path or bool(_LOADED.search(name))
 
 
 async def _list_late(sitting: Sitting, environment: Environment, step: Step | None) -> None:

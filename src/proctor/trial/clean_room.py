@@ -14,6 +14,7 @@ is a finding, `clean-room-skipped`, and no exception of the trial.
 import asyncio
 import json
 import logging
+import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -43,7 +44,7 @@ from proctor.trial.verification import find_own_environment, run_verification
 _SILENT = logging.Logger("clean-room")
 _SILENT.addHandler(logging.NullHandler())
 _MOST_SHOWN = 100
-_CLEAN, _CONTROL, _PACKAGED = "clean", "control", "packaged"
+_CLEAN, _CONTROL, _PACKAGED, _DECLARED = "clean", "control", "packaged", "declared"
 _MOST_CONTROLS = 3
 _LEAST_SEC = 60.0
 _MANY_TIMES = 10
@@ -77,7 +78,8 @@ async def keep_for_clean_room(
         except Exception as error:  # noqa: BLE001 - an environment may raise anything; scores stand
             told = sitting.describe(error).exception_message
             room.reason = f"the state could not be kept: {told}"
-            room.is_prevented = isinstance(error, StateTooLargeError)
+            # It is the agent's state.
+            room.is_prevented = True
     sitting.clean_room = room
 
 
@@ -132,6 +134,7 @@ async def verify_in_clean_room(sitting: Sitting, environment: Environment | None
     except Exception as error:  # noqa: BLE001 - whatever it is, the score stands
         told = sitting.describe(error)
         room.reason = f"{told.exception_type}: {told.exception_message}"
+        room.is_prevented = True
     finally:
         if room.reason is not None:
             _skip(sitting, room.reason, is_prevented=room.is_prevented)
@@ -171,6 +174,8 @@ async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -
         await _verify_clean(sitting, environment, paths, room)
     if all(each.result != first.result for each in room.clean):
         await _verify_with_packages(sitting, environment, room)
+    if room.packaged is None or room.packaged.result != first.result:
+        await _verify_declared(sitting, environment, room)
 
 
 async def _verify_clean(
@@ -191,6 +196,19 @@ async def _verify_control(sitting: Sitting, environment: Accounting, room: Clean
         if room.control[-1].result == room.kept.verifications[0].result:
             return True
     return False
+
+
+async def _verify_declared(sitting: Sitting, environment: Accounting, room: CleanRoom) -> None:
+    """Try a clean room that also has the agent's files with names which the task declares."""
+    declared = find_declared(sitting)
+    names = (*declared.packages, *declared.services)
+    kept = frozenset(path for path in room.left_out.paths if _bears(path, names))
+    if not kept:
+        return
+    paths = _place(environment, sitting.paths, _DECLARED)
+    left_out = msgspec.structs.replace(room.left_out, paths=room.left_out.paths - kept)
+    opening = environment.open_clean(paths, left_out)
+    room.declared.append(await _verify_in(sitting, opening, paths, room))
 
 
 async def _verify_with_packages(sitting: Sitting, environment: Accounting, room: CleanRoom) -> None:
@@ -262,8 +280,7 @@ def _judge(sitting: Sitting, room: CleanRoom) -> str:
     if not _is_lower(clean, first):
         return MORE
     code, why = find_cause(room)
-    declared = find_declared(sitting)
-    if code is FindingCode.CLEAN_ROOM_DIFFERS and (declared.packages or declared.services):
+    if code is FindingCode.CLEAN_ROOM_DIFFERS and is_declared(room, find_declared(sitting)):
         code = FindingCode.CLEAN_ROOM_DECLARED
     sitting.add_finding(
         code,
@@ -296,6 +313,24 @@ def find_cause(room: CleanRoom) -> tuple[FindingCode, str]:
         running = count_of(len(room.survivors), "process", "processes")
         return FindingCode.CLEAN_ROOM_SERVICES, f"without {running} of the agent's"
     return FindingCode.CLEAN_ROOM_DIFFERS, f"in {len(room.control) + 1} fresh environments"
+
+
+def is_declared(room: CleanRoom, declared: Declared) -> bool:
+    """Whether what the task declares accounts for the difference.
+
+    Files do where a clean room that has those of the declared names gave what the trial got;
+    processes do where one of them has a declared name.
+    """
+    first, *_ = room.kept.verifications
+    if room.control[-1].result == first.result:
+        return bool(room.declared) and room.declared[-1].result == first.result
+    running = [f"{each.command} {each.executable or ''}" for each in room.survivors]
+    return any(_bears(text, declared.services) for text in running)
+
+
+def _bears(text: str, names: Iterable[str]) -> bool:
+    """Whether a path or a command has one of the names as a word."""
+    return any(re.search(rf"(?<![\w+]){re.escape(name)}(?![\w+])", text) for name in names)
 
 
 def _is_lower(clean: Verification, first: Verification) -> bool:

@@ -146,6 +146,8 @@ class CleanRoom:
     """It is for what the agent left that there is none."""
     clean: list[Verification] = field(default_factory=list)
     control: list[Verification] = field(default_factory=list)
+    declared: list[Verification] = field(default_factory=list)
+    """What it gave with files of names that the task declares."""
     packages: tuple[str, ...] = ()
     """What was installed in the clean room, where it was tried once more."""
     packaged: Verification | None = None

@@ -10,7 +10,7 @@ the evidence.
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from proctor.digest import sha256_file
 from proctor.errors import LinkedRewardError
@@ -19,12 +19,13 @@ from proctor.reward.profile import HARBOR_0_13
 from proctor.reward.read import LARGEST, read_score
 from proctor.reward.score import Scored
 from proctor.sentence import printable
-from proctor.trial.environment import Environment, can_list
+from proctor.trial.environment import UNTOLD, Environment, OpenedFile, can_list
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import INSIDE
 from proctor.trial.sitting import Sitting
 
 _REWARDS = ("reward.json", "reward.txt")
+_OUTPUT = "test-stdout.txt"
 
 
 async def list_rewards(environment: Environment) -> Mapping[str, str | None]:
@@ -61,6 +62,34 @@ def find_odd_rewards(sitting: Sitting, before: Mapping[str, str | None]) -> None
                     f"{name} changed after the test script had ended",
                     file=name,
                 )
+
+
+def find_killed(sitting: Sitting, rewards: Mapping[str, float]) -> None:
+    """Add a finding for a reward above 0 of a test script that a signal ended."""
+    if any(not value <= 0 for value in rewards.values()):
+        sitting.add_finding(
+            FindingCode.TESTS_KILLED, "a signal ended the test script, and there is a reward"
+        )
+
+
+def find_moved_rewards(sitting: Sitting, opened: Sequence[OpenedFile] | None) -> None:
+    """Add a finding for reward files that nobody opened under their names.
+
+    Where another file of the verifier's directory is gone, the tests may have renamed it.
+    """
+    if not opened or UNTOLD in opened:
+        return
+    verifier, inside = sitting.paths.verifier_dir, f"{INSIDE.verifier_dir}/"
+    names = {each.path.removeprefix(inside) for each in opened if each.path.startswith(inside)}
+    there = {name for name in _REWARDS if os.path.lexists(verifier / name)}
+    gone = {name for name in names if not os.path.lexists(verifier / name)} - {_OUTPUT}
+    for name in sorted(there - names):
+        if not gone:
+            sitting.add_finding(
+                FindingCode.REWARD_MOVED,
+                f"{name} was never opened under that name: it was moved or linked there",
+                file=name,
+            )
 
 
 def keep_linked_rewards(sitting: Sitting) -> None:

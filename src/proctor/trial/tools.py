@@ -67,11 +67,33 @@ async def check_tools(
         )
 
 
-def _find(sitting: Sitting, changed: Sequence[ChangedFile], message: str) -> None:
+async def look_at_tools(sitting: Sitting, environment: Environment) -> None:
+    """Add a finding for tools that changed while the tests ran and nothing of the agent lived.
+
+    It was a program that the tests ran, or the tests themselves: the reward stands.
+    """
+    if not can_keep(environment):
+        return
+    found = [file for file in await environment.find_changed_tools() if file.how not in _LEFT]
+    if found:
+        _find(
+            sitting,
+            found,
+            f"{_count(found)} when the verifier had run",
+            FindingCode.SYSTEM_CHANGED_LATE,
+        )
+
+
+def _find(
+    sitting: Sitting,
+    changed: Sequence[ChangedFile],
+    message: str,
+    code: FindingCode = FindingCode.SYSTEM_CHANGED,
+) -> None:
     files = [
         {"path": file.path, "how": file.how, "sha256": file.sha256} for file in changed[:_MOST]
     ]
-    sitting.add_finding(FindingCode.SYSTEM_CHANGED, message, files=files)
+    sitting.add_finding(code, message, files=files)
 
 
 def _count(changed: Sequence[ChangedFile]) -> str:

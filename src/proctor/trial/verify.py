@@ -20,15 +20,25 @@ from proctor.task.directory import Step
 from proctor.trial.environment import Environment, can_watch, is_watched
 from proctor.trial.inside import acting_as, empty_directories, exec_script, is_mounted
 from proctor.trial.integrity import look_after, look_before, look_for_busy
-from proctor.trial.linked import find_odd_rewards, keep_linked_rewards, list_rewards
+from proctor.trial.linked import (
+    find_killed,
+    find_moved_rewards,
+    find_odd_rewards,
+    keep_linked_rewards,
+    list_rewards,
+)
 from proctor.trial.network_switch import network_of_phase
 from proctor.trial.paths import INSIDE
 from proctor.trial.sitting import Sitting, host_variables
 from proctor.trial.tests_dir import find_tests, recall_tests
-from proctor.trial.tools import check_tools, keep_tools, mark_tools
+from proctor.trial.tools import check_tools, keep_tools, look_at_tools, mark_tools
 from proctor.trial.verifier_class import make_verifier
 
 _OUTPUT = f"{INSIDE.verifier_dir}/test-stdout.txt"
+_ENDED = "the test script ended with"
+_SIGNALS = 128
+"""Exit codes above this are those of signals, or a script's own."""
+_SIGPIPE = 141
 
 
 async def verify_shared(
@@ -59,6 +69,8 @@ async def verify_shared(
     await _look_after(sitting, room, step)
     if guarded is not None:
         await check_tools(sitting, environment, guarded)
+    elif not sitting.plan.is_harbor_compatible:
+        await look_at_tools(sitting, environment)
     return verified
 
 
@@ -117,18 +129,25 @@ async def run_verifier(
         keep_linked_rewards(sitting)
         return verified
     if has_tests:
-        await _run_script(sitting, environment, step, INSIDE.tests_dir / "test.sh")
+        script = INSIDE.tests_dir / "test.sh"
+        was_killed = await _run_script(sitting, environment, step, script)
+        rewards = await list_rewards(environment)
     else:
         tests = find_tests(sitting.plan, step)
         await _upload_tests(environment, tests.sources)
         with environment.watch_files() if can_watch(environment) else nullcontext() as opened:
-            await _run_script(sitting, environment, step, tests.script)
+            was_killed = await _run_script(sitting, environment, step, tests.script)
+            # Still watched: whoever outlived the script may open them now.
+            rewards = await list_rewards(environment)
         sitting.opened = opened
-    rewards = await list_rewards(environment)
     await _download_results(sitting, environment)
     find_odd_rewards(sitting, rewards)
+    find_moved_rewards(sitting, sitting.opened)
     keep_linked_rewards(sitting)
-    return VerifierResult(rewards=load_rewards(str(sitting.paths.verifier_dir), HARBOR_0_13))
+    found = load_rewards(str(sitting.paths.verifier_dir), HARBOR_0_13)
+    if was_killed:
+        find_killed(sitting, found)
+    return VerifierResult(rewards=found)
 
 
 async def _upload_tests(environment: Environment, sources: Sequence[Path]) -> None:
@@ -141,11 +160,27 @@ async def _upload_tests(environment: Environment, sources: Sequence[Path]) -> No
 
 async def _run_script(
     sitting: Sitting, environment: Environment, step: Step | None, script: PurePosixPath
-) -> None:
-    """Run the test script as the verifier's user; its exit code means nothing."""
+) -> bool:
+    """Run the test script as the verifier's user; its exit code means nothing. Was it killed?"""
     name = shlex.quote(str(script))
     env = find_verifier_env(sitting, step)
-    await exec_script(environment, f"({name}) > {_OUTPUT} 2>&1", str(script), env)
+    command = f"({name}) > {_OUTPUT} 2>&1; code=$?; echo {_ENDED} $code; exit $code"
+    done = await exec_script(environment, command, str(script), env)
+    return is_killed(f"{done.stdout or ''}\n{done.stderr or ''}")
+
+
+def is_killed(said: str) -> bool:
+    """Whether a signal ended the test script, or the shell that ran it, by what that shell said.
+
+    A script may end with any code: 143 is that of `kill $server; wait $server`. Of a script that a
+    signal ended, a shell says so; but for SIGPIPE, with which no script for tests ends by itself.
+    """
+    lines = [line for line in said.splitlines() if line.strip()]
+    ends = [line for line in lines if line.startswith(f"{_ENDED} ")]
+    code = ends[0].split()[-1] if ends else ""
+    if not code.isdigit():
+        return True
+    return int(code) == _SIGPIPE or (int(code) > _SIGNALS and len(lines) > len(ends))
 
 
 def find_verifier_env(sitting: Sitting, step: Step | None) -> Mapping[str, str] | None:

@@ -11,12 +11,15 @@ import fcntl
 import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 _MOST_ENTRIES = 1_000_000
 _SHARE = 2
 """The copy may take one part in so many of what is free."""
+_MOVING = FileNotFoundError, NotADirectoryError, IsADirectoryError
+"""Something still runs there, and moved it meanwhile: what is not there is not copied."""
 _FICLONE = 0x40049409
 _PIECE = 1 << 20
 _BLOCK = 512
@@ -56,10 +59,11 @@ def _sizes(top: str) -> Iterator[int]:
         if name is None:
             os.close(levels.pop().source)
             continue
-        status = os.stat(name, dir_fd=level.source, follow_symlinks=False)
-        yield _BLOCK * status.st_blocks
-        if stat.S_ISDIR(status.st_mode):
-            levels.append(_open_level("", os.open(name, _DIRECTORY, dir_fd=level.source), -1))
+        with suppress(*_MOVING):
+            status = os.stat(name, dir_fd=level.source, follow_symlinks=False)
+            yield _BLOCK * status.st_blocks
+            if stat.S_ISDIR(status.st_mode):
+                levels.append(_open_level("", os.open(name, _DIRECTORY, dir_fd=level.source), -1))
 
 
 class _Level(NamedTuple):
@@ -114,7 +118,8 @@ def copy_tree(source: str, target: str, selection: Selection = _ALL) -> None:
         name = next(levels[-1].names, None)
         if name is None:
             _close(levels.pop())
-        else:
+            continue
+        with suppress(*_MOVING):
             levels += _copy_entry(top, levels[-1], name, linked, selection)
 
 

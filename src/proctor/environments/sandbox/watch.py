@@ -178,6 +178,9 @@ class _Watch:
             programs = self._list_programs(pid)
             # The first file that is opened is the script's own output.
             self._origin = self._origin or self._top
+            if pid == self._origin:
+                # It does errands of the runner's.
+                return
             opened = OpenedFile(path, programs, is_orphan=self._top != self._origin)
             if opened not in self._seen:
                 self._seen.add(opened)
