@@ -65,7 +65,7 @@ def write_task(place: Path, name: str) -> None:
     deed, check, toml = TASKS[name]
     files = {
         "task.toml": f'version = "1.0"\n[environment]\nnetwork_mode = "no-network"\n{toml}',
-        "instruction.md": "Do it. The settings go to /etc/the.conf.\n",
+        "instruction.md": "Do it. The settings go to /etc/the.conf, and servers keep running.\n",
         "environment/Dockerfile": "FROM debian:12\nWORKDIR /app\n",
         "solution/solve.sh": f"#!/bin/bash\n{deed}\n",
         "tests/test.sh": TESTS.format(check=check),

@@ -77,7 +77,7 @@ async def note_changes(
     made = frozenset(
         each.path for each in written if each.kind == "directory" and each.how != "changed"
     )
-    text = _join_instructions(sitting)
+    text = join_instructions(sitting)
     classifier = Classifier(account.around, _find_named(sitting), made, text)
     placed = [msgspec.structs.replace(each, place=classifier.classify(each)) for each in written]
     account.before = [each for each in placed if each.when is Phase.SETUP]
@@ -147,13 +147,14 @@ async def _list_late(sitting: Sitting, environment: Environment, step: Step | No
 def _find_named(sitting: Sitting) -> frozenset[str]:
     """Paths that the task itself speaks of to the agent, or collects."""
     task = sitting.plan.task
-    named = find_named(_join_instructions(sitting))
+    named = find_named(join_instructions(sitting))
     asked = [*task.config.artifacts, *(one for step in task.steps for one in step.config.artifacts)]
     sources = (one if isinstance(one, str) else one.source for one in asked)
     return named | find_named("\n".join(sources))
 
 
-def _join_instructions(sitting: Sitting) -> str:
+def join_instructions(sitting: Sitting) -> str:
+    """All that the task says to the agent."""
     task = sitting.plan.task
     return "\n".join([task.instruction, *(step.instruction for step in task.steps)])
 

@@ -28,10 +28,11 @@ from proctor.errors import StateTooLargeError, TrialError
 from proctor.files import replace_file
 from proctor.sentence import count_of
 from proctor.task.directory import Step
+from proctor.trial.account import join_instructions
 from proctor.trial.again import noted
 from proctor.trial.changes import leave_out
 from proctor.trial.clean_room_result import AGREES, MORE, CleanRoomResult, Verification
-from proctor.trial.environment import Accounting, Environment, accounts, is_watched
+from proctor.trial.environment import Accounting, Environment, Process, accounts, is_watched
 from proctor.trial.finding import FindingCode
 from proctor.trial.flakes import FROZEN, CleanRoom, Kept
 from proctor.trial.inside import is_mounted, kind_of
@@ -52,6 +53,14 @@ _MANY_TIMES = 10
 Tests that wait for a service which is missing would wait for as long as the task lets them."""
 
 
+_SERVICE = re.compile(
+    r"\b(serv(e|es|ed|ing|er|ers|ice|ices)|daemons?|background|ports?|listen(s|ing)?|sockets?|"
+    r"https?|urls?|apis?|endpoints?|localhost|127\.0\.0\.1|running|databases?|proxy|ssh)\b",
+    re.IGNORECASE,
+)
+"""Words of an instruction that asks for something that runs."""
+
+
 class Declared(msgspec.Struct, frozen=True):
     """What a task says that its solution needs: the table [metadata.proctor] of task.toml."""
 
@@ -63,6 +72,7 @@ async def keep_for_clean_room(
     sitting: Sitting, environment: Environment, artifacts_dir: Path, step: Step | None = None
 ) -> None:
     """Keep the files for a clean room, or the reason why there is none."""
+    sitting.clean_room = None
     if sitting.plan.config.verifier.disable or find_own_environment(sitting, step) is not None:
         # A verifier with an environment of its own is in a clean room already.
         return
@@ -160,11 +170,12 @@ def _rewards_of(verification: Verification) -> Mapping[str, float]:
 async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -> None:
     if not accounts(environment):
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
-    paths = _place(environment, sitting.paths, _CLEAN)
+    paths = _place(sitting, environment, room, _CLEAN)
     first = room.kept.verifications[0]
     await _verify_clean(sitting, environment, paths, room)
     if room.clean[0].result == first.result:
-        shutil.rmtree(sitting.paths.clean_room_dir, ignore_errors=True)
+        left = _find_home(sitting, room) / sitting.paths.clean_room_dir.name
+        shutil.rmtree(left, ignore_errors=True)
     if not _is_lower(room.clean[0], first):
         return
     if not await _verify_control(sitting, environment, room):
@@ -187,7 +198,7 @@ async def _verify_clean(
 
 async def _verify_control(sitting: Sitting, environment: Accounting, room: CleanRoom) -> bool:
     """Run the tests with all files that the agent left; did any give what the trial got?"""
-    paths = _place(environment, sitting.paths, _CONTROL)
+    paths = _place(sitting, environment, room, _CONTROL)
     # Without a service that the tests need, each would fail in the same way.
     n_controls = 1 if any(each.listens for each in room.survivors) else _MOST_CONTROLS
     for _ in range(n_controls):
@@ -205,7 +216,7 @@ async def _verify_declared(sitting: Sitting, environment: Accounting, room: Clea
     kept = frozenset(path for path in room.left_out.paths if _bears(path, names))
     if not kept:
         return
-    paths = _place(environment, sitting.paths, _DECLARED)
+    paths = _place(sitting, environment, room, _DECLARED)
     left_out = msgspec.structs.replace(room.left_out, paths=room.left_out.paths - kept)
     opening = environment.open_clean(paths, left_out)
     room.declared.append(await _verify_in(sitting, opening, paths, room))
@@ -214,7 +225,7 @@ async def _verify_declared(sitting: Sitting, environment: Accounting, room: Clea
 async def _verify_with_packages(sitting: Sitting, environment: Accounting, room: CleanRoom) -> None:
     """Try a clean room in which the agent's packages are installed again, if there are any."""
     changes = sitting.account.changes if sitting.account else ()
-    paths = _place(environment, sitting.paths, _PACKAGED)
+    paths = _place(sitting, environment, room, _PACKAGED)
     opening = environment.open_clean(paths, room.left_out)
     try:
         async with _opened(sitting, opening) as where:
@@ -228,13 +239,20 @@ async def _verify_with_packages(sitting: Sitting, environment: Accounting, room:
         sitting.logger.warning("the packages of the agent were not tried: %s", error)
 
 
-def _place(environment: Environment, paths: TrialPaths, name: str) -> TrialPaths:
-    place = paths.clean_room_dir / name
+def _find_home(sitting: Sitting, room: CleanRoom) -> Path:
+    """Where what it finds lies: in the trial's directory, of a step but the last in the step's."""
+    step, paths = room.step, sitting.paths
+    is_last = step is None or step is sitting.plan.task.steps[-1]
+    return paths.trial_dir if is_last or step is None else paths.step_dir(step.name)
+
+
+def _place(sitting: Sitting, environment: Environment, room: CleanRoom, name: str) -> TrialPaths:
+    place = _find_home(sitting, room) / sitting.paths.clean_room_dir.name / name
     place.mkdir(parents=True)
     if is_mounted(environment):
         # Whoever the tests run as inside writes there through a mount.
         place.chmod(0o777)
-    return TrialPaths(paths.trial_dir, place)
+    return TrialPaths(sitting.paths.trial_dir, place)
 
 
 async def _verify_in(
@@ -280,6 +298,9 @@ def _judge(sitting: Sitting, room: CleanRoom) -> str:
     if not _is_lower(clean, first):
         return MORE
     code, why = find_cause(room)
+    text = join_instructions(sitting)
+    if code is FindingCode.CLEAN_ROOM_SERVICES and not asks_for_service(text, room.survivors):
+        code = FindingCode.CLEAN_ROOM_DIFFERS
     if code is FindingCode.CLEAN_ROOM_DIFFERS and is_declared(room, find_declared(sitting)):
         code = FindingCode.CLEAN_ROOM_DECLARED
     sitting.add_finding(
@@ -313,6 +334,16 @@ def find_cause(room: CleanRoom) -> tuple[FindingCode, str]:
         running = count_of(len(room.survivors), "process", "processes")
         return FindingCode.CLEAN_ROOM_SERVICES, f"without {running} of the agent's"
     return FindingCode.CLEAN_ROOM_DIFFERS, f"in {len(room.control) + 1} fresh environments"
+
+
+def asks_for_service(text: str, survivors: Iterable[Process]) -> bool:
+    """Whether an instruction asks for something that runs, or names what was left running.
+
+    A reward for work of another kind does not rest on a process because that listens.
+    """
+    paths = (path for each in survivors for path in (each.executable, each.script) if path)
+    names = (path.rpartition("/")[2] for path in paths)
+    return _SERVICE.search(text) is not None or _bears(text, names)
 
 
 def is_declared(room: CleanRoom, declared: Declared) -> bool:
@@ -350,16 +381,6 @@ def find_declared(sitting: Sitting) -> Declared:
         return Declared()
 
 
-def find_steps_not_repeated(
-    sitting: Sitting, rewards: Iterable[Mapping[str, float] | None]
-) -> None:
-    """Add a finding for steps with a reward that no clean room repeated: all but the last."""
-    if find_own_environment(sitting) is None and any(
-        not value <= 0 for each in rewards if each for value in each.values()
-    ):
-        _skip(sitting, "only the last step of a task is repeated")
-
-
 def _skip(sitting: Sitting, reason: str, *, is_prevented: bool = False) -> None:
     sitting.add_finding(
         FindingCode.CLEAN_ROOM_PREVENTED if is_prevented else FindingCode.CLEAN_ROOM_SKIPPED,
@@ -391,6 +412,7 @@ def _write(sitting: Sitting, room: CleanRoom, verdict: str, seconds: float) -> N
     )
     text = msgspec.json.format(msgspec.json.encode(stored), indent=2).decode()
     try:
-        replace_file(sitting.paths.clean_room_path, sitting.clean(text).encode())
+        path = _find_home(sitting, room) / sitting.paths.clean_room_path.name
+        replace_file(path, sitting.clean(text).encode())
     except OSError as error:
         sitting.logger.warning("clean-room.json cannot be written: %s", error)

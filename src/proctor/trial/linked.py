@@ -64,9 +64,9 @@ def find_odd_rewards(sitting: Sitting, before: Mapping[str, str | None]) -> None
                 )
 
 
-def find_killed(sitting: Sitting, rewards: Mapping[str, float]) -> None:
+def find_killed(sitting: Sitting, rewards: Mapping[str, float] | None) -> None:
     """Add a finding for a reward above 0 of a test script that a signal ended."""
-    if any(not value <= 0 for value in rewards.values()):
+    if rewards and any(not value <= 0 for value in rewards.values()):
         sitting.add_finding(
             FindingCode.TESTS_KILLED, "a signal ended the test script, and there is a reward"
         )

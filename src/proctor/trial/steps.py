@@ -18,11 +18,7 @@ from proctor.trial.again import keep_state, noted, verify_again
 from proctor.trial.agent import Agent
 from proctor.trial.agent_phase import find_agent_user, run_agent
 from proctor.trial.artifacts import collect_artifacts, move_contents
-from proctor.trial.clean_room import (
-    find_steps_not_repeated,
-    keep_for_clean_room,
-    verify_in_clean_room,
-)
+from proctor.trial.clean_room import keep_for_clean_room, verify_in_clean_room
 from proctor.trial.collect import collect_agent_output, upload_agent_logs
 from proctor.trial.environment import Environment
 from proctor.trial.flakes import Kept
@@ -55,8 +51,6 @@ async def run_steps(sitting: Sitting, agent: Agent, environment: Environment) ->
             log = sitting.logger.warning if stop.level == "warning" else sitting.logger.debug
             log(stop.message)
             break
-    verdicts = [each.verifier_result for each in results[: len(steps) - 1]]
-    find_steps_not_repeated(sitting, (each.rewards if each else None for each in verdicts))
     verdict = trial_verdict(executed, _find_strategy(sitting))
     sitting.result.verifier_result = VerifierResult(rewards=verdict.rewards) if verdict else None
 
@@ -91,9 +85,7 @@ async def _run_step(
             artifacts_dir = await _collect(sitting, environment, step)
             await note_changes(sitting, environment, step)
         kept = await keep_state(sitting, environment, artifacts_dir, step)
-        if step is sitting.plan.task.steps[-1]:
-            # Earlier steps are not repeated: the next ones go on where they ended.
-            await keep_for_clean_room(sitting, environment, artifacts_dir, step)
+        await keep_for_clean_room(sitting, environment, artifacts_dir, step)
         with sitting.phase("verify", step):
             await _verify(sitting, environment, step, result, artifacts_dir, kept)
         await verify_in_clean_room(sitting, environment)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 _CODE = {"python": "c", "pypy": "c", "perl": "eE", "ruby": "e", "node": "ep", "nodejs": "ep"}
 _SHELLS_CODE = "c"
@@ -14,7 +15,7 @@ def find_scripts(place: str, directory: str, words: Sequence[str]) -> Iterator[s
 
     `place` is where /proc shows it. Arguments after the code are not its code.
     """
-    name = os.path.basename(words[0]).lstrip("-").rstrip("0123456789.")
+    name = Path(words[0]).name.lstrip("-").rstrip("0123456789.")
     letters, rest = _CODE.get(name, _SHELLS_CODE), iter(words[1:])
     for word in rest:
         if word in ("-", "-s", "/dev/stdin"):
@@ -29,7 +30,7 @@ def find_scripts(place: str, directory: str, words: Sequence[str]) -> Iterator[s
                 return
             continue
         path = join(directory, word)
-        if os.path.isfile(f"{place}/root{path}"):
+        if Path(f"{place}/root{path}").is_file():
             yield path
             return
     # Without a script it reads what it is given.
@@ -44,11 +45,11 @@ def _find_module(directory: str, module: str) -> Iterator[str]:
 
 def join(directory: str, word: str) -> str:
     """The path that a word of a command line names."""
-    return os.path.normpath(os.path.join(directory, word))
+    return os.path.normpath(Path(directory, word))
 
 
 def _read_link(path: str) -> str:
     try:
-        return os.readlink(path)
+        return str(Path(path).readlink())
     except OSError:
         return ""

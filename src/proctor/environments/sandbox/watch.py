@@ -105,7 +105,7 @@ class _Watch:
             for pid in map(int, line.split()):
                 with suppress(OSError):
                     if all(
-                        os.path.samefile(top, f"/proc/{pid}/root{name}")
+                        Path(top).samefile(f"/proc/{pid}/root{name}")
                         for top, name in self._directories.items()
                     ):
                         return pid
