@@ -295,8 +295,13 @@ UNTOLD = OpenedFile("", ())
 class Watching(Protocol):
     """A verifier's room that can say which programs open its files."""
 
-    def watch_files(self) -> AbstractContextManager[Sequence[OpenedFile] | None]:
-        """Watch its own directories; the list grows until the end, None where nobody can."""
+    def watch_files(
+        self, scripts: Sequence[str] = ()
+    ) -> AbstractContextManager[Sequence[OpenedFile] | None]:
+        """Watch its own directories; the list grows until the end, None where nobody can.
+
+        `scripts` are files of the agent's that programs may run.
+        """
         ...
 
 

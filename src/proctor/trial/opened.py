@@ -7,10 +7,10 @@ into their own process cannot be told apart from the tests.
 
 import posixpath
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from proctor.sentence import count_of
-from proctor.trial.changes import Place
+from proctor.trial.changes import Account, Place
 from proctor.trial.environment import UNTOLD, OpenedFile, Program
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import INSIDE
@@ -27,6 +27,17 @@ _IN_MEMORY = "/memfd:"
 _MOST = 100
 
 
+def list_made(account: Account | None) -> Iterator[str]:
+    """Files that the agent made, those of the verifier's directories and of the system excepted.
+
+    Programs of the system are the clean room's business: packages bring such too.
+    """
+    for each in account.changes if account else ():
+        is_work = each.place is not Place.SYSTEM and not each.path.startswith(_OWN)
+        if is_work and each.kind != "directory" and each.how != "deleted":
+            yield each.path
+
+
 def find_opened(
     sitting: Sitting, opened: Sequence[OpenedFile] | None, late: Collection[str] = ()
 ) -> None:
@@ -37,9 +48,7 @@ def find_opened(
     account = sitting.account
     if account is None or not opened:
         return
-    # Programs of the system are the clean room's business: packages bring such too.
-    work = (each for each in account.changes if each.place is not Place.SYSTEM)
-    made = {each.path for each in work if not each.path.startswith(_OWN)}
+    made = set(list_made(account))
     built = {path for path in late if not path.startswith(_OWN) and not _INSTALLED.search(path)}
     found = [each for each in opened if is_strange(each, made, built)]
     if found:

@@ -8,7 +8,7 @@ as harbor leaves them. What lay there, or changed meanwhile, is a finding.
 import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path, PurePosixPath
 
 from proctor.errors import AddTestsDirError, DownloadVerifierDirError
@@ -17,7 +17,7 @@ from proctor.harbor.trial_result import VerifierResult
 from proctor.reward.profile import HARBOR_0_13
 from proctor.reward.read import load_rewards
 from proctor.task.directory import Step
-from proctor.trial.environment import Environment, can_watch, is_watched
+from proctor.trial.environment import Environment, OpenedFile, can_watch, is_watched
 from proctor.trial.inside import acting_as, empty_directories, exec_script, is_mounted
 from proctor.trial.integrity import look_after, look_before, look_for_busy
 from proctor.trial.linked import (
@@ -28,6 +28,7 @@ from proctor.trial.linked import (
     list_rewards,
 )
 from proctor.trial.network_switch import network_of_phase
+from proctor.trial.opened import list_made
 from proctor.trial.paths import INSIDE
 from proctor.trial.sitting import Sitting, host_variables
 from proctor.trial.tests_dir import find_tests, recall_tests
@@ -135,7 +136,7 @@ async def run_verifier(
     else:
         tests = find_tests(sitting.plan, step)
         await _upload_tests(environment, tests.sources)
-        with environment.watch_files() if can_watch(environment) else nullcontext() as opened:
+        with _watch(sitting, environment) as opened:
             was_killed = await _run_script(sitting, environment, step, tests.script)
             # Still watched: whoever outlived the script may open them now.
             rewards = await list_rewards(environment)
@@ -148,6 +149,14 @@ async def run_verifier(
     if was_killed:
         find_killed(sitting, found)
     return VerifierResult(rewards=found)
+
+
+def _watch(
+    sitting: Sitting, environment: Environment
+) -> AbstractContextManager[Sequence[OpenedFile] | None]:
+    if not can_watch(environment):
+        return nullcontext()
+    return environment.watch_files(list(list_made(sitting.account)))
 
 
 async def _upload_tests(environment: Environment, sources: Sequence[Path]) -> None:

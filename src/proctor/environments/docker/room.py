@@ -115,11 +115,13 @@ class Room(Inside):
         places = " ".join(self._outside.fresh)
         await self.exec(f"chmod 777 {places}", user="root")
 
-    def watch_files(self) -> AbstractContextManager[Sequence[OpenedFile] | None]:
+    def watch_files(
+        self, scripts: Sequence[str] = ()
+    ) -> AbstractContextManager[Sequence[OpenedFile] | None]:
         """Which programs open its files; see Watching. Nobody can say where they lie elsewhere."""
         outside = self._outside
         places = {f"{outside.scratch}{path}": path for path in outside.fresh if outside.scratch}
-        return watched(places)
+        return watched(places, scripts=scripts)
 
     async def exec_script(
         self,

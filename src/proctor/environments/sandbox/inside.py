@@ -141,9 +141,11 @@ class Room(Inside):
         self._directories = directories
         """Its own, on the host, by which names they have inside."""
 
-    def watch_files(self) -> AbstractContextManager[Sequence[OpenedFile] | None]:
+    def watch_files(
+        self, scripts: Sequence[str] = ()
+    ) -> AbstractContextManager[Sequence[OpenedFile] | None]:
         """Which programs open its files; see Watching."""
-        return watched(self._directories, self._now().box.pid)
+        return watched(self._directories, self._now().box.pid, scripts)
 
     async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
         """Nothing to do: it runs."""

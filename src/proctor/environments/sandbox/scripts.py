@@ -10,12 +10,15 @@ _SHELLS_CODE = "c"
 _PYTHON = ("python", "pypy")
 
 
-def find_scripts(place: str, directory: str, words: Sequence[str]) -> Iterator[str]:
+def find_scripts(
+    place: str, executable: str, directory: str, words: Sequence[str]
+) -> Iterator[str]:
     """Files that an interpreter may run: a script, a module by its name, or its input.
 
-    `place` is where /proc shows it. Arguments after the code are not its code.
+    `place` is where /proc shows it; its first word may be anything. Arguments after the code are
+    not its code.
     """
-    name = Path(words[0]).name.lstrip("-").rstrip("0123456789.")
+    name = Path(executable).name.rstrip("0123456789.")
     letters, rest = _CODE.get(name, _SHELLS_CODE), iter(words[1:])
     for word in rest:
         if word in ("-", "-s", "/dev/stdin"):

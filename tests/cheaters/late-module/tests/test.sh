@@ -1,0 +1,3 @@
+#!/bin/sh
+/app/program >/tmp/out
+/usr/bin/python3 /tests/check.py
