@@ -32,7 +32,8 @@ CHEATS: Final = frozenset(
     {
         *("reward-planted", "linked-reward", "tests-changed", "commands-like-solution"),
         *("clean-room-differs", "two-rewards", "late-reward"),
-        *("verifier-files-opened", "clean-room-prevented"),
+        *("verifier-files-opened", "clean-room-prevented", "reward-moved", "tests-killed"),
+        "system-changed-late",
     }
 )
 """Findings that are alarms: evidence that a score may not be earned."""

@@ -10,7 +10,7 @@
     verify, separate, verifier_class, tests_dir    how it is verified, and by whom
     verification, again, flakes           once, once more, and how far both agree
     integrity, linked, tools, unchanged, clock, solution  what a reader of its score should know
-    changes, account, clean_room          what the agent changed, and the tests without it
+    changes, account, clean_room, cause   what the agent changed, the tests without it, and why less
     opened, packages                      who opened the verifier's files; packages installed again
     change_record, clean_room_result      their files as values; the one reader of each
     record, recording, swap               its TrialRecord, at each phase

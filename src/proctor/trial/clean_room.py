@@ -14,7 +14,6 @@ is a finding, `clean-room-skipped`, and no exception of the trial.
 import asyncio
 import json
 import logging
-import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -26,13 +25,19 @@ import msgspec
 
 from proctor.errors import StateTooLargeError, TrialError
 from proctor.files import replace_file
-from proctor.sentence import count_of
 from proctor.task.directory import Step
 from proctor.trial.account import join_instructions
 from proctor.trial.again import noted
+from proctor.trial.cause import (
+    Declared,
+    asks_for_service,
+    bears_name,
+    find_cause,
+    is_declared,
+)
 from proctor.trial.changes import leave_out
 from proctor.trial.clean_room_result import AGREES, MORE, CleanRoomResult, Verification
-from proctor.trial.environment import Accounting, Environment, Process, accounts, is_watched
+from proctor.trial.environment import Accounting, Environment, accounts, is_watched
 from proctor.trial.finding import FindingCode
 from proctor.trial.flakes import FROZEN, CleanRoom, Kept
 from proctor.trial.inside import is_mounted, kind_of
@@ -51,21 +56,6 @@ _LEAST_SEC = 60.0
 _MANY_TIMES = 10
 """How long a repeated verification may take: so many times as long as the first, a minute at least.
 Tests that wait for a service which is missing would wait for as long as the task lets them."""
-
-
-_SERVICE = re.compile(
-    r"\b(serv(e|es|ed|ing|er|ers|ice|ices)|daemons?|background|ports?|listen(s|ing)?|sockets?|"
-    r"https?|urls?|apis?|endpoints?|localhost|127\.0\.0\.1|running|databases?|proxy|ssh)\b",
-    re.IGNORECASE,
-)
-"""Words of an instruction that asks for something that runs."""
-
-
-class Declared(msgspec.Struct, frozen=True):
-    """What a task says that its solution needs: the table [metadata.proctor] of task.toml."""
-
-    packages: tuple[str, ...] = ()
-    services: tuple[str, ...] = ()
 
 
 async def keep_for_clean_room(
@@ -213,7 +203,7 @@ async def _verify_declared(sitting: Sitting, environment: Accounting, room: Clea
     """Try a clean room that also has the agent's files with names which the task declares."""
     declared = find_declared(sitting)
     names = (*declared.packages, *declared.services)
-    kept = frozenset(path for path in room.left_out.paths if _bears(path, names))
+    kept = frozenset(path for path in room.left_out.paths if bears_name(path, names))
     if not kept:
         return
     paths = _place(sitting, environment, room, _DECLARED)
@@ -314,54 +304,6 @@ def _judge(sitting: Sitting, room: CleanRoom) -> str:
         packages=list(room.packages[:_MOST_SHOWN]),
     )
     return str(code)
-
-
-def find_cause(room: CleanRoom) -> tuple[FindingCode, str]:
-    """Why a clean room gave less: by which files or processes, or by chance."""
-    first, *_ = room.kept.verifications
-    without_files = f"without {count_of(len(room.left_out.paths), 'path')} of the agent's"
-    is_repeated = room.control[-1].result == first.result
-    if is_repeated and room.left_out.paths:
-        if any(each.result == first.result for each in room.clean):
-            return FindingCode.VERIFIER_FLAKY, "once, and the same at another time,"
-        if room.packaged and room.packaged.result == first.result:
-            packages = count_of(len(room.packages), "package")
-            return FindingCode.CLEAN_ROOM_PACKAGES, f"without {packages} that the agent installed"
-        return FindingCode.CLEAN_ROOM_DIFFERS, without_files
-    if is_repeated:
-        return FindingCode.VERIFIER_FLAKY, "with the same files"
-    if any(each.listens for each in room.survivors):
-        running = count_of(len(room.survivors), "process", "processes")
-        return FindingCode.CLEAN_ROOM_SERVICES, f"without {running} of the agent's"
-    return FindingCode.CLEAN_ROOM_DIFFERS, f"in {len(room.control) + 1} fresh environments"
-
-
-def asks_for_service(text: str, survivors: Iterable[Process]) -> bool:
-    """Whether an instruction asks for something that runs, or names what was left running.
-
-    A reward for work of another kind does not rest on a process because that listens.
-    """
-    paths = (path for each in survivors for path in (each.executable, each.script) if path)
-    names = (path.rpartition("/")[2] for path in paths)
-    return _SERVICE.search(text) is not None or _bears(text, names)
-
-
-def is_declared(room: CleanRoom, declared: Declared) -> bool:
-    """Whether what the task declares accounts for the difference.
-
-    Files do where a clean room that has those of the declared names gave what the trial got;
-    processes do where one of them has a declared name.
-    """
-    first, *_ = room.kept.verifications
-    if room.control[-1].result == first.result:
-        return bool(room.declared) and room.declared[-1].result == first.result
-    running = [f"{each.command} {each.executable or ''}" for each in room.survivors]
-    return any(_bears(text, declared.services) for text in running)
-
-
-def _bears(text: str, names: Iterable[str]) -> bool:
-    """Whether a path or a command has one of the names as a word."""
-    return any(re.search(rf"(?<![\w+]){re.escape(name)}(?![\w+])", text) for name in names)
 
 
 def _is_lower(clean: Verification, first: Verification) -> bool:

@@ -18,8 +18,10 @@ CODE = "import time; time.sleep(60)\n"
 @contextmanager
 def running(directory: Path, words: list[str], stdin: Path | None) -> Iterator[str]:
     """An interpreter at work; where /proc shows it."""
-    source = Path(stdin or "/dev/null").open()
-    with source, subprocess.Popen([sys.executable, *words], cwd=directory, stdin=source) as child:
+    with (
+        Path(stdin or "/dev/null").open() as source,
+        subprocess.Popen([sys.executable, *words], cwd=directory, stdin=source) as child,
+    ):
         place = f"/proc/{child.pid}"
         while not Path(f"{place}/cmdline").read_bytes().startswith(os.fsencode(sys.executable)):
             time.sleep(0.01)
@@ -52,11 +54,8 @@ def test_where_an_interpreter_takes_its_code_from(
     (directory / "other.txt").write_text("data")
     with running(directory, words, directory / stdin if stdin else None) as place:
         line = Path(f"{place}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-        scripts = list(
-            find_scripts(
-                place, sys.executable, str(directory), [os.fsdecode(word) for word in line]
-            )
-        )
+        told = [os.fsdecode(word) for word in line]
+        scripts = list(find_scripts(place, sys.executable, str(directory), told))
     assert (scripts[0] if scripts else None) == (str(directory / found) if found else None)
 
 

@@ -66,6 +66,9 @@ FINDINGS: Final[dict[str, str]] = {
     FindingCode.TWO_REWARDS: "The verifier left two reward files.",
     FindingCode.VERIFIER_FILES_OPENED: "A program of the agent opened tests or rewards.",
     FindingCode.LATE_REWARD: "A reward file changed after the test script had ended.",
+    FindingCode.REWARD_MOVED: "A reward file was moved or linked to its place.",
+    FindingCode.TESTS_KILLED: "A signal ended the test script, and there is a reward.",
+    FindingCode.SYSTEM_CHANGED_LATE: "Programs of the image changed while the tests ran.",
 }
 """What a finding about the integrity of a trial means."""
 

@@ -1,5 +1,7 @@
+"""Whether the program printed the answer."""
+
 import json
 import pathlib
 
-ok = pathlib.Path("/tmp/out").read_text() == pathlib.Path("/tests/expected.txt").read_text()
-pathlib.Path("/logs/verifier/reward.txt").write_text(json.dumps(int(ok)))
+given, expected = (pathlib.Path(path).read_text() for path in ("/app/out", "/tests/expected.txt"))
+pathlib.Path("/logs/verifier/reward.txt").write_text(json.dumps(int(given == expected)))

@@ -1,3 +1,3 @@
 #!/bin/sh
-/app/program >/tmp/out
+/app/program >/app/out
 /usr/bin/python3 /tests/check.py
