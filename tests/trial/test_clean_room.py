@@ -9,7 +9,7 @@ from proctor.trial.clean_room_result import Verification
 from proctor.trial.environment import UNTOLD, OpenedFile, Process, Program
 from proctor.trial.finding import FindingCode
 from proctor.trial.flakes import CleanRoom, Kept
-from proctor.trial.opened import is_strange
+from proctor.trial.opened import is_built, is_strange
 from proctor.trial.verify import is_killed
 
 DIFFERS, FLAKY = FindingCode.CLEAN_ROOM_DIFFERS, FindingCode.VERIFIER_FLAKY
@@ -125,6 +125,22 @@ def test_an_orphan_is_the_tests_own_if_it_runs_them(
 ) -> None:
     opened = OpenedFile("/tests/a", programs, is_orphan=True)
     assert is_strange(opened, set()) is is_odd
+
+
+@pytest.mark.parametrize(
+    ("path", "built"),
+    [
+        ("/app/prog", True),
+        ("/tmp/a.out", True),  # noqa: S108 - of the environment
+        # Copied or built from the tests' own files.
+        ("/tmp/runner", False),  # noqa: S108 - of the environment
+        ("/tests/prog", False),
+        ("/app/.venv/bin/ruff", False),
+        ("/app/node_modules/esbuild/bin/esbuild", False),
+    ],
+)
+def test_which_programs_were_built_of_the_agents_work(path: str, *, built: bool) -> None:
+    assert is_built(path, {"test", "runner"}) is built
 
 
 def test_what_nobody_could_tell_of_is_strange() -> None:

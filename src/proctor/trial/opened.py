@@ -49,7 +49,8 @@ def find_opened(
     if account is None or not opened:
         return
     made = set(list_made(account))
-    built = {path for path in late if not path.startswith(_OWN) and not _INSTALLED.search(path)}
+    tests = {_stem(each.path) for each in sitting.plan.digests.files if "tests/" in each.path}
+    built = {path for path in late if is_built(path, tests)}
     found = [each for each in opened if is_strange(each, made, built)]
     if found:
         sitting.add_finding(
@@ -66,6 +67,19 @@ def find_opened(
                 for each in found[:_MOST]
             ],
         )
+
+
+def is_built(path: str, tests: Collection[str]) -> bool:
+    """Whether a file that was made while the tests ran may be a program of the agent's.
+
+    `tests` are the names of the tests' files without endings: a program of such a name is theirs.
+    """
+    is_theirs = path.startswith(_OWN) or _stem(path) in tests
+    return not is_theirs and not _INSTALLED.search(path)
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].partition(".")[0]
 
 
 def is_strange(
