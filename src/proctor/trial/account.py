@@ -29,6 +29,7 @@ from proctor.trial.environment import Environment, accounts
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import TrialPaths
 from proctor.trial.sitting import Sitting
+from proctor.trial.unasked import find_merged, find_unasked
 
 _MOST_SHOWN = 100
 """Paths that a finding lists."""
@@ -66,7 +67,7 @@ async def note_changes(
         sitting.account = None
         return
     made = frozenset(
-        each.path for each in written if each.kind == "directory" and each.how != "changed"
+        each.path for each in written if each.kind == "directory" and each.how == "created"
     )
     text = _join_instructions(sitting)
     classifier = Classifier(account.around, _find_named(sitting), made, text)
@@ -74,6 +75,8 @@ async def note_changes(
     account.before = [each for each in placed if each.when is Phase.SETUP]
     account.changes = [each for each in placed if each.when is Phase.AGENT]
     account.imports = find_test_imports(account.changes, account.around, made, text)
+    account.unasked = find_unasked(account.changes, account.around, made, text)
+    account.merged = find_merged(account.changes, account.around, text)
     account.is_cut, account.is_noted = is_cut, True
     _find(sitting, account)
     write_account(sitting.paths, account, step)
@@ -192,9 +195,13 @@ def _as_stored(change: Change) -> Change:
     try:
         change.path.encode()
         change.target.encode()
+        change.end.encode()
     except UnicodeEncodeError:
         change = msgspec.structs.replace(
-            change, path=_spelt(change.path), target=_spelt(change.target)
+            change,
+            path=_spelt(change.path),
+            target=_spelt(change.target),
+            end=_spelt(change.end),
         )
     return msgspec.structs.replace(change, mark="")
 
