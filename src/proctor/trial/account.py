@@ -32,6 +32,7 @@ from proctor.trial.finding import FindingCode
 from proctor.trial.opened import find_opened
 from proctor.trial.paths import TrialPaths
 from proctor.trial.sitting import Sitting
+from proctor.trial.unasked import find_merged, find_unasked
 
 _PACKAGE_LISTS = re.compile(
     r"/var/lib/(dpkg|rpm|pacman)/|/lib/apk/db/|/usr/lib/sysimage/rpm/|\.dist-info/|/node_modules/"
@@ -75,7 +76,7 @@ async def note_changes(
         sitting.account = None
         return
     made = frozenset(
-        each.path for each in written if each.kind == "directory" and each.how != "changed"
+        each.path for each in written if each.kind == "directory" and each.how == "created"
     )
     text = join_instructions(sitting)
     classifier = Classifier(account.around, _find_named(sitting), made, text)
@@ -83,6 +84,8 @@ async def note_changes(
     account.before = [each for each in placed if each.when is Phase.SETUP]
     account.changes = [each for each in placed if each.when is Phase.AGENT]
     account.imports = find_test_imports(account.changes, account.around, made, text)
+    account.unasked = find_unasked(account.changes, account.around, made, text)
+    account.merged = find_merged(account.changes, account.around, text)
     account.is_cut, account.is_noted = is_cut, True
     _find(sitting, account)
     write_account(sitting.paths, account, step)
@@ -234,9 +237,13 @@ def _as_stored(change: Change) -> Change:
     try:
         change.path.encode()
         change.target.encode()
+        change.end.encode()
     except UnicodeEncodeError:
         change = msgspec.structs.replace(
-            change, path=_spelt(change.path), target=_spelt(change.target)
+            change,
+            path=_spelt(change.path),
+            target=_spelt(change.target),
+            end=_spelt(change.end),
         )
     return msgspec.structs.replace(change, mark="")
 

@@ -28,9 +28,10 @@ class Declared(msgspec.Struct, frozen=True):
 def find_cause(room: CleanRoom) -> tuple[FindingCode, str]:
     """Why a clean room gave less: by which files or processes, or by chance."""
     first, *_ = room.kept.verifications
-    without_files = f"without {count_of(len(room.left_out.paths), 'path')} of the agent's"
+    n_paths = len(room.left_out.paths) or len(room.left_out.plain)
+    without_files = f"without {count_of(n_paths, 'path')} of the agent's"
     is_repeated = room.control[-1].result == first.result
-    if is_repeated and room.left_out.paths:
+    if is_repeated and n_paths:
         if any(each.result == first.result for each in room.clean):
             return FindingCode.VERIFIER_FLAKY, "once, and the same at another time,"
         if room.packaged and room.packaged.result == first.result:

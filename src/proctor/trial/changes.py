@@ -57,6 +57,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a plain file that was read."""
     target: str = ""
     """Where a link leads."""
+    end: str = ""
+    """Where it leads in the end, for tests that follow it: empty where nothing is, or what is
+    there depends on who looks."""
     xattrs: dict[str, str] = {}
     in_image: bool = False
     """The image has something at that path."""
@@ -76,6 +79,13 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     shadowing: tuple[str, ...] = ()
     """Names of what was written in directories of PATH and is a program of the image's as well,
     there or elsewhere."""
+    provided: frozenset[str] = frozenset()
+    """What the image has where programs search, such as bin/grep and python/yaml."""
+    environments: tuple[str, ...] = ()
+    """Settings of the Python environments that the image has in the working directory."""
+    test_settings: tuple[str, ...] = ()
+    """Files in the working directory, or above it, that tell test programs what to run, and did
+    not in the image."""
     homes: tuple[str, ...] = ("/root",)
     """Home directories, as the image and the agent's own passwd name them."""
 
@@ -92,6 +102,10 @@ class Account:
     late: list[Change] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)
     """Files of the agent's that the tests may load by themselves."""
+    unasked: list[str] = field(default_factory=list)
+    """Other work of the agent's that a clean room does without."""
+    merged: list[str] = field(default_factory=list)
+    """Directories in place of the image's that a clean room has both of."""
     is_cut: bool = False
     """Some paths are missing."""
     is_noted: bool = False
@@ -121,11 +135,19 @@ _WIDE = frozenset(
         *("/bin", "/sbin", "/lib", "/lib64", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/include"),
         *("/usr/local/bin", "/usr/local/lib", "/usr/local/include", "/dev", "/proc", "/sys"),
         *("/root", "/tmp", "/run", "/srv", "/mnt", "/boot", "/usr/local/sbin", "/usr/src"),  # noqa: S108
+        *("/etc/profile.d", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/apt", "/etc/perl"),
+        *("/etc/default", "/etc/skel", "/etc/pam.d", "/etc/security", "/etc/ssl", "/etc/init.d"),
     }
 )
 """Directories that say nothing of a task when they are named, or are the working directory."""
 _PACKAGES = re.compile(r"/(site-packages|dist-packages|node_modules)(/|$)")
 """Directories that programs run or load files of; those that came with the image are its own."""
+_SEARCHED = re.compile(r"/(lib[^/]*|include|s?bin|libexec|share/perl[^/]*)/")
+"""Below /usr: where programs look for programs, modules and headers."""
+_TEST_PROGRAMS = re.compile(
+    r"(python|pip|pypy)[\d.]*|py\.?test|uvx?|node|npm|npx|perl|ruby|make|gcc|cc|tox|nox"
+)
+"""What tests are run by: a text that mentions one does not ask for it."""
 _NAMED = re.compile(r"(?<![\w/.:@~$}])(~?/[\w.+@~-]+(?:/[\w.+@~-]+)*)")
 _TEST_SETTINGS = frozenset(
     {
@@ -183,7 +205,8 @@ class Classifier:
 
     @cached_property
     def _in_named(self) -> tuple[str, ...]:
-        return _below(self.named)
+        """A home that is named has the dotfiles of another."""
+        return _below(place for place in self.named if place not in self._homes)
 
     @cached_property
     def _in_search(self) -> tuple[str, ...]:
@@ -228,19 +251,26 @@ class Classifier:
     def _is_started(self, path: str, way: str) -> bool:
         """Whether programs or their modules are looked for there, in a place of the image's."""
         found = _PACKAGES.search(path)
-        return way.startswith(self._in_search) or (
-            found is not None and path[: found.end(1)] not in self.made
-        )
+        in_packages = found is not None and path[: found.end(1)] not in self.made
+        return in_packages or way.startswith(self._in_search) or path in self.around.environments
 
     def _is_asked_for(self, change: Change) -> bool:
         """Whether it is a new program that the instruction mentions and the image lacks."""
         directory, _, name = change.path.rpartition("/")
         is_new = not change.in_image and name not in self.around.shadowing
-        return is_new and f"{directory}/" in self._in_search and _is_mentioned(name, self.text)
+        is_asked = is_mentioned(name, self.text) and not _TEST_PROGRAMS.fullmatch(name)
+        return is_new and f"{directory}/" in self._in_search and is_asked
 
     def _is_named(self, change: Change, way: str) -> bool:
-        is_programs = change.in_image and _PROGRAMS.match(change.path)
-        return way.startswith(self._in_named) and not is_programs
+        if not way.startswith(self._in_named):
+            return False
+        if not _PROGRAMS.match(change.path):
+            return True
+        # A directory of the image's is named as a place; what is asked for is named itself, or new.
+        is_own = change.path in self.named or any(
+            way.startswith(one) for one in self._in_named if one[:-1] in self.made
+        )
+        return not change.in_image and (is_own or not _SEARCHED.search(way))
 
 
 def find_test_imports(
@@ -256,13 +286,13 @@ def find_test_imports(
     found = []
     for change in changes:
         directory, _, name = change.path.rpartition("/")
-        if change.place is not Place.WORK or change.how == "deleted" or _is_mentioned(name, text):
+        if change.place is not Place.WORK or change.how == "deleted" or is_mentioned(name, text):
             continue
         if name in _TEST_SETTINGS:
             is_loaded = directory not in made and f"{directory}/".startswith(in_workdir)
         elif directory.endswith("/.git/hooks"):
             is_loaded = not name.endswith(".sample") and not (
-                _is_mentioned("hook", text) or _is_mentioned("hooks", text)
+                is_mentioned("hook", text) or is_mentioned("hooks", text)
             )
         else:
             is_loaded = directory in places and not change.in_image and _is_module(change, name)
@@ -271,7 +301,8 @@ def find_test_imports(
     return found
 
 
-def _is_mentioned(name: str, text: str) -> bool:
+def is_mentioned(name: str, text: str) -> bool:
+    """Whether a text has a name as a word of its own."""
     # Most are not: a pattern for each of many names would take longer than to read the files.
     return name in text and re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text) is not None
 
@@ -292,8 +323,13 @@ class LeftOut(msgspec.Struct, frozen=True):
     """Directories that are made only for what is kept below them."""
 
 
-def leave_out(changes: Sequence[Change], imports: Collection[str]) -> LeftOut:
-    """What a clean room leaves out: all of the system, and what tests would load by themselves."""
+def leave_out(
+    changes: Sequence[Change], imports: Collection[str], merged: Collection[str] = ()
+) -> LeftOut:
+    """What a clean room leaves out: all of the system, and what tests would load by themselves.
+
+    Directories of `merged` have there what the image has in them too.
+    """
     out = {each.path for each in changes if each.place is Place.SYSTEM} | set(imports)
     kept = [each.path for each in changes if each.path not in out and each.how != "deleted"]
     needed = {way for path in kept for way in _ways_to(path)}
@@ -304,7 +340,7 @@ def leave_out(changes: Sequence[Change], imports: Collection[str]) -> LeftOut:
         # In place of a link or a file of the image's it would hide that.
         if each.how in ("created", "changed")
     }
-    return LeftOut(frozenset(out - plain), frozenset(plain))
+    return LeftOut(frozenset(out - plain), frozenset({*plain, *merged} - (out - plain)))
 
 
 def _ways_to(path: str) -> Iterable[str]:

@@ -45,6 +45,7 @@ from proctor.trial.packages import find_packages, install_packages
 from proctor.trial.paths import TrialPaths
 from proctor.trial.sitting import Sitting
 from proctor.trial.tools import keep_tools
+from proctor.trial.unasked import find_overwritten_links
 from proctor.trial.verification import find_own_environment, run_verification
 
 _SILENT = logging.Logger("clean-room")
@@ -103,7 +104,7 @@ async def _keep(sitting: Sitting, environment: Environment, room: CleanRoom) -> 
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     if account.is_cut:
         raise StateTooLargeError("the agent changed more than can be listed")
-    room.left_out = leave_out(account.changes, account.imports)
+    room.left_out = leave_out(account.changes, {*account.imports, *account.unasked}, account.merged)
     room.survivors = await environment.list_processes() if is_watched(environment) else ()
     if any(kept.state == FROZEN and kept.step is room.step for kept in sitting.kept):
         return
@@ -161,6 +162,7 @@ async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -
     if not accounts(environment):
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     paths = _place(sitting, environment, room, _CLEAN)
+    _leave_out_overwritten(sitting, room)
     first = room.kept.verifications[0]
     await _verify_clean(sitting, environment, paths, room)
     if room.clean[0].result == first.result:
@@ -177,6 +179,15 @@ async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -
         await _verify_with_packages(sitting, environment, room)
     if room.packaged is None or room.packaged.result != first.result:
         await _verify_declared(sitting, environment, room)
+
+
+def _leave_out_overwritten(sitting: Sitting, room: CleanRoom) -> None:
+    """Leave out links to what the tests themselves have written since."""
+    account = sitting.account
+    if account is not None:
+        links = find_overwritten_links(account.changes, account.late)
+        more = {*account.imports, *account.unasked, *links}
+        room.left_out = leave_out(account.changes, more, account.merged)
 
 
 async def _verify_clean(

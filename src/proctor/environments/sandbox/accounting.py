@@ -12,7 +12,10 @@ from proctor.environments.interior import DEVICES, MEMORY
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.command import PATH
+from proctor.environments.sandbox.links import find_ends
 from proctor.environments.sandbox.mapped import run_mapped
+from proctor.environments.sandbox.provided import find_provided
+from proctor.environments.sandbox.settings import find_test_settings
 from proctor.environments.sandbox.walk import Limits, Written
 from proctor.trial.changes import Change, Phase, Surroundings
 from proctor.trial.environment import SeenFile
@@ -34,10 +37,12 @@ async def list_changes(
     # What lies in memory is in no layer, and would be taken for deleted.
     on_disk = {path: mark for path, mark in known.items() if not path.startswith(f"{DEVICES}/")}
     written, is_cut = await run_mapped("walk", layers, on_disk, limits)
-    return [_change_of(Written(*each)) for each in written], is_cut
+    entries = [Written(*each) for each in written]
+    ends = find_ends(LayeredChanges(tuple(parts)), entries)
+    return [_change_of(each, ends.get(each.path, "")) for each in entries], is_cut
 
 
-def _change_of(written: Written) -> Change:
+def _change_of(written: Written, end: str) -> Change:
     is_gone = written.how == "deleted"
     return Change(
         path=written.path,
@@ -50,6 +55,7 @@ def _change_of(written: Written) -> Change:
         size=written.size if written.kind == "file" and not is_gone else None,
         sha256=written.sha256,
         target=written.target,
+        end=end,
         xattrs=dict(written.xattrs),
         in_image=written.in_image,
         mark=written.mark,
@@ -84,8 +90,29 @@ def find_surroundings(
     """How programs with these variables find their files."""
     texts = [changes.read_in_image(USERS), changes.read_now(USERS)]
     around = surroundings_of(texts, env, changes.resolve(workdir))
+    environments = tuple(_find_environments(changes, around.workdir))
+    places = (f"{posixpath.dirname(one)}/bin" for one in environments)
+    search = tuple(dict.fromkeys((*around.search_path, *places)))
+    around = msgspec.structs.replace(around, search_path=search, environments=environments)
     shadowing = tuple(_find_shadowing(changes, around.search_path))
-    return msgspec.structs.replace(around, shadowing=shadowing)
+    return msgspec.structs.replace(
+        around,
+        shadowing=shadowing,
+        provided=find_provided(
+            changes, around.search_path, tuple(_split(env.get("NODE_PATH", "")))
+        ),
+        test_settings=tuple(find_test_settings(changes, around.workdir)),
+    )
+
+
+def _find_environments(changes: LayeredChanges, workdir: str) -> Iterator[str]:
+    """The settings of Python environments that the image has in a directory."""
+    if workdir == "/":
+        return
+    for name in changes.list_in_image(workdir):
+        path = f"{workdir}/{name}/pyvenv.cfg"
+        if changes.find_kind_in_image(path):
+            yield path
 
 
 def _find_shadowing(changes: LayeredChanges, search: Sequence[str]) -> Iterator[str]:

@@ -78,6 +78,20 @@ class LayeredChanges:
         top = _find_layer(part, rest)
         return None if top is None else _load(top, rest)
 
+    def find_kind_in_image(self, path: str) -> File | None:
+        """What the image has at a path; of a plain file nothing is read."""
+        part, rest = self._place(path)
+        top = _find_layer(part, rest)
+        found = None if top is None else _look(top, rest)
+        if top is None or found is None:
+            return None
+        return _load(top, rest) if stat.S_ISLNK(found.st_mode) else File(Kind.OTHER, "")
+
+    def list_in_image(self, directory: str) -> Iterable[str]:
+        """Names of what the image has in a directory."""
+        part, rest = self._place(self.resolve(directory))
+        return sorted({name for lower in part.lowers for name, _ in _scan(lower, rest)})
+
     def find_original(self, path: str) -> str | None:
         """Where on the host the image's file of a path lies."""
         part, rest = self._place(path)

@@ -1,0 +1,3 @@
+#!/bin/sh
+rm -rf /app/cases
+mkdir /app/cases

