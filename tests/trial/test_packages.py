@@ -18,7 +18,7 @@ Version: {version}
 
 
 class Listed:
-    """An environment that has a list of packages, and keeps what it is told to run."""
+    """An environment that has a list of packages, and where every command fails in the same way."""
 
     def __init__(self, *packages: tuple[str, str, str], code: int = 0) -> None:
         self.text = "".join(
@@ -26,14 +26,12 @@ class Listed:
             for name, version, status in packages
         )
         self.code = code
-        self.commands: list[str] = []
 
     async def download_file(self, source_path: str, target_path: Path) -> None:
         assert source_path == "/var/lib/dpkg/status"
         target_path.write_text(self.text)
 
-    async def exec(self, command: str, **_: object) -> ExecResult:
-        self.commands.append(command)
+    async def exec(self, command: str, *_: object, **__: object) -> ExecResult:
         return ExecResult("E: no such package\n", None, self.code)
 
 
@@ -62,6 +60,15 @@ def test_new_and_upgraded_packages_are_found() -> None:
     )
     assert find(changed).debian == ("bash=5.2-2", "hello=1:2.10-3+b1~x")
     assert find(Listed(OLD)) == Packages()
+    assert find(Listed()).debian == ("bash-",)
+
+
+def test_a_package_for_two_architectures_is_two_packages() -> None:
+    one = STATUS.format(name="libx", version="1", status=INSTALLED).rstrip("\n")
+    changed = Listed(OLD)
+    for architecture in ("amd64", "i386"):
+        changed.text += f"{one}\nMulti-Arch: same\nArchitecture: {architecture}\n\n"
+    assert find(changed).debian == ("libx:amd64=1", "libx:i386=1")
 
 
 def test_packages_of_pip_are_found_where_they_lie() -> None:
@@ -73,20 +80,24 @@ def test_packages_of_pip_are_found_where_they_lie() -> None:
         "/usr/local/lib/python3.12/site-packages/requests/__init__.py",
     )
     assert find(Listed(OLD), *paths).python == (
-        ("/usr/local", "python3.12", "requests==2.32.0"),
         ("/opt/env", "python3.11", "foo_bar==1.0"),
+        ("/usr/local", "python3.12", "requests==2.32.0"),
     )
 
 
-def test_they_are_installed_by_the_images_own_package_managers() -> None:
-    packages = Packages(("hello=1",), (("/usr/local", "python3.12", "x==1"),))
-    assert packages.names == ("hello=1", "x==1")
-    environment: Any = Listed()
-    asyncio.run(install_packages(environment, packages))
-    apt, pip = environment.commands
-    assert "apt-get install" in apt
-    assert apt.endswith("hello=1 </dev/null")
-    assert pip.endswith("-m pip install -q --no-deps x==1")
+def test_what_did_not_come_from_an_index_is_left_out() -> None:
+    place = "/usr/local/lib/python3.12/site-packages"
+    paths = (f"{place}/own-1.dist-info/METADATA", f"{place}/own-1.dist-info/direct_url.json")
+    assert find(Listed(OLD), *paths) == Packages()
+
+
+def test_a_python_that_the_agent_changed_installs_nothing() -> None:
+    package = "/app/env/lib/python3.12/site-packages/foo-1.dist-info/METADATA"
+    for decisive in ("bin/python3", "bin/python3.12", "pyvenv.cfg", "pip.conf"):
+        own = Change(path=f"/app/env/{decisive}", how="changed", kind="file", place=Place.WORK)
+        unused: Any = Listed()
+        found = asyncio.run(find_packages([system(package), own], unused, unused))
+        assert found == Packages()
 
 
 def test_what_cannot_be_installed_again_is_said() -> None:

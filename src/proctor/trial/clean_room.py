@@ -233,8 +233,7 @@ async def _verify_with_packages(sitting: Sitting, environment: Accounting, room:
             packages = await find_packages(changes, environment, where)
             if not packages.names:
                 return
-            room.packages = packages.names
-            await install_packages(where, packages)
+            room.packages = await install_packages(where, packages)
             room.packaged = await _verify_there(sitting, where, paths, room)
     except Exception as error:  # noqa: BLE001 - the finding without packages stands
         sitting.logger.warning("the packages of the agent were not tried: %s", error)

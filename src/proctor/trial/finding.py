@@ -69,6 +69,8 @@ class FindingCode(StrEnum):
     """The agent changed more files than the change record lists."""
     AGENT_PROGRAM_RUNNING = "agent-program-running"
     """A program that the agent made was still running when verification began."""
+    AGENT_NOT_PAUSED = "agent-not-paused"
+    """Processes of the agent ran on while its changes were recorded and its files were kept."""
     TWO_REWARDS = "two-rewards"
     """The verifier left both reward.txt and reward.json."""
     VERIFIER_FILES_OPENED = "verifier-files-opened"

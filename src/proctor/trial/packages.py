@@ -1,7 +1,8 @@
-"""Packages that an agent installed, and installing the same ones again in a clean room.
+"""Packages that an agent installed or removed, and doing the same again in a clean room.
 
-Only names and versions are taken from what the agent left: the packages themselves come from where
-the image's own package manager gets them, so that nobody can bring a file in as one.
+Only names and versions are taken from what the agent left. The packages come from where the image's
+own package manager gets them, so that no file can be brought in as one. The agent's work is there
+when package managers run as root: they start outside of it, load nothing from it, and use no cache.
 """
 
 import re
@@ -18,14 +19,50 @@ from proctor.trial.environment import Environment
 _STATUS = "/var/lib/dpkg/status"
 _LARGEST = 64 << 20
 _MOST = 2000
-_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]*")
+_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]*(:[a-z0-9-]+)?")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~:-]*")
 _INSTALLED = "install ok installed"
 _PYTHON = re.compile(
     r"(?P<prefix>/.*)/lib/(?P<python>python3\.\d+)/(?:site|dist)-packages/"
-    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>[A-Za-z0-9][A-Za-z0-9.+!]*)\.dist-info/METADATA"
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>[A-Za-z0-9][A-Za-z0-9.+!]*)\.dist-info"
 )
 _PATIENCE_SEC = 900
+_OUTSIDE = "/usr"
+"""Where package managers start: Python and uv read files of the directory that they start in."""
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_APT = """\
+# A package in apt's own cache is installed if it has the right size, whatever is in it.
+cache=$(mktemp -d)
+export DEBIAN_FRONTEND=noninteractive
+apt-get -o Dir::Cache="$cache" update -qq
+install() {
+    [ $# = 0 ] || apt-get -o Dir::Cache="$cache" install -y -qq --no-install-recommends \
+        --allow-downgrades "$@" </dev/null && printf '%s\\n' "$@"
+}
+set -- WANTED
+install "$@" || {
+    for one; do
+        shift
+        apt-cache -o Dir::Cache="$cache" show "${one%-}" >/dev/null 2>&1 && set -- "$@" "$one"
+    done
+    install "$@"
+}
+"""
+_PIP = """\
+python=$(command -v {program} {python} | head -n 1)
+export PYTHONUSERBASE={userbase} PIP_BREAK_SYSTEM_PACKAGES=1 PIP_NO_INPUT=1 PIP_NO_CACHE_DIR=1
+# Isolated: else Python would load modules from PYTHONPATH and from the user's own packages.
+if "$python" -I -m pip --version >/dev/null 2>&1; then
+    run() {{ "$python" -I -m pip install -q --no-deps {user} "$@"; }}
+elif command -v uv >/dev/null; then
+    run() {{ uv pip install -q --no-deps --no-cache --break-system-packages -p "$python" "$@"; }}
+else
+    run() {{ python3 -I -m pip --python "$python" install -q --no-deps "$@"; }}
+fi
+install() {{ run "$@" </dev/null && printf '%s\\n' "$@"; }}
+set -- {wanted}
+install "$@" || for one; do install "$one"; done
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +70,7 @@ class Packages:
     """Packages by name and version."""
 
     debian: tuple[str, ...] = ()
-    """name=version, for apt-get."""
+    """name=version, or name- for one that was removed: words for apt-get."""
     python: tuple[tuple[str, str, str], ...] = ()
     """(prefix, python3.12, name==version), for the pip of that Python."""
 
@@ -46,7 +83,7 @@ class Packages:
 async def find_packages(
     changes: Sequence[Change], changed: Environment, pristine: Environment
 ) -> Packages:
-    """What the agent installed in an environment, beside one that has the image's packages.
+    """What the agent installed or removed, beside an environment that has the image's packages.
 
     Raises:
         Exception: an environment cannot give its list.
@@ -54,9 +91,8 @@ async def find_packages(
     debian: tuple[str, ...] = ()
     if any(each.path == _STATUS for each in changes):
         before, now = await _load_status(pristine), await _load_status(changed)
-        debian = tuple(
-            f"{name}={now[name]}" for name in sorted(now) if before.get(name) != now[name]
-        )
+        new = (f"{name}={now[name]}" for name in sorted(now) if before.get(name) != now[name])
+        debian = (*new, *(f"{name}-" for name in sorted(before) if name not in now))
     return Packages(debian[:_MOST], tuple(_find_python(changes))[:_MOST])
 
 
@@ -73,44 +109,71 @@ def _parse_status(text: str) -> Iterator[tuple[str, str]]:
     for paragraph in text.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line)
         name, version = fields.get("Package", ""), fields.get("Version", "")
+        if fields.get("Multi-Arch") == "same":
+            # It can be installed for several architectures at once.
+            name = f"{name}:{fields.get('Architecture', '')}"
         is_usable = _NAME.fullmatch(name) and _VERSION.fullmatch(version)
         if is_usable and fields.get("Status") == _INSTALLED:
             yield name, version
 
 
-def _find_python(changes: Iterable[Change]) -> Iterator[tuple[str, str, str]]:
-    for change in changes:
-        if change.place is Place.SYSTEM and change.how == "created":
-            found = _PYTHON.fullmatch(change.path)
-            # Those below /usr/lib/python3 are Debian's.
-            if found and found["prefix"] != "/usr":
-                package = f"{found['name']}=={found['version']}"
-                yield found["prefix"], found["python"], package
+def _find_python(changes: Sequence[Change]) -> Iterator[tuple[str, str, str]]:
+    """Packages that came from an index, for each Python of which the agent changed nothing else."""
+    created = {
+        each.path for each in changes if each.place is Place.SYSTEM and each.how == "created"
+    }
+    work = [each.path for each in changes if each.place is not Place.SYSTEM]
+    is_changed: dict[str, bool] = {}
+    for path in sorted(created):
+        directory, _, name = path.rpartition("/")
+        found = _PYTHON.fullmatch(directory) if name == "METADATA" else None
+        # pip notes with this file that it was told to take a directory, an archive or a repository.
+        if found is None or f"{directory}/direct_url.json" in created:
+            continue
+        prefix = found["prefix"]
+        if prefix not in is_changed:
+            is_changed[prefix] = _is_changed(prefix, work)
+        if not is_changed[prefix]:
+            yield prefix, found["python"], f"{found['name']}=={found['version']}"
 
 
-async def install_packages(environment: Environment, packages: Packages) -> None:
-    """Install packages as root, with the environment's own package managers.
+def _is_changed(prefix: str, work: Iterable[str]) -> bool:
+    """Whether the work has a Python below a prefix, or settings of it."""
+    decisive = {prefix, *(f"{prefix}/{name}" for name in ("bin", "lib", "pyvenv.cfg", "pip.conf"))}
+    python = f"{prefix}/bin/python"
+    return any(path in decisive or path.startswith(python) for path in work)
+
+
+async def install_packages(environment: Environment, packages: Packages) -> tuple[str, ...]:
+    """Install packages as root with the environment's own package managers; those that they had.
 
     Raises:
-        RuntimeError: they cannot be installed there.
+        RuntimeError: there are none.
     """
-    for command in _list_commands(packages):
-        done = await environment.exec(command, timeout_sec=_PATIENCE_SEC, user="root")
-        if done.return_code != 0:
-            last = (done.stdout or "").strip().rpartition("\n")[2]
-            raise RuntimeError(f"packages could not be installed again: {last[:300]}")
-
-
-def _list_commands(packages: Packages) -> Iterator[str]:
-    if packages.debian:
-        words = shlex.join(packages.debian)
-        yield (
-            "export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && apt-get install -y -qq "
-            f"--no-install-recommends --allow-downgrades {words} </dev/null"
+    installed: list[str] = []
+    last = ""
+    for script in _list_scripts(packages):
+        done = await environment.exec(
+            script, _OUTSIDE, {"PATH": _PATH}, timeout_sec=_PATIENCE_SEC, user="root"
         )
+        lines = (done.stdout or "").splitlines()
+        installed += [line for line in lines if line in packages.names]
+        last = next((line for line in reversed(lines) if line.strip()), last)
+    if not installed:
+        raise RuntimeError(f"packages could not be installed again: {last[:300]}")
+    return tuple(dict.fromkeys(installed))
+
+
+def _list_scripts(packages: Packages) -> Iterator[str]:
+    if packages.debian:
+        yield _APT.replace("WANTED", shlex.join(packages.debian))
     pythons = dict.fromkeys((prefix, python) for prefix, python, _ in packages.python)
     for prefix, python in pythons:
         wanted = [name for *of, name in packages.python if tuple(of) == (prefix, python)]
-        program = f"$(command -v {shlex.quote(f'{prefix}/bin/{python}')} {python} | head -n 1)"
-        words = shlex.join(wanted)
-        yield f"PIP_BREAK_SYSTEM_PACKAGES=1 {program} -m pip install -q --no-deps {words}"
+        yield _PIP.format(
+            program=shlex.quote(f"{prefix}/bin/{python}"),
+            python=python,
+            userbase=shlex.quote(prefix),
+            user="--user" if prefix.endswith("/.local") else "",
+            wanted=shlex.join(wanted),
+        )

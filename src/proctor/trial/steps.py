@@ -25,6 +25,7 @@ from proctor.trial.flakes import Kept
 from proctor.trial.healthcheck import run_healthcheck
 from proctor.trial.inside import acting_as, empty_directories, is_mounted
 from proctor.trial.paths import INSIDE
+from proctor.trial.pausing import paused
 from proctor.trial.sitting import Sitting
 from proctor.trial.stop import stop_environment
 from proctor.trial.verification import find_own_environment, run_verification
@@ -83,9 +84,10 @@ async def _run_step(
         with sitting.phase("collect", step):
             await upload_agent_logs(sitting, environment)
             artifacts_dir = await _collect(sitting, environment, step)
+        async with paused(sitting, environment):
             await note_changes(sitting, environment, step)
-        kept = await keep_state(sitting, environment, artifacts_dir, step)
-        await keep_for_clean_room(sitting, environment, artifacts_dir, step)
+            kept = await keep_state(sitting, environment, artifacts_dir, step)
+            await keep_for_clean_room(sitting, environment, artifacts_dir, step)
         with sitting.phase("verify", step):
             await _verify(sitting, environment, step, result, artifacts_dir, kept)
         await verify_in_clean_room(sitting, environment)

@@ -28,6 +28,7 @@ from proctor.trial.healthcheck import run_healthcheck
 from proctor.trial.making import make_agent, make_environment
 from proctor.trial.opening import open_files, opened
 from proctor.trial.order import Kinds
+from proctor.trial.pausing import paused
 from proctor.trial.plan import Plan
 from proctor.trial.sitting import Sitting, Watch
 from proctor.trial.skills import upload_skills
@@ -92,10 +93,12 @@ async def _run_single(sitting: Sitting, agent: Agent, environment: Environment) 
     with sitting.phase("collect"):
         await upload_agent_logs(sitting, environment)
         await _collect_artifacts(sitting, environment)
+    async with paused(sitting, environment):
         await note_changes(sitting, environment)
-    if not sitting.plan.config.verifier.disable:
+        # Neither does anything where the verifier is disabled.
         kept = await keep_state(sitting, environment, sitting.paths.artifacts_dir)
         await keep_for_clean_room(sitting, environment, sitting.paths.artifacts_dir)
+    if not sitting.plan.config.verifier.disable:
         with sitting.phase("verify"):
             await _verify(sitting, environment, kept)
 

@@ -13,7 +13,7 @@ from proctor.environments.docker.program import call_docker
 from proctor.environments.docker.reap import reap_containers
 from proctor.environments.sandbox.reap import Reaped
 from proctor.errors import DockerError
-from proctor.trial.environment import can_freeze
+from proctor.trial.environment import can_freeze, can_pause
 from tests.cli.programs import run_here
 from tests.environments.docker.containers import docker_order, running
 from tests.environments.sandboxes import said
@@ -158,3 +158,30 @@ def test_volumes_of_an_image_are_not_kept_and_the_trial_says_so(
     (trial,) = (tmp_path / "jobs" / "job").glob("once__*")
     (again,) = json.loads((trial / "verify-again.json").read_text())["states"]
     assert "has volumes, and what lies in those is in no image" in again["reason"]
+
+
+def test_a_container_stands_still_while_its_files_are_kept(tmp_path: Path) -> None:
+    """What was kept is what lay there when it was paused; the writer goes on afterwards."""
+    count = "n=0; while true; do n=$((n+1)); echo $n > /count.new; mv /count.new /count; done"
+
+    async def go() -> tuple[str, str, str]:
+        async with running(docker_order(tmp_path)) as place:
+            assert can_pause(place)
+            assert await place.pause() == 0
+            await place.resume()
+            await place.exec(f"({count}) >/dev/null 2>&1 </dev/null &")
+            await said(place, "until [ -s /count ]; do sleep 0.1; done")
+            assert await place.pause() == 0
+            assert await place.list_processes()
+            await place.download_file("/count", tmp_path / "count")
+            await place.freeze()
+            await place.resume()
+            other = await place.open_frozen(place.trial_paths)
+            kept = await said(other, "cat /count")
+            await other.stop(delete=True)
+            await said(place, f"while [ $(cat /count) = {kept} ]; do sleep 0.1; done")
+            return (tmp_path / "count").read_text().strip(), kept, await said(place, "cat /count")
+
+    paused, kept, later = asyncio.run(go())
+    assert paused == kept
+    assert int(later) > int(kept)

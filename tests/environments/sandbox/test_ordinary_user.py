@@ -39,7 +39,7 @@ def run_python(place: Path, *words: str, machine: tuple[str, ...] = ()) -> Ran:
 @pytest.mark.parametrize(
     "name",
     [
-        *("rooms", "transfers", "lifetimes"),
+        *("rooms", "transfers", "lifetimes", "pausing"),
         *(pytest.param(name, marks=pytest.mark.soak) for name in ("box", "probes", "filter")),
     ],
 )

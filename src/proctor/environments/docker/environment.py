@@ -36,7 +36,7 @@ from proctor.environments.docker.processes import list_processes, list_processes
 from proctor.environments.docker.program import run_docker
 from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
-from proctor.environments.docker.room import SLEEP, Outside, Room
+from proctor.environments.docker.room import SLEEP, Outside, Room, pause_container
 from proctor.environments.interior import DEVICES, MEMORY, MOST_DEVICES, lie_in_memory
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.limits import limits_of
@@ -94,6 +94,7 @@ class DockerEnvironment(ChangedContainer):
         """Its files as they were kept; see Freezing."""
         self._frozen_etc: Mapping[str, bytes] = {}
         """Of the files that Docker mounts, those that were changed when its files were kept."""
+        self._is_paused = False
         self._ending: asyncio.Task[None] | None = None
 
     @property
@@ -256,6 +257,19 @@ class DockerEnvironment(ChangedContainer):
             with suppress(OSError):
                 return list_processes_here(self._first)
         return await list_processes(now.container, self._first)
+
+    async def pause(self) -> int:
+        """Pause the container if there is anything to stop; see Pausing."""
+        if await self.list_processes():
+            await pause_container(self._now().container, self._limits)
+            self._is_paused = True
+        return 0
+
+    async def resume(self) -> None:
+        """Let it go on; see Pausing."""
+        if self._is_paused:
+            self._is_paused = False
+            await run_docker("unpause", self._now().container)
 
     async def holds_memory(self) -> bool:
         """Whether files lie in its memory; see Freezing."""

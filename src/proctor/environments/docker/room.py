@@ -248,14 +248,14 @@ class Room(Inside):
     async def _paused(self) -> AsyncIterator[None]:
         """While the container that the room is of stands still."""
         name = self._outside.running.container
-        await _pause(name, self._outside.limits)
+        await pause_container(name, self._outside.limits)
         try:
             yield
         finally:
             await settled(asyncio.ensure_future(run_docker("unpause", name)))
 
 
-async def _pause(name: str, limits: Limits) -> None:
+async def pause_container(name: str, limits: Limits) -> None:
     """Have a container stand still, also one whose processes start others without an end.
 
     Raises:

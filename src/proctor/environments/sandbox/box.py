@@ -60,6 +60,7 @@ class Box:
         self._last_words = ""
         """What PID 1 itself said of its end."""
         self._ended_by = "its PID 1 ended before it was up"
+        self._is_paused = False
         self._outputs: set[Output] = set()
         self._loop = asyncio.get_running_loop()
         self._up: asyncio.Future[str | None] = self._loop.create_future()
@@ -147,6 +148,20 @@ class Box:
         """What runs in it besides PID 1 and its errands, as seen inside."""
         found = (await self._ask({"op": "list_processes", "room": 0}))["processes"]
         return msgspec.convert(found, list[Process])
+
+    async def pause(self) -> int:
+        """Stop all its processes but its own; how many could not be stopped."""
+        # Also where nobody waits for the answer.
+        self._is_paused = True
+        answer = await self._ask({"op": "pause"})
+        self._is_paused = bool(answer["is_paused"])
+        return len(msgspec.convert(answer["running"], list[int]))
+
+    async def resume(self) -> None:
+        """Continue what was stopped by `pause`."""
+        if self._is_paused:
+            self._is_paused = False
+            await self._ask({"op": "resume"})
 
     async def open_room(self, fresh: Sequence[str]) -> int:
         """A new room for a verifier: the same files, but `fresh` are new, empty and out of reach.

@@ -225,6 +225,14 @@ class SandboxEnvironment(Inside):
         """What runs in it besides its own PID 1."""
         return await self._now().box.list_processes()
 
+    async def pause(self) -> int:
+        """Stop the processes of the agent; see Pausing."""
+        return await self._now().box.pause()
+
+    async def resume(self) -> None:
+        """Continue them; see Pausing."""
+        await self._now().box.resume()
+
     async def open_room(self, fresh: Sequence[str]) -> Room:
         """A verifier's room; see Watched."""
         now, (box, slot) = self._now(), self._check_made()

@@ -48,6 +48,7 @@ FINDINGS: Final[dict[str, str]] = {
     FindingCode.LIMITS_NOT_ENFORCED: "Limits that the task asks for could not be set.",
     FindingCode.USR_READ_ONLY: "Nothing could be installed below /usr.",
     FindingCode.OUTPUT_CUT: "A command printed more than is kept.",
+    FindingCode.AGENT_NOT_PAUSED: "The agent's processes ran on while its changes were recorded.",
     FindingCode.VERIFIER_NOT_APART: "The agent's processes could reach the verifier's files.",
     FindingCode.FILES_REFUSED: "Files were left out: links, devices, names that are no text.",
     FindingCode.LOGS_DIFFER: "Something inside tried to write the agent's own trace.",

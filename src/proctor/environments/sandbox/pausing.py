@@ -1,0 +1,161 @@
+"""Stopping everything in a sandbox but its own processes, seen by its PID 1, and continuing it.
+
+    pause    a stop signal to parents before their children, then to all at once, again and again
+             until no thread of theirs runs
+    resume   continue those which were running, children first
+
+A shell with job control is told when a command of its stops, and takes the terminal from it: in
+this order it is never awake to see that. Nobody inside can undo a pause: only a process that runs
+can continue another. No control group is used: PID 1 and its workers are in the sandbox's, and have
+to answer meanwhile. Only the standard library.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from typing import NamedTuple
+
+_PATIENCE_SEC = 2.0
+_LONG_ASLEEP_SEC = 0.25
+"""After so long without running, a thread in uninterruptible sleep counts as stopped: it waits for
+a stopped process that it started by vfork. A slow disk wakes a writer earlier."""
+_PARENTS_FIRST_SEC = 0.25
+"""How long the order is kept to; an agent decides how many generations there are."""
+_FIRST_LOOK_SEC = 0.0005
+_LAST_LOOK_SEC = 0.02
+_STOPPED = b"T"
+_STILL = b"TtZXx"
+_ASLEEP = b"D"
+
+
+class Seen(NamedTuple):
+    """What is known of a thread at one moment."""
+
+    state: bytes
+    n_switches: tuple[bytes, ...]
+    """How often it stopped running: it ran in between if that differs."""
+    parent: int
+
+
+type _Threads = dict[tuple[int, int], Seen]
+
+
+class Paused(NamedTuple):
+    """What became of the processes."""
+
+    stopped_before: frozenset[int]
+    """Those which somebody inside had stopped."""
+    running: tuple[int, ...]
+    """Those which could not be stopped in time."""
+
+
+def pause(ours: Collection[int]) -> Paused | None:
+    """Stop every process but PID 1 and `ours`; None where there is no other."""
+    if not (before := _look(ours)):
+        return None
+    stopped = _find_stopped(before)
+    began, wait = time.monotonic(), _FIRST_LOOK_SEC
+    since: dict[tuple[int, int], tuple[Seen, float]] = {}
+    _stop_parents_first(before, began + _PARENTS_FIRST_SEC)
+    while True:
+        _stop_all(ours)
+        found = _look(ours)
+        now = time.monotonic()
+        since = {
+            thread: since[thread] if since.get(thread, (None,))[0] == seen else (seen, now)
+            for thread, seen in found.items()
+        }
+        moving = {thread for thread, each in since.items() if _is_moving(*each, now)}
+        # Twice the same: else one that was looked at early may have been continued by another.
+        if not moving and found == _look(ours):
+            return Paused(stopped, ())
+        if now - began > _PATIENCE_SEC:
+            return Paused(stopped, tuple(sorted({pid for pid, _ in moving})))
+        time.sleep(wait)
+        wait = min(wait * 2, _LAST_LOOK_SEC)
+
+
+def resume(paused: Paused, ours: Collection[int]) -> None:
+    """Continue what was stopped, but for what somebody inside had stopped."""
+    for generation in reversed(_list_generations(_look(ours))):
+        _signal(signal.SIGCONT, generation - paused.stopped_before)
+
+
+def _stop_parents_first(threads: _Threads, until: float) -> None:
+    for generation in _list_generations(threads):
+        _signal(signal.SIGSTOP, generation)
+        while any(_is_awake(pid) for pid in generation):
+            if time.monotonic() > until:
+                return
+            time.sleep(_FIRST_LOOK_SEC)
+
+
+def _list_generations(threads: _Threads) -> list[set[int]]:
+    """Processes by the number of their ancestors."""
+    parents = {pid: seen.parent for (pid, _), seen in threads.items()}
+    generations: list[set[int]] = []
+    left = set(parents)
+    while left:
+        oldest = {pid for pid in left if parents[pid] not in left}
+        # A pid that was used again while they were looked at may lead in a circle.
+        generations.append(oldest or left)
+        left = left - oldest if oldest else set()
+    return generations
+
+
+def _is_awake(pid: int) -> bool:
+    return any(seen.state not in (b"T", b"t", b"D") for seen in _look_at(pid).values())
+
+
+def _signal(number: signal.Signals, pids: Collection[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _stop_all(ours: Collection[int]) -> None:
+    with suppress(ProcessLookupError):
+        # The kernel reaches all of them at once: a fork cannot run ahead of it.
+        os.kill(-1, signal.SIGSTOP)
+    _signal(signal.SIGCONT, ours)
+
+
+def _is_moving(seen: Seen, since: float, now: float) -> bool:
+    if seen.state in _ASLEEP:
+        return now - since < _LONG_ASLEEP_SEC
+    return seen.state not in _STILL
+
+
+def _find_stopped(threads: _Threads) -> frozenset[int]:
+    running = {pid for (pid, _), seen in threads.items() if seen.state != _STOPPED}
+    return frozenset({pid for pid, _ in threads} - running)
+
+
+def _look(ours: Collection[int]) -> _Threads:
+    """Every thread that is not dead, of every process but PID 1 and ours."""
+    pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
+    found: _Threads = {}
+    for pid in pids:
+        if pid != 1 and pid not in ours:
+            found |= _look_at(pid)
+    return found
+
+
+def _look_at(pid: int) -> _Threads:
+    found: _Threads = {}
+    # One that ends meanwhile is none.
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):
+                found[pid, int(thread)] = _read(f"/proc/{pid}/task/{thread}/status")
+    return {thread: seen for thread, seen in found.items() if seen.state not in b"ZXx"}
+
+
+def _read(path: str) -> Seen:
+    with open(path, "rb") as file:
+        lines = file.read().splitlines()
+    fields = dict(line.split(b":", 1) for line in lines if b":" in line)
+    switches = (fields[b"voluntary_ctxt_switches"], fields[b"nonvoluntary_ctxt_switches"])
+    return Seen(fields[b"State"].split()[0], switches, int(fields[b"PPid"]))

@@ -1,0 +1,41 @@
+"""Holding the agent's processes still while its changes are recorded and its files are kept.
+
+So the digests in changes.jsonl are those of the files that a clean room begins with. The processes
+go on before the verification: the tests may need a service.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from proctor.sentence import count_of
+from proctor.trial.environment import Environment, can_pause
+from proctor.trial.finding import FindingCode
+from proctor.trial.sitting import Sitting
+
+
+@asynccontextmanager
+async def paused(sitting: Sitting, environment: Environment) -> AsyncIterator[None]:
+    """Stop the agent's processes meanwhile; a finding where that cannot be done.
+
+    With `--verifier-compat` they run on, as they do in harbor.
+    """
+    if not can_pause(environment) or sitting.plan.is_harbor_compatible:
+        yield
+        return
+    try:
+        if n_running := await environment.pause():
+            _find(sitting, f"{count_of(n_running, 'process', 'processes')} could not be stopped")
+    except Exception as error:  # noqa: BLE001 - an environment may raise anything; the trial goes on
+        _find(sitting, sitting.describe(error).exception_message)
+    try:
+        yield
+    finally:
+        await environment.resume()
+
+
+def _find(sitting: Sitting, reason: str) -> None:
+    sitting.add_finding(
+        FindingCode.AGENT_NOT_PAUSED,
+        f"the agent's processes ran on while its changes were recorded: {reason}",
+        reason=reason,
+    )
