@@ -14,6 +14,7 @@ is a finding, `clean-room-skipped`, and no exception of the trial.
 import asyncio
 import json
 import logging
+import math
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -140,18 +141,18 @@ async def verify_in_clean_room(sitting: Sitting, environment: Environment | None
 
 
 def _gave_something(kept: Kept) -> bool:
-    """Whether the verification that counts gave a reward above 0; NaN is one."""
+    """Whether the verification that counts gave a reward above 0; NaN and infinity are such."""
     return any(
         not value <= 0 for each in kept.verifications[:1] for value in _rewards_of(each).values()
     )
 
 
 def _rewards_of(verification: Verification) -> Mapping[str, float]:
-    # By Python's own reader: a reward may be NaN.
     found: Any = json.loads(bytes(verification.rewards))
     if not isinstance(found, dict):
         return {}
-    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+    # A reward that is no finite number is null there: NaN compares as neither less nor more.
+    return {name: math.nan if value is None else value for name, value in found.items()}
 
 
 async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -> None:
@@ -162,6 +163,7 @@ async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -
     await _verify_clean(sitting, environment, paths, room)
     if room.clean[0].result == first.result:
         shutil.rmtree(sitting.paths.clean_room_dir, ignore_errors=True)
+        return
     if not _is_lower(room.clean[0], first):
         return
     if not await _verify_control(sitting, environment, room):
