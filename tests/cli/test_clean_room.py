@@ -48,6 +48,14 @@ TASKS: Mapping[str, tuple[str, str, str]] = {
         GET,
         "",
     ),
+    "slow-service": (
+        'printf \'import socket, time\\ntime.sleep(1.5)\\ns = socket.create_server(("", 8766))\\n'
+        "while True: s.accept()\\n' > /app/server.py; "
+        "setsid python3 /app/server.py >/dev/null 2>&1 </dev/null &",
+        "for n in $(seq 50); do (: < /dev/tcp/127.0.0.1/8766) && break; sleep 0.1; done 2>&-; "
+        '[ "$n" != 50 ]',
+        "",
+    ),
     "cheat": ("echo 'exit 0' > /etc/the.rc", "[ -s /etc/the.rc ] || [ -s /app/out ]", ""),
     "infinite": (
         "echo 'exit 0' > /etc/the.rc",
@@ -120,6 +128,7 @@ def codes_of(directory: Path) -> dict[str, Level]:
         ("named", []),
         ("package", ["clean-room-declared", "system-changed"]),
         ("service", ["agent-program-running", "clean-room-services"]),
+        ("slow-service", ["agent-program-running", "clean-room-services"]),
         ("given", []),
         ("fails", []),
     ],
@@ -173,7 +182,7 @@ def test_the_clean_room_is_on_record(job: Path) -> None:
 
 def test_the_summary_says_what_clean_rooms_cost(job: Path) -> None:
     printed = (job.parent.parent / "out.txt").read_text()
-    assert "clean rooms: 12 run, 6 differ, 0 skipped; " in printed
+    assert "clean rooms: 13 run, 7 differ, 0 skipped; " in printed
     assert "  alarm   clean-room-differs" in printed
 
 

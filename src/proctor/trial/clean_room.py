@@ -166,6 +166,7 @@ async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -
         return
     if not _is_lower(room.clean[0], first):
         return
+    await _look_for_services(environment, room)
     if not await _verify_control(sitting, environment, room):
         return
     # As often as the control was run, the clean room is tried as well.
@@ -173,6 +174,16 @@ async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -
         await _verify_clean(sitting, environment, paths, room)
     if all(each.result != first.result for each in room.clean):
         await _verify_with_packages(sitting, environment, room)
+
+
+async def _look_for_services(environment: Environment, room: CleanRoom) -> None:
+    """Ask once more which survivors listen: a service may have been starting before."""
+    if room.survivors and is_watched(environment):
+        listening = {each.pid for each in await environment.list_processes() if each.listens}
+        room.survivors = [
+            msgspec.structs.replace(each, listens=each.listens or each.pid in listening)
+            for each in room.survivors
+        ]
 
 
 async def _verify_clean(
