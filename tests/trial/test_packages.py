@@ -49,7 +49,7 @@ def find(changed: Listed, *paths: str) -> Packages:
     pristine: Any = Listed(OLD)
     environment: Any = changed
     changes = [system(path) for path in ("/var/lib/dpkg/status", *paths)]
-    return asyncio.run(find_packages(changes, environment, pristine))
+    return asyncio.run(find_packages(changes, environment, pristine, "/app"))
 
 
 def test_new_and_upgraded_packages_are_found() -> None:

@@ -208,12 +208,15 @@ async def _verify_control(sitting: Sitting, environment: Accounting, room: Clean
 
 async def _verify_with_packages(sitting: Sitting, environment: Accounting, room: CleanRoom) -> None:
     """Try a clean room in which the agent's packages are installed again, if there are any."""
-    changes = sitting.account.changes if sitting.account else ()
+    account = sitting.account
+    if account is None:
+        return
+    workdir = account.around.workdir
     paths = _place(environment, sitting.paths, _PACKAGED)
     opening = environment.open_clean(paths, room.left_out)
     try:
         async with _opened(sitting, opening) as where:
-            packages = await find_packages(changes, environment, where)
+            packages = await find_packages(account.changes, environment, where, workdir)
             if not packages.names:
                 return
             room.packages = packages.names
