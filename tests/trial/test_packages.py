@@ -47,7 +47,7 @@ def find(changed: Listed, *paths: str) -> Packages:
     pristine: Any = Listed(OLD)
     environment: Any = changed
     changes = [system(path) for path in ("/var/lib/dpkg/status", *paths)]
-    return asyncio.run(find_packages(changes, environment, pristine))
+    return asyncio.run(find_packages(changes, environment, pristine, "/app"))
 
 
 def test_new_and_upgraded_packages_are_found() -> None:
@@ -96,7 +96,7 @@ def test_a_python_that_the_agent_changed_installs_nothing() -> None:
     for decisive in ("bin/python3", "bin/python3.12", "pyvenv.cfg", "pip.conf"):
         own = Change(path=f"/app/env/{decisive}", how="changed", kind="file", place=Place.WORK)
         unused: Any = Listed()
-        found = asyncio.run(find_packages([system(package), own], unused, unused))
+        found = asyncio.run(find_packages([system(package), own], unused, unused, "/app"))
         assert found == Packages()
 
 

@@ -14,6 +14,7 @@ is a finding, `clean-room-skipped`, and no exception of the trial.
 import asyncio
 import json
 import logging
+import math
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -144,18 +145,18 @@ async def verify_in_clean_room(sitting: Sitting, environment: Environment | None
 
 
 def _gave_something(kept: Kept) -> bool:
-    """Whether the verification that counts gave a reward above 0; NaN is one."""
+    """Whether the verification that counts gave a reward above 0; NaN and infinity are such."""
     return any(
         not value <= 0 for each in kept.verifications[:1] for value in _rewards_of(each).values()
     )
 
 
 def _rewards_of(verification: Verification) -> Mapping[str, float]:
-    # By Python's own reader: a reward may be NaN.
     found: Any = json.loads(bytes(verification.rewards))
     if not isinstance(found, dict):
         return {}
-    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+    # A reward that is no finite number is null there: NaN compares as neither less nor more.
+    return {name: math.nan if value is None else value for name, value in found.items()}
 
 
 async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -> None:
@@ -168,8 +169,10 @@ async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -
     if room.clean[0].result == first.result:
         left = _find_home(sitting, room) / sitting.paths.clean_room_dir.name
         shutil.rmtree(left, ignore_errors=True)
+        return
     if not _is_lower(room.clean[0], first):
         return
+    await _look_for_services(environment, room)
     if not await _verify_control(sitting, environment, room):
         return
     # As often as the control was run, the clean room is tried as well.
@@ -188,6 +191,16 @@ def _leave_out_overwritten(sitting: Sitting, room: CleanRoom) -> None:
         links = find_overwritten_links(account.changes, account.late)
         more = {*account.imports, *account.unasked, *links}
         room.left_out = leave_out(account.changes, more, account.merged)
+
+
+async def _look_for_services(environment: Environment, room: CleanRoom) -> None:
+    """Ask once more which survivors listen: a service may have been starting before."""
+    if room.survivors and is_watched(environment):
+        listening = {each.pid for each in await environment.list_processes() if each.listens}
+        room.survivors = [
+            msgspec.structs.replace(each, listens=each.listens or each.pid in listening)
+            for each in room.survivors
+        ]
 
 
 async def _verify_clean(
@@ -225,12 +238,15 @@ async def _verify_declared(sitting: Sitting, environment: Accounting, room: Clea
 
 async def _verify_with_packages(sitting: Sitting, environment: Accounting, room: CleanRoom) -> None:
     """Try a clean room in which the agent's packages are installed again, if there are any."""
-    changes = sitting.account.changes if sitting.account else ()
+    account = sitting.account
+    if account is None:
+        return
+    workdir = account.around.workdir
     paths = _place(sitting, environment, room, _PACKAGED)
     opening = environment.open_clean(paths, room.left_out)
     try:
         async with _opened(sitting, opening) as where:
-            packages = await find_packages(changes, environment, where)
+            packages = await find_packages(account.changes, environment, where, workdir)
             if not packages.names:
                 return
             room.packages = await install_packages(where, packages)

@@ -3,14 +3,21 @@
 Only names and versions are taken from what the agent left. The packages come from where the image's
 own package manager gets them, so that no file can be brought in as one. The agent's work is there
 when package managers run as root: they start outside of it, load nothing from it, and use no cache.
+A project in the working directory that pip installed is not fetched: its modules are linked where
+pip put them, without the project's metadata, and so without plug-ins, scripts or code that Python
+runs at start.
 """
 
+import json
+import posixpath
 import re
 import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from proctor.files import read_small
 from proctor.trial.changes import Change, Place
@@ -26,6 +33,10 @@ _PYTHON = re.compile(
     r"(?P<prefix>/.*)/lib/(?P<python>python3\.\d+)/(?:site|dist)-packages/"
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>[A-Za-z0-9][A-Za-z0-9.+!]*)\.dist-info"
 )
+_LOCAL = re.compile(
+    r"(?P<site>/.*/lib/python3\.\d+/(?:site|dist)-packages)/[^/]+\.dist-info/direct_url\.json"
+)
+"""What pip leaves of a package that came from no index."""
 _PATIENCE_SEC = 900
 _OUTSIDE = "/usr"
 """Where package managers start: Python and uv read files of the directory that they start in."""
@@ -73,15 +84,18 @@ class Packages:
     """name=version, or name- for one that was removed: words for apt-get."""
     python: tuple[tuple[str, str, str], ...] = ()
     """(prefix, python3.12, name==version), for the pip of that Python."""
+    modules: tuple[tuple[str, str], ...] = ()
+    """(site-packages, directory of the work), to be linked there."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """For people."""
-        return (*self.debian, *(package for _, _, package in self.python))
+        python = (package for _, _, package in self.python)
+        return (*self.debian, *python, *(directory for _, directory in self.modules))
 
 
 async def find_packages(
-    changes: Sequence[Change], changed: Environment, pristine: Environment
+    changes: Sequence[Change], changed: Environment, pristine: Environment, workdir: str
 ) -> Packages:
     """What the agent installed or removed, beside an environment that has the image's packages.
 
@@ -93,15 +107,19 @@ async def find_packages(
         before, now = await _load_status(pristine), await _load_status(changed)
         new = (f"{name}={now[name]}" for name in sorted(now) if before.get(name) != now[name])
         debian = (*new, *(f"{name}-" for name in sorted(before) if name not in now))
-    return Packages(debian[:_MOST], tuple(_find_python(changes))[:_MOST])
+    modules = await _find_modules(changes, changed, pristine, workdir)
+    return Packages(debian[:_MOST], tuple(_find_python(changes))[:_MOST], tuple(modules)[:_MOST])
 
 
 async def _load_status(environment: Environment) -> dict[str, str]:
+    return dict(_parse_status(await _load(environment, _STATUS)))
+
+
+async def _load(environment: Environment, path: str) -> str:
     with tempfile.TemporaryDirectory(prefix="proctor-packages-") as place:
-        target = Path(place, "status")
-        await environment.download_file(_STATUS, target)
-        text = read_small(str(target), _LARGEST).decode(errors="replace")
-    return dict(_parse_status(text))
+        target = Path(place, "file")
+        await environment.download_file(path, target)
+        return read_small(str(target), _LARGEST).decode(errors="replace")
 
 
 def _parse_status(text: str) -> Iterator[tuple[str, str]]:
@@ -115,6 +133,48 @@ def _parse_status(text: str) -> Iterator[tuple[str, str]]:
         is_usable = _NAME.fullmatch(name) and _VERSION.fullmatch(version)
         if is_usable and fields.get("Status") == _INSTALLED:
             yield name, version
+
+
+async def _find_modules(
+    changes: Sequence[Change], changed: Environment, pristine: Environment, workdir: str
+) -> list[tuple[str, str]]:
+    """Modules of installed projects in the working directory, as far as the image has them.
+
+    Tools of the tests try to import many a name, and would load what the agent had given that name.
+    """
+    made = {each.path for each in changes if each.how != "changed"}
+    found = []
+    for change in changes:
+        installed = _LOCAL.fullmatch(change.path)
+        if installed is None or change.place is not Place.SYSTEM or change.how != "created":
+            continue
+        project = _parse_origin(await _load(changed, change.path))
+        if project is None or workdir == "/" or not f"{project}/".startswith(f"{workdir}/"):
+            continue
+        for directory in await _list_modules(pristine, project):
+            is_work = f"{directory}/".startswith(f"{workdir}/") and directory not in made
+            if is_work and posixpath.basename(directory).isidentifier():
+                found.append((installed["site"], directory))
+    return found
+
+
+async def _list_modules(environment: Environment, project: str) -> Iterator[str]:
+    """Directories of a project's modules, links resolved."""
+    places = " ".join(f"{shlex.quote(project)}/{one}__init__.py" for one in ("*/", "src/*/"))
+    # No name can end a line: \1 stands for its own line ends.
+    command = f"realpath -ez -- {places} 2>/dev/null | tr '\\n\\0' '\\1\\n'"
+    listed = await environment.exec(command, timeout_sec=_PATIENCE_SEC, user="root")
+    return map(posixpath.dirname, (listed.stdout or "").split("\n"))
+
+
+def _parse_origin(text: str) -> str | None:
+    """The directory that a package was installed from."""
+    try:
+        found: Any = json.loads(text)
+        url = urlsplit(found["url"])
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        return None
+    return posixpath.normpath(unquote(url.path)) if url.scheme == "file" else None
 
 
 def _find_python(changes: Sequence[Change]) -> Iterator[tuple[str, str, str]]:
@@ -177,3 +237,7 @@ def _list_scripts(packages: Packages) -> Iterator[str]:
             user="--user" if prefix.endswith("/.local") else "",
             wanted=shlex.join(wanted),
         )
+    for site, directory in packages.modules:
+        # It fails where the image has such a module already.
+        words = shlex.quote(site), shlex.quote(directory)
+        yield f"mkdir -p {words[0]} && ln -s {words[1]} {words[0]}/ && printf '%s\\n' {words[1]}"
