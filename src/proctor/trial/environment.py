@@ -218,30 +218,6 @@ def can_freeze(environment: object) -> TypeGuard[Freezing]:
 
 
 @runtime_checkable
-class Pausing(Protocol):
-    """An environment whose processes can be stopped for a while, and go on afterwards."""
-
-    async def pause(self) -> int:
-        """Stop every process of the agent; how many could not be stopped.
-
-        Meanwhile no command is run in it; its files can be looked at and kept. `resume` follows.
-
-        Raises:
-            Exception: none was stopped.
-        """
-        ...
-
-    async def resume(self) -> None:
-        """Continue what `pause` stopped; what was stopped before it stays so."""
-        ...
-
-
-def can_pause(environment: object) -> TypeGuard[Pausing]:
-    """Whether the processes in an environment can be stopped for a while."""
-    return _is_a(environment, Pausing)
-
-
-@runtime_checkable
 class Accounting(Environment, Protocol):
     """An environment that knows its image, and everything that was written since."""
 

@@ -6,11 +6,36 @@ go on before the verification: the tests may need a service.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Protocol, TypeGuard, runtime_checkable
 
 from proctor.sentence import count_of
-from proctor.trial.environment import Environment, can_pause
+from proctor.trial.environment import Environment
 from proctor.trial.finding import FindingCode
 from proctor.trial.sitting import Sitting
+
+
+@runtime_checkable
+class Pausing(Protocol):
+    """An environment whose processes can be stopped for a while, and go on afterwards."""
+
+    async def pause(self) -> int:
+        """Stop every process of the agent; how many could not be stopped.
+
+        Meanwhile no command is run in it; its files can be looked at and kept. `resume` follows.
+
+        Raises:
+            Exception: none was stopped.
+        """
+        ...
+
+    async def resume(self) -> None:
+        """Continue what `pause` stopped; what was stopped before it stays so."""
+        ...
+
+
+def can_pause(environment: object) -> TypeGuard[Pausing]:
+    """Whether the processes in an environment can be stopped for a while."""
+    return isinstance(environment, Pausing)
 
 
 @asynccontextmanager

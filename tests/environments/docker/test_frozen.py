@@ -13,7 +13,8 @@ from proctor.environments.docker.program import call_docker
 from proctor.environments.docker.reap import reap_containers
 from proctor.environments.sandbox.reap import Reaped
 from proctor.errors import DockerError
-from proctor.trial.environment import can_freeze, can_pause
+from proctor.trial.environment import can_freeze
+from proctor.trial.pausing import can_pause
 from tests.cli.programs import run_here
 from tests.environments.docker.containers import docker_order, running
 from tests.environments.sandboxes import said

@@ -70,11 +70,11 @@ def test_a_writer_stands_still_and_goes_on(tmp_path: Path, shell_name: str) -> N
         written = tmp_path / "box" / "upper0" / "workspace" / "count"
         await leave(box, f"{shell_name} -c '{COUNT.format('/workspace/count')}'")
         await appears(written)
-        assert await box.pause() == 0
+        assert await box.hold(is_still=True) == 0
         assert await stays(written)
         # What the runner asks for is done meanwhile.
         assert [each.command.split()[0] for each in await box.list_processes()] == [shell_name]
-        await box.resume()
+        await box.hold(is_still=False)
         assert await changes(written)
 
     use(tmp_path, act)
@@ -90,8 +90,8 @@ def test_what_was_stopped_before_stays_stopped(tmp_path: Path) -> None:
         await appears(stopped)
         await appears(other)
         await shell(box, "kill -STOP $(cat /workspace/pid); sleep 0.5")
-        assert await box.pause() == 0
-        await box.resume()
+        assert await box.hold(is_still=True) == 0
+        await box.hold(is_still=False)
         assert await changes(other)
         assert await stays(stopped)
         await shell(box, "kill -CONT $(cat /workspace/pid)")
@@ -106,10 +106,10 @@ def test_processes_that_replace_themselves_are_stopped(tmp_path: Path) -> None:
         (tmp_path / "box" / "upper0" / "workspace" / "forks.py").write_text(FORKS)
         await leave(box, "/usr/bin/python3 /workspace/forks.py")
         await appears(written)
-        assert await box.pause() == 0
+        assert await box.hold(is_still=True) == 0
         assert await stays(written)
         assert len(await box.list_processes()) > 1
-        await box.resume()
+        await box.hold(is_still=False)
         assert await changes(written)
 
     use(tmp_path, act)
@@ -121,9 +121,9 @@ def test_a_thread_that_outlived_the_first_one_is_stopped(tmp_path: Path) -> None
         (tmp_path / "box" / "upper0" / "workspace" / "ghost.py").write_text(GHOST)
         await leave(box, "/usr/bin/python3 -S /workspace/ghost.py /workspace/ghost listening")
         await appears(written)
-        assert await box.pause() == 0
+        assert await box.hold(is_still=True) == 0
         assert await stays(written)
-        await box.resume()
+        await box.hold(is_still=False)
         assert await changes(written)
 
     use(tmp_path, act)
@@ -137,8 +137,8 @@ def test_a_shell_does_not_see_that_its_command_was_stopped(tmp_path: Path) -> No
         await leave(box, "/usr/bin/python3 /workspace/terminal.py")
         await appears(place / "count")
         for _ in range(10):
-            assert await box.pause() == 0
-            await box.resume()
+            assert await box.hold(is_still=True) == 0
+            await box.hold(is_still=False)
             assert await changes(place / "count")
         assert "Stopped" not in (place / "printed").read_text()
 
@@ -151,9 +151,9 @@ def test_another_users_process_is_stopped(tmp_path: Path) -> None:
         written = tmp_path / "box" / "upper0" / "workspace" / "count"
         await leave(box, f"bash -c '{COUNT.format('/workspace/count')}'", "guest")
         await appears(written)
-        assert await box.pause() == 0
+        assert await box.hold(is_still=True) == 0
         assert await stays(written)
-        await box.resume()
+        await box.hold(is_still=False)
         assert await changes(written)
 
     use(tmp_path, act)
@@ -162,8 +162,8 @@ def test_another_users_process_is_stopped(tmp_path: Path) -> None:
 def test_commands_run_after_a_pause_of_nothing(tmp_path: Path) -> None:
     async def act(box: Box) -> float:
         began = time.monotonic()
-        assert await box.pause() == 0
-        await box.resume()
+        assert await box.hold(is_still=True) == 0
+        await box.hold(is_still=False)
         took = time.monotonic() - began
         assert await said(box, "echo fine") == "fine"
         return took

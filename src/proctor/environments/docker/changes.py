@@ -46,6 +46,7 @@ class ChangedContainer(Inside):
         super().__init__(order)
         self._layers: tuple[Part, ...] = ()
         """Where the image's files and those that were written lie, for the engine."""
+        self._is_paused = False
         self._first = 0
         """The container's first process, for the engine."""
         self._etc_files = EtcFiles({})
@@ -100,6 +101,12 @@ class ChangedContainer(Inside):
             copy = Path(top, "passwd")
             await self._now().files.take(USERS, copy)
             self._users[copy.read_text(encoding="utf-8", errors="replace")] = None
+
+    async def resume(self) -> None:
+        """Let it go on; see Pausing."""
+        if self._is_paused:
+            self._is_paused = False
+            await run_docker("unpause", self._now().container)
 
     async def find_changed_tools(self) -> Sequence[ChangedFile]:
         """What of the tools that tests rest on is not the image's; see Keeping.

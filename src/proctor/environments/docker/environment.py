@@ -94,7 +94,6 @@ class DockerEnvironment(ChangedContainer):
         """Its files as they were kept; see Freezing."""
         self._frozen_etc: Mapping[str, bytes] = {}
         """Of the files that Docker mounts, those that were changed when its files were kept."""
-        self._is_paused = False
         self._ending: asyncio.Task[None] | None = None
 
     @property
@@ -264,12 +263,6 @@ class DockerEnvironment(ChangedContainer):
             await pause_container(self._now().container, self._limits)
             self._is_paused = True
         return 0
-
-    async def resume(self) -> None:
-        """Let it go on; see Pausing."""
-        if self._is_paused:
-            self._is_paused = False
-            await run_docker("unpause", self._now().container)
 
     async def holds_memory(self) -> bool:
         """Whether files lie in its memory; see Freezing."""

@@ -35,7 +35,6 @@ from proctor.trial.environment import Process
 
 MOST_ENTRIES = 100_000
 """How many files and directories are taken out at once, unless told otherwise."""
-
 MOST_LISTED = 256 << 20
 """How many bytes of files are read for their digests, unless told otherwise."""
 
@@ -60,7 +59,6 @@ class Box:
         self._last_words = ""
         """What PID 1 itself said of its end."""
         self._ended_by = "its PID 1 ended before it was up"
-        self._is_paused = False
         self._outputs: set[Output] = set()
         self._loop = asyncio.get_running_loop()
         self._up: asyncio.Future[str | None] = self._loop.create_future()
@@ -149,19 +147,9 @@ class Box:
         found = (await self._ask({"op": "list_processes", "room": 0}))["processes"]
         return msgspec.convert(found, list[Process])
 
-    async def pause(self) -> int:
-        """Stop all its processes but its own; how many could not be stopped."""
-        # Also where nobody waits for the answer.
-        self._is_paused = True
-        answer = await self._ask({"op": "pause"})
-        self._is_paused = bool(answer["is_paused"])
-        return len(msgspec.convert(answer["running"], list[int]))
-
-    async def resume(self) -> None:
-        """Continue what was stopped by `pause`."""
-        if self._is_paused:
-            self._is_paused = False
-            await self._ask({"op": "resume"})
+    async def hold(self, *, is_still: bool) -> int:
+        """Stop all processes but its own, or continue them; how many could not be stopped."""
+        return int(str((await self._ask({"op": "pause" if is_still else "resume"}))["n_running"]))
 
     async def open_room(self, fresh: Sequence[str]) -> int:
         """A new room for a verifier: the same files, but `fresh` are new, empty and out of reach.

@@ -227,11 +227,11 @@ class SandboxEnvironment(Inside):
 
     async def pause(self) -> int:
         """Stop the processes of the agent; see Pausing."""
-        return await self._now().box.pause()
+        return await self._now().box.hold(is_still=True)
 
     async def resume(self) -> None:
         """Continue them; see Pausing."""
-        await self._now().box.resume()
+        await self._now().box.hold(is_still=False)
 
     async def open_room(self, fresh: Sequence[str]) -> Room:
         """A verifier's room; see Watched."""

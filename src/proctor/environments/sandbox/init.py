@@ -22,18 +22,15 @@ from proctor.environments.sandbox.channel import Message, close_all, make_pair, 
 from proctor.environments.sandbox.command import become_command, prepare_launches
 from proctor.environments.sandbox.groups import find_orphan, identity_of, is_alive, signal_group
 from proctor.environments.sandbox.inherited import Inherited, read_inherited
-from proctor.environments.sandbox.pausing import Paused, pause, resume
+from proctor.environments.sandbox.pausing import Holder
 from proctor.environments.sandbox.rooms import open_room
 from proctor.environments.sandbox.rootfs import Root
 from proctor.environments.sandbox.syscalls import PR_SET_DUMPABLE, name_process, prctl
 from proctor.environments.sandbox.users import UnknownUserError
 from proctor.environments.sandbox.workers import Duty, Worker, code_of, do_errand, sentence_of
 
-_GRACE_SEC = 2.0
-_LOOK_AGAIN_SEC = 0.02
-_LOOKS = 5
-_FAILED = 125
-_KILLED = 137
+_GRACE_SEC, _LOOK_AGAIN_SEC, _LOOKS = 2.0, 0.02, 5
+_FAILED, _KILLED = 125, 137
 
 
 @dataclass(slots=True)
@@ -80,8 +77,7 @@ class Init:
     """Every worker that is not yet dead, by pid."""
     strays: list[int] = field(default_factory=list)
     """Codes of children that ended while a command was being started, and that nobody told of."""
-    paused: Paused | None = None
-    """What was stopped until the runner says otherwise."""
+    holder: Holder = field(default_factory=Holder)
 
 
 def make_init(channel: socket.socket, root: Root, room_capability: int) -> Init:
@@ -286,8 +282,9 @@ def _do(init: Init, number: int, request: Message, files: list[int]) -> None:
             send(init.channel, {"id": number, "room": room})
             with suppress(OSError), socket.socket(fileno=files.pop()) as line:
                 _hire(init, room, line)
-        case "pause" | "resume":
-            send(init.channel, {"id": number, **_hold(init, is_wanted=request["op"] == "pause")})
+        case "pause" | "resume" as op:
+            n_running = init.holder.hold(_list_own(init), is_still=op == "pause")
+            send(init.channel, {"id": number, "n_running": n_running})
         case _:
             _start(init, number, request, files)
 
@@ -304,19 +301,7 @@ def _end(init: Init, number: int) -> None:
             signal_group(job.pid, signal.SIGTERM if job.is_command else signal.SIGKILL)
 
 
-def _hold(init: Init, *, is_wanted: bool) -> Message:
-    """Stop the agent's processes, or continue them; whether there are any, and which run on."""
-    before, init.paused = init.paused, None
-    if before is not None:
-        resume(before, _list_own(init))
-    if is_wanted:
-        init.paused = pause(_list_own(init))
-    running = list(init.paused.running) if init.paused else []
-    return {"is_paused": init.paused is not None, "running": running}
-
-
 def _list_own(init: Init) -> set[int]:
-    """Children that are none of the agent's processes."""
     return init.hired | {job.pid for job in init.jobs.values() if not job.is_command}
 
 

@@ -15,6 +15,7 @@ import signal
 import time
 from collections.abc import Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 _PATIENCE_SEC = 2.0
@@ -81,6 +82,22 @@ def resume(paused: Paused, ours: Collection[int]) -> None:
     """Continue what was stopped, but for what somebody inside had stopped."""
     for generation in reversed(_list_generations(_look(ours))):
         _signal(signal.SIGCONT, generation - paused.stopped_before)
+
+
+@dataclass(slots=True)
+class Holder:
+    """Pauses and resumes in turn."""
+
+    paused: Paused | None = None
+
+    def hold(self, ours: Collection[int], *, is_still: bool) -> int:
+        """Stop all but `ours`, or continue them; how many could not be stopped."""
+        before, self.paused = self.paused, None
+        if before is not None:
+            resume(before, ours)
+        if is_still:
+            self.paused = pause(ours)
+        return len(self.paused.running) if self.paused else 0
 
 
 def _stop_parents_first(threads: _Threads, until: float) -> None:
