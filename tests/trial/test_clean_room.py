@@ -159,12 +159,17 @@ def test_what_nobody_could_tell_of_is_strange() -> None:
             True,
         ),
         ("the test script ended with 141\n", True),
-        ("", True),
         ("bash: /tests/test.sh: cannot execute\nthe test script ended with 126\n", False),
     ],
 )
 def test_whether_a_signal_ended_the_test_script(said: str, *, killed: bool) -> None:
-    assert is_killed(said) is killed
+    assert is_killed(said, 0) is killed
+
+
+def test_a_shell_that_says_nothing_was_killed_if_its_code_says_so() -> None:
+    assert is_killed("", 137)
+    # An environment that does not tell what was printed.
+    assert not is_killed("", 0)
 
 
 @pytest.mark.parametrize(

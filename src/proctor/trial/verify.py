@@ -175,10 +175,10 @@ async def _run_script(
     env = find_verifier_env(sitting, step)
     command = f"({name}) > {_OUTPUT} 2>&1; code=$?; echo {_ENDED} $code; exit $code"
     done = await exec_script(environment, command, str(script), env)
-    return is_killed(f"{done.stdout or ''}\n{done.stderr or ''}")
+    return is_killed(f"{done.stdout or ''}\n{done.stderr or ''}", done.return_code)
 
 
-def is_killed(said: str) -> bool:
+def is_killed(said: str, return_code: int) -> bool:
     """Whether a signal ended the test script, or the shell that ran it, by what that shell said.
 
     A script may end with any code: 143 is that of `kill $server; wait $server`. Of a script that a
@@ -188,7 +188,7 @@ def is_killed(said: str) -> bool:
     ends = [line for line in lines if line.startswith(f"{_ENDED} ")]
     code = ends[0].split()[-1] if ends else ""
     if not code.isdigit():
-        return True
+        return return_code > _SIGNALS
     return int(code) == _SIGPIPE or (int(code) > _SIGNALS and len(lines) > len(ends))
 
 
