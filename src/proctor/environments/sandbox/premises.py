@@ -33,7 +33,7 @@ from proctor.environments.sandbox.network import Connection, resolver_for
 from proctor.environments.sandbox.reap import bring_in
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Place, Run, find_place, open_run
-from proctor.environments.sandbox.slots import Slot, Slots
+from proctor.environments.sandbox.slots import Slot, Slots, stamp_again
 from proctor.environments.sandbox.subordinate import IdMap, find_subordinate_ids
 from proctor.errors import SandboxError
 
@@ -140,6 +140,7 @@ class Premises:
             subordinate=self._subordinate,
         )
         held.box = await self._zygote.spawn(blueprint)
+        held.slot = stamp_again(slot)
 
     async def hold_ready(self, wish: Wish) -> Held | None:
         """A sandbox that was made ahead; None where there is none."""

@@ -23,7 +23,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Part
-from proctor.environments.sandbox.emptying import Stamp, empty, is_pristine, make_like, stamp_of
+from proctor.environments.sandbox.emptying import (
+    Stamp,
+    empty,
+    forget_reading,
+    is_pristine,
+    make_like,
+    stamp_of,
+)
 from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.roots.layers import Parts
@@ -53,7 +60,7 @@ class Slot:
     """The root file system that it is for."""
     parts: tuple[Part, ...]
     stamps: tuple[Stamp, ...]
-    """What each upper directory was like when it was made."""
+    """What each upper directory was like before anything of a trial ran."""
     n_served: int = 0
     """How many sandboxes have had it."""
     is_for_one: bool = False
@@ -165,12 +172,18 @@ def _furnish(session: Session, root: Parts, *, is_for_one: bool) -> Slot:
     return Slot(session, root, tuple(parts), tuple(stamps), is_for_one=is_for_one)
 
 
+def stamp_again(slot: Slot) -> Slot:
+    """The slot of a sandbox that was just built: mounting sets attributes, and so times."""
+    return replace(slot, stamps=tuple(stamp_of(part.upper) for part in slot.parts))
+
+
 def _is_renewed(slot: Slot) -> bool:
     """Empty it; False where it does not become as new by that."""
     for part, stamp in zip(slot.parts, slot.stamps, strict=True):
         if part.mounted:
             if not is_pristine(part.upper, stamp):
                 return False
+            forget_reading(part.upper)
         elif not (empty(part.upper) and empty(part.work) and make_like(part.upper, stamp)):
             return False
     return _are_rooms_renewed(slot) and _has_nothing_else(slot)
