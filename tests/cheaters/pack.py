@@ -21,7 +21,7 @@ _REWARDS: dict[str, tuple[float | None, ...]] = {
     ANY: (0, None),
 }
 _OF_THE_PLACE = frozenset(
-    {"base-substituted", "network-shared", "usr-read-only", "limits-not-enforced"}
+    {"base-substituted", "network-shared", "usr-read-only", "limits-not-enforced", "ids-shared"}
 )
 """Findings about where a trial ran, whatever the agent did."""
 _MOST_READ = 1 << 20

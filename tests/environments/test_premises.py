@@ -157,6 +157,51 @@ def test_a_rooms_directories_are_empty_in_the_next_sandbox(tmp_path: Path) -> No
     assert first.endswith("777")
 
 
+NOTE = """
+import os, sys
+for path in sys.argv[1:]:
+    there = os.stat(path)
+    try:
+        for name in ("user.overlay.note", "user.overlay.opaque"):
+            os.setxattr(path, name, b"n")
+    except PermissionError:
+        pass
+    os.utime(path, ns=(4102444800 * 10**9, there.st_mtime_ns))
+"""
+READ_NOTE = """
+import os, sys
+for path in sys.argv[1:]:
+    print(path, os.listxattr(path), os.stat(path).st_atime > 4e9)
+"""
+
+
+async def after_a_note(tmp_path: Path, paths: str) -> tuple[str, bool]:
+    """What of notes at these paths the next sandbox reads, and whether it has the same scratch."""
+    async with running(order_of(tmp_path)) as first:
+        await first.exec(f"python3 -c '{NOTE}' {paths}")
+        noted = await said(first, f"python3 -c '{READ_NOTE}' {paths}")
+        assert noted.count("True") == len(paths.split())
+        where = place_of(first)
+    given_to = first._held.slots
+    assert given_to is not None
+    while where.exists() and not given_to._idle:
+        await asyncio.sleep(0.005)
+    async with running(order_of(tmp_path, session="trial-2")) as second:
+        found = await said(second, f"python3 -c '{READ_NOTE}' {paths}")
+        return found, place_of(second) == where
+
+
+def test_no_attribute_or_time_of_the_root_is_a_note_for_the_next_sandbox(tmp_path: Path) -> None:
+    assert asyncio.run(after_a_note(tmp_path, "/")) == ("/ [] False", True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="/usr belongs to another user")
+def test_no_attribute_or_time_of_usr_is_a_note_for_the_next_sandbox(tmp_path: Path) -> None:
+    found, is_same = asyncio.run(after_a_note(tmp_path, "/usr /etc"))
+    assert found == "/usr [] False\n/etc [] False"
+    assert not is_same
+
+
 # Emptying
 
 

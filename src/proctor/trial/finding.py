@@ -39,6 +39,8 @@ class FindingCode(StrEnum):
     """The task asks for limits that could not be set here."""
     USR_READ_ONLY = "usr-read-only"
     """Nothing could be installed below /usr: it is the host's, and the runner no root."""
+    IDS_SHARED = "ids-shared"
+    """As root: users of the sandbox had the ids of the host's users, as in other trials."""
     OUTPUT_CUT = "output-cut"
     """A command printed more than is kept."""
     VERIFIER_NOT_APART = "verifier-not-apart"
@@ -109,6 +111,7 @@ _INFO = frozenset(
         FindingCode.NETWORK_SHARED,
         FindingCode.LIMITS_NOT_ENFORCED,
         FindingCode.USR_READ_ONLY,
+        FindingCode.IDS_SHARED,
         FindingCode.OUTPUT_CUT,
         FindingCode.AGENT_STILL_BUSY,
         FindingCode.STEPS_NOT_REPLAYED,

@@ -1,6 +1,8 @@
 """Sandboxes for tests: the host's /usr below a small skeleton."""
 
 import asyncio
+import functools
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 from proctor.environments.sandbox.blueprint import Blueprint, Command, Network, Part
 from proctor.environments.sandbox.box import Box, Zygote, start_zygote
 from proctor.environments.sandbox.output import Finished
+from proctor.environments.sandbox.ranges import take_range
 
 USERS = """\
 root:x:0:0:root:/root:/bin/bash
@@ -37,6 +40,12 @@ def make_skeleton(directory: Path) -> Path:
     return directory
 
 
+@functools.cache
+def own_ids() -> int:
+    """The first of the ids that sandboxes of this process have, as trials have them of root."""
+    return take_range().first if os.geteuid() == 0 else 0
+
+
 def make_blueprint(tmp_path: Path, **changes: object) -> Blueprint:
     """A sandbox without network, whose files are below tmp_path; called once per path."""
     tmp_path.mkdir(parents=True, exist_ok=True)
@@ -55,6 +64,7 @@ def make_blueprint(tmp_path: Path, **changes: object) -> Blueprint:
         "parts": tuple(parts),
         "network": Network.NONE,
         "directories": ("/logs/agent", "/logs/artifacts", "/workspace"),
+        "first_id": own_ids(),
     }
     return Blueprint(**given | changes)  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ For a trial:
     network       none, the host's own, or one that slirp4netns or pasta connects
     scratch       where it writes; runs, delete, subordinate, mounts serve it
     slots         that scratch, emptied for the next one; emptying serves it
+    ranges        ids of the host that one sandbox's users have, for root
     accounting    everything that was written in it; walk lists it, mapped has the right to
     watch         which programs open the verifier's files
     changes       what of an image's tools the agent changed; keeping gives the tests the image's
@@ -18,7 +19,7 @@ For its root file system:
     roots/        images, the host's own directories, Dockerfiles and their layers
 Below that, alone in small processes:
     box           sandboxes for the runner; desk, link, channel, output, parcel, unpack serve it
-    zygote        the process that they are forked from
+    zygote        the process that they are forked from; premade is what it mounts for them as root
     init          PID 1: rootfs, privileges, filter, inherited, users, command, workers, errands,
                   rooms, groups, identity, processes
 

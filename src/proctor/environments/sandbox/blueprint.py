@@ -7,6 +7,13 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+RANGE = 1 << 20
+"""How many users and groups a sandbox has that nobody else has, where it has ids of its own."""
+
+
+FIRST_OF_RANGES = 1 << 31
+"""Where such ids begin: above what distributions, containers and /etc/subuid give out."""
+
 
 class Network(StrEnum):
     """What a sandbox's network is."""
@@ -54,6 +61,9 @@ class Blueprint:
     subordinate: tuple[tuple[int, int, int], ...] = ()
     """As an ordinary user with subordinate ids: further (inside, outside, count) lines of the
     maps of users and groups, written by newuidmap and newgidmap."""
+    first_id: int = 0
+    """As root: the first of the host's ids that the sandbox's users have, as many as RANGE, and the
+    owner of its namespaces; 0: all have the ids that they have inside."""
     guarded: tuple[str, ...] = ("/tests", "/logs/verifier")
     """Directories that are made inside and that nobody inside can rename, remove or replace by
     a link: they and those above them are mount points. Only these can be new in a verifier's room,
@@ -63,6 +73,11 @@ class Blueprint:
     def rooms(self) -> str:
         """Directory on the host, beside the root, for what is written in verifiers' rooms."""
         return f"{self.root.rstrip('/')}.rooms"
+
+    @property
+    def layers(self) -> str:
+        """Directory on the host, beside the root, on which mapped layers are mounted."""
+        return f"{self.root.rstrip('/')}.layers"
 
 
 @dataclass(frozen=True, slots=True)

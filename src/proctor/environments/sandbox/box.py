@@ -48,13 +48,14 @@ _PACKAGES = Path(__file__).resolve().parents[3]
 class Box:
     """One sandbox."""
 
-    def __init__(self, pid: int, handle: int, session: str, ends: Ends) -> None:
+    def __init__(self, pid: int, handle: int, blueprint: Blueprint, ends: Ends) -> None:
         self.pid = pid
         """Of its PID 1, on the host."""
         self.namespaces: tuple[int, ...] = ()
         """Open files of its network's namespace and, where it has one, its user namespace, for a
         helper that connects it; none where nobody has to. Closed with it."""
-        self._session = session
+        self._session = blueprint.session
+        self._root_id = blueprint.first_id
         self._handle = handle
         self._last_words = ""
         """What PID 1 itself said of its end."""
@@ -81,7 +82,7 @@ class Box:
             TimeoutError: it took longer than that.
             SandboxError: the sandbox is gone, or there is no such user.
         """
-        output = Output()
+        output = Output(self._root_id)
         self._outputs.add(output)
         try:
             async with asyncio.timeout(timeout_sec):
@@ -261,7 +262,7 @@ class Zygote:
     def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket) -> None:
         self._process = process
         self._questions = Questions()
-        self._ends: dict[int, tuple[Ends, str]] = {}
+        self._ends: dict[int, tuple[Ends, Blueprint]] = {}
         self._boxes: dict[int, Box] = {}
         """Those that live, by the pid of their PID 1."""
         self._new: dict[int, Box] = {}
@@ -287,7 +288,7 @@ class Zygote:
         """
         number, answer = self._questions.ask()
         (channel, their_channel), (line, their_line) = make_pair(), make_pair()
-        self._ends[number] = Ends(channel, line), blueprint.session
+        self._ends[number] = Ends(channel, line), blueprint
         try:
             request = {"spawn": number, "blueprint": as_json(blueprint)}
             await self._link.send(request, (their_channel.fileno(), their_line.fileno()))
@@ -329,10 +330,10 @@ class Zygote:
                 box.lose(_reason_of(int(str(message["code"]))), SandboxDiedError)
             return
         number = int(str(message["spawned"]))
-        ends, session = self._ends.pop(number)
+        ends, blueprint = self._ends.pop(number)
         if "pid" in message:
             pid = int(str(message["pid"]))
-            self._new[number] = self._boxes[pid] = Box(pid, files.pop(), session, ends)
+            self._new[number] = self._boxes[pid] = Box(pid, files.pop(), blueprint, ends)
         else:
             ends.close()
         self._questions.answer(number, message, files)

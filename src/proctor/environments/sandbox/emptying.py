@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 _MOST_ENTRIES = 500
 _GET_FLAGS = 0x80086601
-_OVERLAY = ("trusted.overlay.", "user.overlay.")
-"""Attributes that the kernel itself sets on an overlay's upper directory."""
+_KERNELS = "trusted.overlay."
+"""Attributes that the kernel itself sets on an overlay's upper directory; nobody inside can."""
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -25,9 +25,10 @@ class Stamp(NamedTuple):
     flags: int
     """What lsattr shows."""
     attributes: tuple[tuple[str, bytes], ...]
-    """Extended ones, access lists among them; not those of overlays."""
-    changed_ns: int
-    """When an entry was last made or removed."""
+    """Extended ones, access lists among them; not those that only the kernel sets."""
+    changed_ns: tuple[int, int]
+    """When an entry was last made or removed, and when anything about it was last changed. Nobody
+    can set the second."""
 
 
 def stamp_of(directory: str) -> Stamp:
@@ -39,14 +40,14 @@ def stamp_of(directory: str) -> Stamp:
     fd = os.open(directory, _OPEN)
     try:
         found = os.fstat(fd)
-        names = [name for name in os.listxattr(fd) if not name.startswith(_OVERLAY)]
+        names = [name for name in os.listxattr(fd) if not name.startswith(_KERNELS)]
         return Stamp(
             mode=stat.S_IMODE(found.st_mode),
             uid=found.st_uid,
             gid=found.st_gid,
             flags=_flags_of(fd),
             attributes=tuple(sorted((name, os.getxattr(fd, name)) for name in names)),
-            changed_ns=found.st_mtime_ns,
+            changed_ns=(found.st_mtime_ns, found.st_ctime_ns),
         )
     finally:
         os.close(fd)
@@ -65,8 +66,13 @@ def is_pristine(directory: str, like: Stamp) -> bool:
     return stamp_of(directory) == like and not os.listdir(directory)
 
 
+def forget_reading(directory: str) -> None:
+    """Have a directory not tell when somebody last listed it."""
+    os.utime(directory, ns=(0, os.stat(directory).st_mtime_ns))
+
+
 def make_like(directory: str, like: Stamp) -> bool:
-    """Give an empty directory mode, owner and attributes; False where it keeps something else."""
+    """Give an empty directory looks and times; False where it keeps something else."""
     fd = os.open(directory, _OPEN)
     try:
         for name in os.listxattr(fd):
@@ -76,6 +82,7 @@ def make_like(directory: str, like: Stamp) -> bool:
             os.fchown(fd, like.uid, like.gid)
         if stat.S_IMODE(found.st_mode) != like.mode:
             os.fchmod(fd, like.mode)
+        os.utime(fd, ns=(like.changed_ns[0],) * 2)
     finally:
         os.close(fd)
     return stamp_of(directory)._replace(changed_ns=like.changed_ns) == like

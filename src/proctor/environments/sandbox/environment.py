@@ -20,7 +20,7 @@ from proctor.environments.sandbox.accounting import (
     find_surroundings,
     list_changes,
 )
-from proctor.environments.sandbox.blueprint import Command
+from proctor.environments.sandbox.blueprint import Command, Network
 from proctor.environments.sandbox.box import Box, shared_zygote
 from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.frozen import clean_parts, drop_clean, freeze_slot
@@ -128,6 +128,7 @@ class SandboxEnvironment(Inside):
             await premises.hold_new(wish, self.session_id, self._held)
         box, slot = self._check_made()
         self._heed_limits(self._held.groups.missing)
+        self._heed_ids(self._held.ids_shared)
         slot.session.write_note(self.session_id, self.trial_paths.trial_dir, slot.uppers)
         return box, slot.session
 
@@ -165,6 +166,13 @@ class SandboxEnvironment(Inside):
         elif missing and is_all_powerful():
             reason = next(iter(missing.values()))
             self._order.logger.info("the number of processes is not limited: %s", reason)
+
+    def _heed_ids(self, reason: str | None) -> None:
+        # On the host's own network that is on record already.
+        if reason and self._choice.network is not Network.HOST:
+            message = f"users of the sandbox had the host's own ids: {reason}"
+            self._order.logger.warning(message)
+            self._findings.append(_finding(FindingCode.IDS_SHARED, message, {"reason": reason}))
 
     async def _furnish(self, root: Root, box: Box) -> None:
         """Make the working directory and find the shell."""
@@ -311,6 +319,7 @@ class SandboxEnvironment(Inside):
         try:
             await premises_of(await shared_zygote()).hold_new(wish, self.session_id, held)
             box, slot = self._check_made()
+            self._heed_ids(held.ids_shared)
             held.connection = await connect(
                 wish.network, box.pid, box.namespaces, slot.session.directory
             )

@@ -1,10 +1,13 @@
-"""Who root of a sandbox is on the host, where an ordinary user makes it: the maps of ids.
+"""Who the users of a sandbox are on the host: the maps of ids.
 
-Without subordinate ids, root inside is the user outside, and there is nobody else. Only the
-standard library; nothing here makes a namespace.
+Where an ordinary user makes it without subordinate ids, root inside is the user outside, and there
+is nobody else. Root gives each sandbox a range of ids. Only the standard library; nothing here
+makes a namespace.
 """
 
 import os
+
+from proctor.environments.sandbox.blueprint import FIRST_OF_RANGES, RANGE
 
 _SWITCHES = (
     ("/proc/sys/kernel/unprivileged_userns_clone", "0"),
@@ -26,6 +29,25 @@ def map_self(uid: int, gid: int) -> None:
     ):
         with open(f"/proc/self/{name}", "wb") as file:
             file.write(line.encode())
+
+
+def map_range(pid: int, first: int) -> None:
+    """Map the ids of a process's user namespace to a range of the host's; for the host's root.
+
+    Larger ids are what they are outside: archives have such owners, and unpacking them must not
+    fail where it succeeds elsewhere.
+    """
+    lines = f"0 {first} {RANGE}\n{RANGE} {RANGE} {FIRST_OF_RANGES - RANGE}"
+    for name in ("uid_map", "gid_map"):
+        with open(f"/proc/{pid}/{name}", "wb") as file:
+            file.write(lines.encode())
+
+
+def become_root() -> None:
+    """Be root of the user namespace that this process is the first of."""
+    os.setgroups(())
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
 
 
 def map_by_tools(pid: int, subordinate: tuple[tuple[int, int, int], ...]) -> None:

@@ -32,9 +32,13 @@ class Finished:
 class Output:
     """One pipe, from the moment that a command may write to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: int = 0) -> None:
+        """Open it; `owner` is the sandbox's root on the host, where that has another id."""
         self._loop = asyncio.get_running_loop()
         self._fd, self.write_end = os.pipe2(os.O_CLOEXEC)
+        if owner:
+            # Or `/dev/stdout`, which opens it once more, would be refused.
+            os.fchown(self.write_end, owner, owner)
         os.set_blocking(self._fd, False)
         self._head = bytearray()
         self._tail: deque[bytes] = deque()

@@ -30,10 +30,11 @@ from proctor.environments.sandbox.limits import (
     remove_groups,
 )
 from proctor.environments.sandbox.network import Connection, resolver_for
+from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.reap import bring_in
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Place, Run, find_place, open_run
-from proctor.environments.sandbox.slots import Slot, Slots
+from proctor.environments.sandbox.slots import Slot, Slots, stamp_again
 from proctor.environments.sandbox.subordinate import IdMap, find_subordinate_ids
 from proctor.errors import SandboxError
 
@@ -63,6 +64,8 @@ class Held:
     connection: Connection | None = None
     is_owed: bool = False
     """The trial did not get all that it asked for: what is evidence is brought to it at the end."""
+    ids_shared: str | None = None
+    """As root: why its users have the host's ids, where they have."""
 
     async def let_go(self) -> None:
         """End its processes, then give back what they held; one that fails keeps no other back.
@@ -79,13 +82,21 @@ class Held:
         traces: list[Awaitable[None]] = [remove_groups(self.groups.directories)]
         if self.slots is not None and self.slot is not None:
             if self.is_owed:
-                traces.append(asyncio.to_thread(bring_in, self.slot.session.directory))
+                traces.append(asyncio.to_thread(_bring_in, self.slot))
             else:
                 traces.append(self.slots.give(self.slot))
         failed += await asyncio.gather(*traces, return_exceptions=True)
         for failure in failed:
             if failure is not None:
                 raise failure
+
+
+def _bring_in(slot: Slot) -> None:
+    try:
+        bring_in(slot.session.directory)
+    finally:
+        if slot.ids is not None:
+            slot.ids.close()
 
 
 class Premises:
@@ -97,6 +108,8 @@ class Premises:
         self._numbers = count(1)
         self._last: Wish | None = None
         self._ready: tuple[Wish, asyncio.Task[Held | None]] | None = None
+        self._without_ids: dict[Parts, str] = {}
+        """Roots on which no sandbox can have ids of its own, with the reason."""
         zygote.at_close(self._close)
 
     @cached_property
@@ -124,8 +137,26 @@ class Premises:
             SandboxError, OSError: it cannot be made.
         """
         held.slots = self._slots
-        slot = self._slots.take(self.run, name, wish.root, is_for_one=wish.is_frozen)
-        held.slot = slot
+        if not is_all_powerful():
+            await self._make(wish, name, held, has_ids=False)
+            return
+        held.ids_shared = _why_shared(wish.network) or self._without_ids.get(wish.root)
+        if held.ids_shared is None:
+            try:
+                await self._make(wish, name, held, has_ids=True)
+            except SandboxError as error:
+                await self._take_back(held)
+                held.ids_shared = str(error).rpartition("could not be built: ")[2]
+            else:
+                return
+        await self._make(wish, name, held, has_ids=False)
+        if not wish.is_frozen:
+            self._without_ids[wish.root] = held.ids_shared
+
+    async def _make(self, wish: Wish, name: str, held: Held, *, has_ids: bool) -> None:
+        slot = held.slot = self._slots.take(
+            self.run, name, wish.root, is_for_one=wish.is_frozen, has_ids=has_ids
+        )
         group = f"{PREFIX}{self.run.id}-{id(self):x}-{next(self._numbers)}"
         held.groups = make_groups(group, wish.limits, self._hierarchies)
         if not wish.is_frozen:
@@ -138,8 +169,18 @@ class Premises:
             cgroups=held.groups.directories,
             directories=wish.directories,
             subordinate=self._subordinate,
+            first_id=0 if slot.ids is None else slot.ids.first,
         )
         held.box = await self._zygote.spawn(blueprint)
+        held.slot = stamp_again(slot)
+
+    async def _take_back(self, held: Held) -> None:
+        """Undo what was made for a sandbox that could not be built."""
+        await remove_groups(held.groups.directories)
+        held.groups = Groups((), {})
+        if held.slot is not None:
+            self._slots.drop(held.slot)
+            held.slot = None
 
     async def hold_ready(self, wish: Wish) -> Held | None:
         """A sandbox that was made ahead; None where there is none."""
@@ -187,6 +228,13 @@ class Premises:
                 _remove_dead(held.groups.directories)
                 self._slots.drop(held.slot)
         self._slots.close()
+
+
+def _why_shared(network: Network) -> str | None:
+    """Why no sandbox on such a network can have ids of its own."""
+    if network is Network.HOST:
+        return "only the host's own root may listen on the ports of its network below 1024"
+    return None
 
 
 def _remove_dead(groups: Sequence[str]) -> None:

@@ -1,7 +1,8 @@
 """The root file system of a sandbox, put together by its PID 1 in a mount namespace of its own.
 
     1  nothing that is mounted here is seen on the host; the place for verifiers' rooms is opened
-    2  the overlays, on each other, and the first of them made the root
+    2  the overlays, on each other, and the first of them made the root; where the zygote made them
+       (premade.py), they are attached
     3  /proc, read-only, with what tells of the host masked
     4  a /dev of harmless devices
     5  /sys: nothing
@@ -14,11 +15,12 @@ Everything is nodev and nosuid, but for the six devices. Nothing here runs a com
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from proctor.environments.sandbox.blueprint import Blueprint, Part
+from proctor.environments.sandbox.channel import close_all
 from proctor.environments.sandbox.syscalls import (
     MS_BIND,
     MS_NODEV,
@@ -28,20 +30,29 @@ from proctor.environments.sandbox.syscalls import (
     MS_RDONLY,
     MS_REC,
     MS_REMOUNT,
+    attach_tree,
     clone_tree,
     mount,
     pivot_root,
     unmount,
 )
 
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICES = {
+    "null": (1, 3),
+    "zero": (1, 5),
+    "full": (1, 7),
+    "random": (1, 8),
+    "urandom": (1, 9),
+    "tty": (5, 0),
+}
+DEVICES_OPTIONS = {"mode": "755", "size": "1048576"}
 _MASKED = (
     *("kcore", "keys", "key-users", "timer_list", "timer_stats", "sched_debug", "latency_stats"),
     *("kmsg", "kpagecgroup", "kpagecount", "kpageflags", "scsi", "acpi", "asound", "interrupts"),
     # Parameters of the host's kernel, paths of its swap files, and what it exports and mounts.
     *("cmdline", "bootconfig", "swaps", "fs"),
 )
-_PLAIN = MS_NOSUID | MS_NODEV
+PLAIN = MS_NOSUID | MS_NODEV
 _STRICT = MS_NOSUID | MS_NODEV | MS_NOEXEC
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the sandbox's own
 _USUAL = (("/tmp", 0o1777), ("/run", 0o755), ("/mnt", 0o755), ("/root", 0o700))  # noqa: S108
@@ -65,6 +76,17 @@ def step(what: str, hint: str = "") -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
+class Premade:
+    """Mounts that are nowhere yet, each an open file."""
+
+    parts: tuple[int, ...]
+    """The overlays, in the blueprint's order."""
+    rooms: int
+    devices: int
+    """A file system for /dev with the devices in it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Root:
     """What PID 1 keeps of a root that was built."""
 
@@ -74,25 +96,34 @@ class Root:
     guarded: frozenset[str]
 
 
-def build_root(blueprint: Blueprint, *, in_user_namespace: bool) -> Root:
-    """Build it and enter it.
+def build_root(blueprint: Blueprint, premade: Premade | None, *, in_user_namespace: bool) -> Root:
+    """Build it and enter it; what was premade goes on the working directory.
+
+    `in_user_namespace`: an ordinary user's, in which the overlays are mounted.
 
     Raises:
         StepError: it cannot be built.
     """
     with step("keeping mounts apart from the host's"):
         mount("none", "/", flags=MS_REC | MS_PRIVATE)
-    with step("opening the host's devices"):
-        devices = {name: os.open(f"/dev/{name}", os.O_PATH) for name in _DEVICES}
-    rooms_fd = _open_rooms(blueprint.rooms)
-    for part in blueprint.parts:
-        _mount_part(blueprint.root, part, in_user_namespace=in_user_namespace)
+    hosts: dict[str, int] = {}
+    if premade is not None:
+        rooms_fd = premade.rooms
+        _attach_parts(blueprint.parts, premade.parts)
+    else:
+        with step("opening the host's devices"):
+            hosts = {name: os.open(f"/dev/{name}", os.O_PATH) for name in _DEVICES}
+        rooms_fd = _open_rooms(blueprint.rooms)
+        for part in blueprint.parts:
+            _mount_part(blueprint.root, part, in_user_namespace=in_user_namespace)
+        with step("entering the new root"):
+            os.chdir(blueprint.root)
     with step("entering the new root"):
-        os.chdir(blueprint.root)
         pivot_root(".", ".")
     os.umask(0)
     _mount_proc()
-    _mount_devices(devices, in_user_namespace=in_user_namespace)
+    _mount_devices(hosts, premade)
+    _mount_terminals(has_groups=not in_user_namespace)
     _mount_sys()
     _mask_proc()
     _make_directories(blueprint)
@@ -102,16 +133,29 @@ def build_root(blueprint: Blueprint, *, in_user_namespace: bool) -> Root:
     return Root(rooms_fd, frozenset(blueprint.guarded))
 
 
+def _attach_parts(parts: Sequence[Part], trees: Sequence[int]) -> None:
+    """Attach overlays on the working directory, and make the first of them that."""
+    for part, tree in zip(parts, trees, strict=True):
+        with step(f"attaching the overlay on {part.target}"):
+            if part.target == "/":
+                attach_tree(tree, "")
+                os.fchdir(tree)
+            else:
+                _make_real_directories(".", part.target)
+                attach_tree(tree, f".{part.target}")
+            os.close(tree)
+
+
 def _open_rooms(place: str) -> int:
     """The place for verifiers' rooms; what is mounted for it goes with the host's tree."""
     with step("making a place for verifiers' rooms"):
         os.makedirs(place, mode=0o700, exist_ok=True)
         if os.statvfs(place).f_flag & os.ST_NOEXEC:
             # Tests have to be executable there, whatever the host thinks of its scratch.
-            mount("tmpfs", place, "tmpfs", _PLAIN, "mode=700")
+            mount("tmpfs", place, "tmpfs", PLAIN, "mode=700")
         else:
             mount(place, place, flags=MS_BIND)
-            mount("none", place, flags=MS_REMOUNT | MS_BIND | _PLAIN)
+            mount("none", place, flags=MS_REMOUNT | MS_BIND | PLAIN)
         fd = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             return clone_tree(fd)
@@ -149,9 +193,9 @@ def mount_overlay(part: Part, target: str, *, in_user_namespace: bool) -> None:
         with step(where, _overlay_hint(part, in_user_namespace=in_user_namespace)):
             try:
                 # Without `volatile` every sandbox that ends would sync the whole file system.
-                mount("overlay", target, "overlay", _PLAIN, options + ",volatile")
+                mount("overlay", target, "overlay", PLAIN, options + ",volatile")
             except OSError:
-                mount("overlay", target, "overlay", _PLAIN, options)
+                mount("overlay", target, "overlay", PLAIN, options)
     finally:
         for fd in (*lowers, upper, work):
             os.close(fd)
@@ -194,26 +238,67 @@ def _mount_proc() -> None:
         mount("proc", "/proc", "proc", _STRICT | MS_RDONLY)
 
 
-def _mount_devices(devices: dict[str, int], *, in_user_namespace: bool) -> None:
+def _mount_devices(hosts: dict[str, int], premade: Premade | None) -> None:
     with step("making /dev"):
         os.makedirs("/dev", 0o755, exist_ok=True)
-        mount("tmpfs", "/dev", "tmpfs", _STRICT, "mode=755,size=1048576")
-        for name, fd in devices.items():
-            os.close(os.open(f"/dev/{name}", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-            mount(f"/proc/self/fd/{fd}", f"/dev/{name}", flags=MS_BIND)
-            # Read-only is the node, not the device: its mode and owner are the host's own.
+        has_own = _mount_dev(premade)
+        for name in _DEVICES:
+            node = f"/dev/{name}"
+            mount(node if has_own else f"/proc/self/fd/{hosts[name]}", node, flags=MS_BIND)
+            # A mount point that is read-only: nobody puts another file, mode or owner there.
             flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NOEXEC
-            mount("none", f"/dev/{name}", flags=flags)
-            os.close(fd)
+            mount("none", node, flags=flags)
+        close_all(list(hosts.values()))
+        mount("none", "/dev", flags=MS_REMOUNT | MS_BIND | _STRICT)
         for number, name in enumerate(("stdin", "stdout", "stderr")):
             os.symlink(f"/proc/self/fd/{number}", f"/dev/{name}")
         os.symlink("/proc/self/fd", "/dev/fd")
         os.symlink("pts/ptmx", "/dev/ptmx")
+
+
+def _mount_dev(premade: Premade | None) -> bool:
+    """Mount /dev; whether devices of its own are there."""
+    if premade is not None:
+        attach_tree(premade.devices, "/dev")
+        os.close(premade.devices)
+        return True
+    options = ",".join(f"{name}={value}" for name, value in DEVICES_OPTIONS.items())
+    mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, options)
+    return _make_own_nodes()
+
+
+def _make_own_nodes() -> bool:
+    """Make devices in /dev; False, with files in their place, where only the host's can be had."""
+    fd = os.open("/dev", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        make_nodes(fd)
+    except PermissionError:
+        # An ordinary user's namespace, or a container that may not make devices.
+        for name in _DEVICES:
+            os.close(os.open(name, os.O_CREAT | os.O_WRONLY, 0o666, dir_fd=fd))
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def make_nodes(directory: int) -> None:
+    """Make the devices of a sandbox in an open directory.
+
+    Raises:
+        OSError: this process may not.
+    """
+    for name, (major, minor) in _DEVICES.items():
+        os.mknod(name, stat.S_IFCHR | 0o666, os.makedev(major, minor), dir_fd=directory)
+        os.chmod(name, 0o666, dir_fd=directory)  # noqa: S103 - as devices have it
+
+
+def _mount_terminals(*, has_groups: bool) -> None:
     with step("making /dev/shm and /dev/pts"):
         os.mkdir(_SHARED_MEMORY)
-        mount("tmpfs", _SHARED_MEMORY, "tmpfs", _PLAIN, "mode=1777,size=268435456")
+        mount("tmpfs", _SHARED_MEMORY, "tmpfs", PLAIN, "mode=1777,size=268435456")
         os.mkdir("/dev/pts")
-        group = "" if in_user_namespace else f",gid={_TERMINALS_GROUP}"
+        group = f",gid={_TERMINALS_GROUP}" if has_groups else ""
         options = f"newinstance,ptmxmode=0666,mode=0620{group}"
         mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options)
 

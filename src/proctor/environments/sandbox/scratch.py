@@ -88,7 +88,7 @@ class Session:
     @property
     def names(self) -> frozenset[str]:
         """What is in the directory of a session that nobody uses."""
-        return frozenset({"root", "root.rooms", "parts", _RETIRED_NOTE})
+        return frozenset({"root", "root.rooms", "root.layers", "parts", _RETIRED_NOTE})
 
     def add_part(self, number: int, lower: Path) -> tuple[Path, Path]:
         """A new upper directory, with owner and mode of the layer below it, and its work."""

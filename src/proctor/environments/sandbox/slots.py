@@ -23,8 +23,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Part
-from proctor.environments.sandbox.emptying import Stamp, empty, is_pristine, make_like, stamp_of
+from proctor.environments.sandbox.emptying import (
+    Stamp,
+    empty,
+    forget_reading,
+    is_pristine,
+    make_like,
+    stamp_of,
+)
 from proctor.environments.sandbox.privileges import is_all_powerful
+from proctor.environments.sandbox.ranges import Range, take_range
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Run, Session
@@ -53,11 +61,14 @@ class Slot:
     """The root file system that it is for."""
     parts: tuple[Part, ...]
     stamps: tuple[Stamp, ...]
-    """What each upper directory was like when it was made."""
+    """What each upper directory was like before anything of a trial ran."""
     n_served: int = 0
     """How many sandboxes have had it."""
     is_for_one: bool = False
     """No other sandbox is to have it: its root file system is one trial's own."""
+    ids: Range | None = None
+    """The ids of its sandboxes' users on the host, if not those that they have inside; overlays
+    that are kept are mapped to them."""
 
     @property
     def uppers(self) -> Mapping[str, str]:
@@ -75,20 +86,28 @@ class Slots:
         self._queue: deque[Future[None]] = deque()
         self._is_closed = False
 
-    def take(self, run: Run, name: str, root: Parts, *, is_for_one: bool = False) -> Slot:
-        """Scratch for a sandbox on that root.
+    def take(
+        self, run: Run, name: str, root: Parts, *, is_for_one: bool = False, has_ids: bool = False
+    ) -> Slot:
+        """Scratch for a sandbox on that root; `has_ids`: with a range of ids.
 
         Raises:
             OSError: there is none, and none can be made.
+            SandboxError: there are no ids.
         """
-        if is_for_one:
-            return _make_slot(run, name, root, is_for_one=True)
         with self._lock:
             for slot in self._idle:
-                if slot.root == root:
+                if slot.root == root and (slot.ids is not None) == has_ids and not is_for_one:
                     self._idle.remove(slot)
                     return slot
-        return _make_slot(run, name, root)
+        slot = _make_slot(run, name, root, is_for_one=is_for_one)
+        if not has_ids:
+            return slot
+        try:
+            return replace(slot, ids=take_range())
+        except BaseException:
+            delete_session(slot.session.directory)
+            raise
 
     async def give(self, slot: Slot) -> None:
         """Take it back; everything in its sandbox is dead.
@@ -140,9 +159,11 @@ def _delete(slot: Slot) -> None:
         delete_session(slot.session.directory)
     except OSError as error:
         _LOG.warning("%s: cannot be deleted: %s", slot.session.directory, error)
+    if slot.ids is not None:
+        slot.ids.close()
 
 
-def _make_slot(run: Run, name: str, root: Parts, *, is_for_one: bool = False) -> Slot:
+def _make_slot(run: Run, name: str, root: Parts, *, is_for_one: bool) -> Slot:
     session = run.open_session(name)
     try:
         return _furnish(session, root, is_for_one=is_for_one)
@@ -165,12 +186,18 @@ def _furnish(session: Session, root: Parts, *, is_for_one: bool) -> Slot:
     return Slot(session, root, tuple(parts), tuple(stamps), is_for_one=is_for_one)
 
 
+def stamp_again(slot: Slot) -> Slot:
+    """The slot of a sandbox that was just built: mounting sets attributes, and so times."""
+    return replace(slot, stamps=tuple(stamp_of(part.upper) for part in slot.parts))
+
+
 def _is_renewed(slot: Slot) -> bool:
     """Empty it; False where it does not become as new by that."""
     for part, stamp in zip(slot.parts, slot.stamps, strict=True):
         if part.mounted:
             if not is_pristine(part.upper, stamp):
                 return False
+            forget_reading(part.upper)
         elif not (empty(part.upper) and empty(part.work) and make_like(part.upper, stamp)):
             return False
     return _are_rooms_renewed(slot) and _has_nothing_else(slot)

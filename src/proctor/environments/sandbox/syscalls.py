@@ -6,6 +6,7 @@ here knows what a sandbox is.
 
 import ctypes
 import os
+from collections.abc import Mapping
 
 MS_RDONLY = 0x1
 MS_NOSUID = 0x2
@@ -33,10 +34,20 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _OPEN_TREE = 428
 _MOVE_MOUNT = 429
+_FSOPEN = 430
+_FSCONFIG = 431
+_FSMOUNT = 432
+_MOUNT_SETATTR = 442
 _OPEN_TREE_CLONE = 1
 _AT_EMPTY_PATH = 0x1000
 _AT_FDCWD = -100
 _MOVE_MOUNT_F_EMPTY_PATH = 0x4
+_MOVE_MOUNT_T_EMPTY_PATH = 0x40
+_FSCONFIG_SET_FLAG = 0
+_FSCONFIG_SET_STRING = 1
+_FSCONFIG_CMD_CREATE = 6
+_CLOSED_ON_EXEC = 1
+_MOUNT_ATTR_IDMAP = 0x100000
 _ARG_START = 45
 """Which field of /proc/self/stat, after the name, says where the arguments lie."""
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -71,6 +82,15 @@ class _CapabilityWords(ctypes.Structure):
         ("effective", ctypes.c_uint32),
         ("permitted", ctypes.c_uint32),
         ("inheritable", ctypes.c_uint32),
+    )
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
     )
 
 
@@ -126,9 +146,40 @@ def clone_tree(directory_fd: int) -> int:
 
 
 def attach_tree(tree_fd: int, target: str) -> None:
-    """Mount what clone_tree gave."""
-    place = os.fsencode(target)
-    _check(_syscall(_MOVE_MOUNT, tree_fd, b"", _AT_FDCWD, place, _MOVE_MOUNT_F_EMPTY_PATH), target)
+    """Mount what clone_tree or make_tree gave; without a target, on the working directory."""
+    flags = _MOVE_MOUNT_F_EMPTY_PATH | (0 if target else _MOVE_MOUNT_T_EMPTY_PATH)
+    _check(_syscall(_MOVE_MOUNT, tree_fd, b"", _AT_FDCWD, os.fsencode(target), flags), target)
+
+
+def make_tree(kind: str, options: Mapping[str, str], flags: int) -> int:
+    """A new file system as a detached mount; an option without a value is a flag.
+
+    `flags` are of MS_NOSUID, MS_NODEV and MS_NOEXEC.
+    """
+    context = _check(_syscall(_FSOPEN, kind.encode(), _CLOSED_ON_EXEC), kind)
+    try:
+        for name, value in {"source": kind, **options}.items():
+            how = _FSCONFIG_SET_STRING if value else _FSCONFIG_SET_FLAG
+            given = os.fsencode(value) or None
+            _check(_syscall(_FSCONFIG, context, how, name.encode(), given, 0), name)
+        _check(_syscall(_FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0), kind)
+        # The flags have the same values there.
+        return _check(_syscall(_FSMOUNT, context, _CLOSED_ON_EXEC, flags), kind)
+    finally:
+        os.close(context)
+
+
+def map_tree(tree_fd: int, namespace_fd: int, flags: int = 0, cleared: int = 0) -> None:
+    """Have files of a detached mount belong to the ids that a user namespace has for their owners.
+
+    The flags that are set and cleared besides are of MS_NOSUID, MS_NODEV and MS_NOEXEC.
+    """
+    wanted = _MountAttributes(_MOUNT_ATTR_IDMAP | flags, cleared, 0, namespace_fd)
+    size = ctypes.c_size_t(ctypes.sizeof(wanted))
+    _check(
+        _syscall(_MOUNT_SETATTR, tree_fd, b"", _AT_EMPTY_PATH, ctypes.byref(wanted), size),
+        "mount_setattr",
+    )
 
 
 def prctl(option: int, first: int = 0, second: int = 0) -> int:

@@ -15,25 +15,35 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
 from proctor.environments.sandbox.blueprint import Blueprint, Network, blueprint_of
-from proctor.environments.sandbox.channel import close_all, receive, send
+from proctor.environments.sandbox.channel import close_all, make_pair, receive, send
 from proctor.environments.sandbox.identity import (
     MapError,
+    become_root,
     hint_on_namespaces,
     map_by_tools,
+    map_range,
     map_self,
 )
 from proctor.environments.sandbox.init import forget_imports, make_init, serve
+from proctor.environments.sandbox.premade import premake
 from proctor.environments.sandbox.privileges import (
     bound_init,
     is_all_powerful,
     reduce_init,
     room_capability,
 )
-from proctor.environments.sandbox.rootfs import StepError, build_root, mount_overlay, step
+from proctor.environments.sandbox.rootfs import (
+    Premade,
+    StepError,
+    build_root,
+    mount_overlay,
+    step,
+)
 from proctor.environments.sandbox.routes import Prefix, find_own_addresses, make_unreachable
 from proctor.environments.sandbox.syscalls import (
     MS_REC,
@@ -59,8 +69,6 @@ _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
 _MOST_PROCESSES = 4096
 _FAILED = 1
-_GO = b"+"
-_LONGEST_WORD = 4096
 _MOST_FILES = 1 << 20
 
 _KEPT: set[str] = set()
@@ -124,30 +132,77 @@ def _spawn(runner: socket.socket, request: dict[str, Any], files: list[int]) -> 
     number, blueprint = request["spawn"], blueprint_of(request["blueprint"])
     flags = os.CLONE_NEWNS | os.CLONE_NEWPID | signal.SIGCHLD
     owner = None if is_all_powerful() else (os.getuid(), os.getgid())
-    if owner:
+    if owner or blueprint.first_id:
         flags |= os.CLONE_NEWUSER
-    told, teller = os.pipe2(os.O_CLOEXEC)
+    told, teller = make_pair()
     try:
-        _keep_overlays(blueprint)
-        pid = clone(flags)
+        _prepare(blueprint)
+        pid = _clone_as(blueprint.first_id, flags)
         if pid == 0:
-            os.close(teller)
+            teller.close()
             _become_init(blueprint, files, told, owner)
         _tell_parentage(runner, number, pid)
-        if owner and blueprint.subordinate:
-            map_by_tools(pid, blueprint.subordinate)
-        os.write(teller, _GO)
+        _let_go(blueprint, pid, teller, is_ordinary=owner is not None)
     except StepError as error:
         send(runner, {"spawned": number, "error": str(error)})
     except OSError as error:
         # Before the fork, or of the fork itself.
         sentence = f"making namespaces: {error.strerror}, errno {error.errno}{hint_on_namespaces()}"
         send(runner, {"spawned": number, "error": sentence})
-    except MapError as error:
-        # The fork waits for a word; this one it hands on to whoever waits for the sandbox.
-        os.write(teller, str(error).encode())
     finally:
-        close_all((told, teller, *files))
+        os.chdir("/")
+        told.close()
+        teller.close()
+        close_all(files)
+
+
+def _prepare(blueprint: Blueprint) -> None:
+    """What has to be so when a sandbox is forked."""
+    if blueprint.first_id:
+        # The fork inherits it, in a copy of this mount namespace, and could not get there itself.
+        with step("entering the sandbox's scratch"):
+            os.chdir(blueprint.root)
+    else:
+        _keep_overlays(blueprint)
+
+
+def _clone_as(owner: int, flags: int) -> int:
+    """Fork into new namespaces; 0 in the child. Their owner is `owner`, where there is one.
+
+    What the kernel counts in a user namespace counts for its owner too: of two sandboxes with the
+    same owner, one could use up what the other may have.
+    """
+    if not owner:
+        return clone(flags)
+    os.seteuid(owner)
+    try:
+        pid = clone(flags)
+    except OSError:
+        os.seteuid(0)
+        raise
+    if pid:
+        os.seteuid(0)
+    return pid
+
+
+def _let_go(blueprint: Blueprint, pid: int, teller: socket.socket, *, is_ordinary: bool) -> None:
+    """Map the ids of a fork that waits, make what it cannot make itself, and let it go on."""
+    made: tuple[int, ...] = ()
+    try:
+        if is_ordinary and blueprint.subordinate:
+            map_by_tools(pid, blueprint.subordinate)
+        elif blueprint.first_id:
+            with step("mapping users"):
+                map_range(pid, blueprint.first_id)
+            _join(blueprint.cgroups, pid)
+            premade = premake(blueprint, pid)
+            made = (*premade.parts, premade.rooms, premade.devices)
+        send(teller, {}, made)
+    except (MapError, StepError) as error:
+        # The fork hands it on to whoever waits for the sandbox.
+        send(teller, {"error": str(error)})
+    finally:
+        close_all(made)
 
 
 def _keep_overlays(blueprint: Blueprint) -> None:
@@ -166,22 +221,23 @@ def _tell_parentage(runner: socket.socket, number: object, pid: int) -> None:
 
 
 def _become_init(
-    blueprint: Blueprint, files: list[int], told: int, owner: tuple[int, int] | None
+    blueprint: Blueprint, files: list[int], told: socket.socket, owner: tuple[int, int] | None
 ) -> NoReturn:
     """Everything that a fork of the zygote does; it never returns into the zygote's own loop."""
     channel, line = (socket.socket(fileno=fd) for fd in files)
     try:
-        _close_others(channel.fileno(), line.fileno(), told)
+        _close_others(channel.fileno(), line.fileno(), told.fileno())
         # Before the zygote's word is waited for: whichever way it dies, this process notices.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         name_process("proctor-init")
-        _enter(blueprint, told, owner)
+        premade = _enter(blueprint, told, owner)
         namespaces = _open_namespaces(blueprint, owner)
-        root = build_root(blueprint, in_user_namespace=owner is not None)
+        root = build_root(blueprint, premade, in_user_namespace=owner is not None)
         with step("giving up privileges"):
             room = room_capability()
             if owner:
                 _limit_processes()
+            if owner or premade:
                 # A new user namespace has no bounds; elsewhere the zygote set them, once for all.
                 bound_init(room)
             reduce_init(room)
@@ -211,35 +267,63 @@ def _close_others(*kept: int) -> None:
         first = fd + 1
 
 
-def _enter(blueprint: Blueprint, told: int, owner: tuple[int, int] | None) -> None:
-    """Enter the blueprint's control groups and its namespaces."""
-    for group in blueprint.cgroups:
+def _enter(
+    blueprint: Blueprint, told: socket.socket, owner: tuple[int, int] | None
+) -> Premade | None:
+    """Enter the blueprint's control groups and its namespaces; what the zygote made for it."""
+    if not blueprint.first_id:
+        _join(blueprint.cgroups, 0)
+    made = _hear_zygote(told)
+    if owner and not blueprint.subordinate:
+        with step("mapping users"):
+            map_self(*owner)
+    if blueprint.first_id:
+        with step("becoming root"):
+            become_root()
+    _unshare(blueprint.network)
+    os.setsid()
+    with step("naming the host"):
+        socket.sethostname(blueprint.hostname)
+    if not blueprint.first_id:
+        return None
+    *parts, rooms, devices = made
+    return Premade(tuple(parts), rooms, devices)
+
+
+def _join(groups: Sequence[str], pid: int) -> None:
+    """Put a process into control groups; 0 is this one."""
+    for group in groups:
         with (
             step(f"entering the control group {group}"),
             open(f"{group}/cgroup.procs", "w") as file,
         ):
-            file.write("0")
+            file.write(str(pid))
+
+
+def _hear_zygote(told: socket.socket) -> list[int]:
+    """Wait until ids are mapped; the mounts that were made."""
+    heard = receive(told)
+    told.close()
+    if heard is None:
+        raise StepError("the process that it was forked from is gone")
+    message, made = heard
+    if "error" in message:
+        raise StepError(str(message["error"]))
+    return made
+
+
+def _unshare(network: Network) -> None:
     flags = os.CLONE_NEWIPC | os.CLONE_NEWUTS | os.CLONE_NEWCGROUP
-    word = os.read(told, _LONGEST_WORD)
-    if word != _GO:
-        raise StepError(word.decode() or "the process that it was forked from is gone")
-    os.close(told)
-    if owner and not blueprint.subordinate:
-        with step("mapping users"):
-            map_self(*owner)
     hidden: list[Prefix] = []
-    if blueprint.network != Network.HOST:
+    if network != Network.HOST:
         flags |= os.CLONE_NEWNET
-    if blueprint.network in _CONNECTED:
+    if network in _CONNECTED:
         with step("finding the host's addresses"):
             # Here and not in the runner: this process is still in the host's own network.
             hidden = [prefix for prefix in find_own_addresses() if prefix not in _HELPERS]
     with step("making namespaces"):
         os.unshare(flags)
-    os.setsid()
-    with step("naming the host"):
-        socket.sethostname(blueprint.hostname)
-    if blueprint.network != Network.HOST:
+    if network != Network.HOST:
         with step("bringing loopback up"):
             _bring_loopback_up()
     with step("refusing the host's addresses"):

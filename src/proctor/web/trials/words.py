@@ -47,6 +47,7 @@ FINDINGS: Final[dict[str, str]] = {
     FindingCode.NETWORK_SHARED: "It used the host's own network.",
     FindingCode.LIMITS_NOT_ENFORCED: "Limits that the task asks for could not be set.",
     FindingCode.USR_READ_ONLY: "Nothing could be installed below /usr.",
+    FindingCode.IDS_SHARED: "Its users had ids that other trials and the host have too.",
     FindingCode.OUTPUT_CUT: "A command printed more than is kept.",
     FindingCode.AGENT_NOT_PAUSED: "The agent's processes ran on while its changes were recorded.",
     FindingCode.VERIFIER_NOT_APART: "The agent's processes could reach the verifier's files.",

@@ -1,0 +1,172 @@
+"""What the zygote, as root of the host, makes for a sandbox with ids of its own.
+
+    layers     each with its owners mapped: what is root's on the disk is root's inside
+    overlays   of these; on the disk, what is written has the owners that it has inside
+    rooms      the place for verifiers' rooms, mapped too
+    devices    a file system with six nodes, for this sandbox alone
+
+All of it are mounts that are nowhere yet. PID 1, which has no rights on the host, attaches them.
+Mapped layers stay mounted in the zygote's own namespace for as long as their directories are there:
+many kernels make overlays only of what is mounted.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from proctor.environments.sandbox.blueprint import Blueprint, Part
+from proctor.environments.sandbox.channel import close_all
+from proctor.environments.sandbox.rootfs import (
+    DEVICES_OPTIONS,
+    PLAIN,
+    Premade,
+    make_nodes,
+    step,
+)
+from proctor.environments.sandbox.syscalls import (
+    MS_NOEXEC,
+    MS_NOSUID,
+    attach_tree,
+    clone_tree,
+    effective_capabilities,
+    make_tree,
+    map_tree,
+    set_capabilities,
+    set_file_ids,
+)
+
+_HINT = "it takes Linux 5.19 and a file system that can (ext4, xfs, btrfs, from Linux 6.3 on tmpfs)"
+_OPEN = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+_MOUNTED: set[str] = set()
+"""Where mapped layers, and overlays that one sandbox after the other gets, are mounted."""
+
+
+def premake(blueprint: Blueprint, pid: int) -> Premade:
+    """Make it for the sandbox whose PID 1, with its ids mapped, is `pid`.
+
+    Raises:
+        StepError: the kernel or a file system refuses.
+    """
+    made: list[int] = []
+    with step("opening the sandbox's user namespace"):
+        namespace = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for number, part in enumerate(blueprint.parts):
+            made.append(_make_part(blueprint, number, part, namespace))
+        made.append(_make_rooms(blueprint.rooms, namespace))
+        with step("making devices"), _files_as(blueprint.first_id):
+            made.append(make_tree("tmpfs", DEVICES_OPTIONS, MS_NOSUID | MS_NOEXEC))
+            make_nodes(made[-1])
+    except BaseException:
+        close_all(made)
+        raise
+    finally:
+        os.close(namespace)
+    *parts, rooms, devices = made
+    return Premade(tuple(parts), rooms, devices)
+
+
+def _make_part(blueprint: Blueprint, number: int, part: Part, namespace: int) -> int:
+    """The overlay of one part, as a mount that is nowhere."""
+    if part.mounted in _MOUNTED:
+        with step(f"copying the overlay on {part.target}"):
+            return _clone(part.mounted)
+    mapped = _map_part(blueprint.layers, number, part, namespace)
+    with step(f"mounting an overlay on {part.target}"):
+        overlay = _make_overlay(mapped, blueprint.first_id)
+        if not part.mounted:
+            return overlay
+        try:
+            attach_tree(overlay, part.mounted)
+            _MOUNTED.add(part.mounted)
+            return clone_tree(overlay)
+        finally:
+            os.close(overlay)
+
+
+def _map_part(places: str, number: int, part: Part, namespace: int) -> Part:
+    """The part with its layers mapped; upper and work lie side by side, in one mount."""
+    above = os.path.dirname(part.upper)
+    with step(f"mapping the owners of files in {above}", _HINT):
+        both = _mount_mapped(above, f"{places}/{number}", namespace)
+    lowers = []
+    for n, lower in enumerate(part.lowers):
+        with step(f"mapping the owners of files in {lower}", _HINT):
+            lowers.append(_mount_mapped(lower, f"{places}/{number}.{n}", namespace))
+    return replace(
+        part,
+        lowers=tuple(lowers),
+        upper=f"{both}/{os.path.basename(part.upper)}",
+        work=f"{both}/{os.path.basename(part.work)}",
+    )
+
+
+def _mount_mapped(directory: str, place: str, namespace: int) -> str:
+    """Mount a directory with its owners mapped, once; where."""
+    if place not in _MOUNTED:
+        os.makedirs(place, 0o700, exist_ok=True)
+        tree = _clone(directory)
+        try:
+            map_tree(tree, namespace)
+            attach_tree(tree, place)
+        finally:
+            os.close(tree)
+        _MOUNTED.add(place)
+    return place
+
+
+def _clone(directory: str) -> int:
+    fd = os.open(directory, _OPEN)
+    try:
+        return clone_tree(fd)
+    finally:
+        os.close(fd)
+
+
+def _make_overlay(part: Part, owner: int) -> int:
+    files = [os.open(path, _OPEN) for path in (part.upper, part.work, *part.lowers)]
+    upper, work, *lowers = map(str, files)
+    options = {"lowerdir": ":".join(lowers), "upperdir": upper, "workdir": work}
+    try:
+        # Names of files there: an option has at most 255 bytes, and a list of mounts shows it.
+        os.chdir("/proc/self/fd")
+        with _files_as(owner):
+            try:
+                # Without `volatile` every sandbox that ends would sync the whole file system.
+                return make_tree("overlay", {**options, "volatile": ""}, PLAIN)
+            except OSError:
+                return make_tree("overlay", options, PLAIN)
+    finally:
+        os.chdir("/")
+        close_all(files)
+
+
+@contextmanager
+def _files_as(owner: int) -> Iterator[None]:
+    """Make files as the sandbox's root, and keep all rights: in mapped layers the host's is nobody.
+
+    An overlay does for ever what it has to do in its layers as whoever mounted it.
+    """
+    held = effective_capabilities()
+    set_file_ids(owner, owner)
+    try:
+        # Who is not root has no rights to others' files, unless he takes them again.
+        set_capabilities(held, 0)
+        yield
+    finally:
+        set_file_ids(0, 0)
+
+
+def _make_rooms(place: str, namespace: int) -> int:
+    with step("making a place for verifiers' rooms"):
+        os.makedirs(place, 0o700, exist_ok=True)
+        tree = _clone(place)
+        try:
+            # Tests have to be executable there, whatever the host thinks of its scratch.
+            map_tree(tree, namespace, PLAIN, MS_NOEXEC)
+        except BaseException:
+            os.close(tree)
+            raise
+        return tree
