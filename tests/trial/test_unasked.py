@@ -133,7 +133,9 @@ def test_deletions_and_inputs_are_undone_unless_the_text_speaks_of_such() -> Non
     assert unasked(gone, data, text="Remove the cases.") == []
     assert unasked(data, text="Sort the rows of in.csv.") == []
     mentioned = made("/app/in.json", how="changed")
-    assert unasked(mentioned, text="Count what is in in.json.") == ["/app/in.json"]
+    assert unasked(mentioned, text="Count the entries of in.json.") == ["/app/in.json"]
+    assert unasked(mentioned, data, text="Write `/app/in.json` and `/app/in.csv`.") == []
+    assert unasked(data, text="The count goes into `/app/in.csv`.") == []
     assert unasked(mentioned, made("/app/main.c", how="changed"), text="Count them.") == []
     assert unasked(made("/app/x.db-wal", how="deleted"), text="Count them.") == []
 
