@@ -147,3 +147,43 @@ def test_a_clean_room_leaves_out_the_system_and_keeps_the_way_to_the_work() -> N
     left_out = leave_out(changes, ["/app/y"])
     assert left_out.paths == {"/usr/local/x/other", "/bin", "/app/y"}
     assert left_out.plain == {"/usr/local/x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "place"),
+    [
+        ("Packages are in /usr/local/lib/python3.11/dist-packages.", "yaml.py", SYSTEM),
+        ("Write /usr/local/lib/python3.11/dist-packages/own.py.", "own.py", WORK),
+        ("Write /usr/local/lib/python3.11/dist-packages/own.py.", "other.py", SYSTEM),
+    ],
+)
+def test_a_directory_of_the_images_is_named_as_a_place(text: str, path: str, place: Place) -> None:
+    classifier = Classifier(APP, find_named(text))
+    changed = change(f"/usr/local/lib/python3.11/dist-packages/{path}")
+    assert classifier.classify(changed) is place
+
+
+def test_what_is_below_a_named_directory_that_the_agent_made_is_the_work() -> None:
+    made = frozenset({"/usr/local/lib/tool"})
+    named = find_named("Install it into /usr/local/lib/tool.")
+    assert Classifier(APP, named, made).classify(change("/usr/local/lib/tool/x")) is WORK
+    assert Classifier(APP, named).classify(change("/usr/local/lib/tool/x")) is SYSTEM
+
+
+def test_a_named_home_has_dotfiles_of_the_system_still() -> None:
+    around = Surroundings(workdir="/app", homes=("/root", "/home/dev"))
+    classify = Classifier(around, find_named("You are in /home/dev.")).classify
+    assert classify(change("/home/dev/.bashrc")) is SYSTEM
+    assert classify(change("/home/dev/notes")) is HOME
+
+
+def test_a_text_that_mentions_what_tests_are_run_by_does_not_ask_for_it() -> None:
+    around = Surroundings(workdir="/app", search_path=("/usr/local/bin",))
+    classify = Classifier(around, text="Use uvx and frob.").classify
+    assert classify(change("/usr/local/bin/uvx")) is SYSTEM
+    assert classify(change("/usr/local/bin/frob")) is WORK
+
+
+def test_environments_of_the_image_in_the_working_directory_are_system() -> None:
+    around = Surroundings(workdir="/app", environments=("/app/venv/pyvenv.cfg",))
+    assert Classifier(around).classify(change("/app/venv/pyvenv.cfg", "changed")) is SYSTEM

@@ -12,7 +12,7 @@ A clean room has the image and what is not system. Nothing here reads a file.
 import posixpath
 import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -79,7 +79,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     shadowing: tuple[str, ...] = ()
     """Names of what was written in directories of PATH and is a program of the image's as well,
     there or elsewhere."""
-    provided: frozenset[str] = frozenset()
+    provided: Container[str] = frozenset()
     """What the image has where programs search, such as bin/grep and python/yaml."""
     environments: tuple[str, ...] = ()
     """Settings of the Python environments that the image has in the working directory."""

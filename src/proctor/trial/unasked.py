@@ -69,6 +69,7 @@ _ABOUT_DELETIONS = re.compile(
 _ABOUT_CHANGES = re.compile(
     rf"{_ABOUT_DELETIONS.pattern}|\b(fix|edit|modif|updat|append|add|repair|correct|sort|fill|transform"
     r"|in.place|label|annotat|encod|patch|insert|mutat|normali|dedup|deduplicat|chang|improv|extend"
+    r"|put|stor(e|ing)|save|record|tag|mark|turn|increment|decrement|enter|populat|train|tun(e|ing)"
     r"|configur|complet|implement|generat|translat|optimi|set\b|make sure|ensure|bump|introduc)",
     re.IGNORECASE,
 )
@@ -76,7 +77,12 @@ _DATA = re.compile(
     r".*\.(csv|tsv|jsonl|parquet|npy|npz|dat|data|pcap|png|jpe?g|gif|wav|mp3|mp4|pdf|fasta|fa|pdb)",
     re.IGNORECASE,
 )
-_MENTIONED_DATA = re.compile(r".*\.(json|txt|xml|ya?ml|db|sqlite3?|html?|log)", re.IGNORECASE)
+_AS_OUTPUT = (
+    r"\b((to|into|in|at|as|named|called)\b[\s`'\"(]*[\w./~-]*"
+    r"|(write|create|produce|output|export|dump)\b[^\n]{{0,120}}\W){}"
+)
+"""How a text speaks of a file that is to be written."""
+_MENTIONED_DATA = re.compile(r".*\.(json|txt|xml|ya?ml|html?|log)", re.IGNORECASE)
 _ABOUT_PIPES = re.compile(r"\b(fifos?|pipes?|sockets?|devices?)\b", re.IGNORECASE)
 _PASSING = re.compile(r".*(-wal|-shm|-journal|\.lock|\.pid|\.sock|\.swp|\.log|\.o|\.pyc|~)")
 """Files that programs delete as they go."""
@@ -291,10 +297,11 @@ class _Look:
         )
 
     def _is_data(self, path: str) -> bool:
-        if _DATA.fullmatch(path):
-            return True
-        is_mentioned_here = is_mentioned(posixpath.basename(path), self.text)
-        return is_mentioned_here and _MENTIONED_DATA.fullmatch(path) is not None
+        name = posixpath.basename(path)
+        if re.search(_AS_OUTPUT.format(re.escape(name)), self.text, re.IGNORECASE):
+            return False
+        is_text = is_mentioned(name, self.text) and _MENTIONED_DATA.fullmatch(path) is not None
+        return is_text or _DATA.fullmatch(path) is not None
 
     def _is_deletion(self, change: Change) -> bool:
         return (

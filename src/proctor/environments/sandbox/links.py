@@ -12,6 +12,7 @@ _MOST_FOLLOWED = 5000
 """Links that are followed; of more it is not known where they lead, and they are taken to lead
 nowhere."""
 _DEVICES = frozenset(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
+_SEEN_BY_EACH = frozenset({"/proc", "/sys", "/dev"})
 _OTHERS = ("/proc/", "/sys/", "/dev/", "/tests/", "/logs/verifier/", "/solution/")
 """What is there depends on who looks, and when."""
 
@@ -33,6 +34,9 @@ def _follow(image: LayeredChanges, now: Mapping[str, Written], path: str) -> str
             done = posixpath.dirname(done).rstrip("/")
             continue
         here = f"{done}/{name}"
+        if here in _SEEN_BY_EACH and rest:
+            done = here
+            continue
         target = _find_target(image, now, here)
         if target is None or f"{here}/".startswith(_OTHERS):
             return here if here in _DEVICES and not rest else ""
@@ -51,8 +55,6 @@ def _find_target(image: LayeredChanges, now: Mapping[str, Written], path: str) -
     """Where a path leads if it is a link, empty if it is something else; None: nothing is there."""
     if (entry := now.get(path)) is not None:
         return None if entry.how == DELETED else entry.target
-    if f"{path}/" in ("/proc/", "/sys/", "/dev/"):
-        return ""
     found = image.find_kind_in_image(path)
     if found is None:
         return None

@@ -6,9 +6,11 @@ An image does not change, so that it is looked at once.
 """
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
+from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.changes import LayeredChanges
 
 _PREFIXES = ("/usr", "/usr/local", "")
@@ -17,30 +19,48 @@ _NODE = ("/usr/lib/node_modules", "/usr/local/lib/node_modules", "/usr/share/nod
 _PERL = ("/usr/share/perl5", "/usr/local/share/perl5", "/etc/perl")
 
 
-@lru_cache(maxsize=8)
+@dataclass(frozen=True)
+class Provided(Container[str]):
+    """The names, each with the kind of place in front of it; a kind is looked at when asked for."""
+
+    image: LayeredChanges
+    search_path: tuple[str, ...]
+    node_path: tuple[str, ...]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the image has something of that name."""
+        kind = str(name).partition("/")[0]
+        return kind in _KINDS and name in _find_names(self, kind)
+
+
 def find_provided(
-    image: LayeredChanges, search_path: tuple[str, ...], node_path: tuple[str, ...]
-) -> frozenset[str]:
-    """Each name with the kind of place in front of it."""
-    return frozenset(
-        [
-            *(f"bin/{name}" for place in search_path for name in image.list_in_image(place)),
-            *(f"python/{name}" for name in _find_modules(image, search_path)),
-            *_find_headers(image),
-            *(f"lib/{name}" for name in _find_libraries(image)),
-            *_find_perl(image),
-            *(
-                f"node/{name}"
-                for place in (*_NODE, *node_path)
-                for name in image.list_in_image(place)
-            ),
-        ]
-    )
+    changes: LayeredChanges, search_path: tuple[str, ...], node_path: tuple[str, ...]
+) -> Provided:
+    """What an image has."""
+    # Without what is one sandbox's own.
+    parts = tuple(Part(part.target, part.lowers, upper="", work="") for part in changes.parts)
+    return Provided(LayeredChanges(parts), search_path, node_path)
 
 
-def _find_modules(image: LayeredChanges, search_path: Sequence[str]) -> Iterator[str]:
+@lru_cache(maxsize=64)
+def _find_names(provided: Provided, kind: str) -> frozenset[str]:
+    return frozenset(f"{kind}/{name}" for name in _KINDS[kind](provided))
+
+
+def _find_programs(provided: Provided) -> Iterator[str]:
+    for place in provided.search_path:
+        yield from provided.image.list_in_image(place)
+
+
+def _find_node_modules(provided: Provided) -> Iterator[str]:
+    for place in (*_NODE, *provided.node_path):
+        yield from provided.image.list_in_image(place)
+
+
+def _find_modules(provided: Provided) -> Iterator[str]:
     """Top-level modules of every Python that the image has beside its programs."""
-    prefixes = dict.fromkeys((*_PREFIXES[:2], *map(posixpath.dirname, search_path)))
+    image, places = provided.image, map(posixpath.dirname, provided.search_path)
+    prefixes = dict.fromkeys((*_PREFIXES[:2], *places))
     for prefix in prefixes:
         for python in image.list_in_image(f"{prefix}/lib"):
             if not python.startswith("python"):
@@ -57,18 +77,18 @@ def _list_multiarch(image: LayeredChanges, top: str) -> Iterator[str]:
     yield from (f"{top}/{name}" for name in image.list_in_image(top) if "-linux-" in name)
 
 
-def _find_headers(image: LayeredChanges) -> Iterator[str]:
+def _find_headers(provided: Provided) -> Iterator[str]:
+    image = provided.image
     for prefix in _PREFIXES[:2]:
         for place in _list_multiarch(image, f"{prefix}/include"):
             for name in image.list_in_image(place):
-                yield f"include/{name}"
+                yield name
                 if "." not in name:
-                    yield from (
-                        f"include/{name}/{one}" for one in image.list_in_image(f"{place}/{name}")
-                    )
+                    yield from (f"{name}/{one}" for one in image.list_in_image(f"{place}/{name}"))
 
 
-def _find_libraries(image: LayeredChanges) -> Iterator[str]:
+def _find_libraries(provided: Provided) -> Iterator[str]:
+    image = provided.image
     for prefix in _PREFIXES:
         for place in _list_multiarch(image, f"{prefix}/lib"):
             for name in image.list_in_image(place):
@@ -76,7 +96,8 @@ def _find_libraries(image: LayeredChanges) -> Iterator[str]:
                     yield name.partition(".")[0]
 
 
-def _find_perl(image: LayeredChanges) -> Iterator[str]:
+def _find_perl(provided: Provided) -> Iterator[str]:
+    image = provided.image
     core = (f"/usr/share/perl/{name}" for name in image.list_in_image("/usr/share/perl"))
     built = [
         f"{place}{more}"
@@ -88,6 +109,16 @@ def _find_perl(image: LayeredChanges) -> Iterator[str]:
     ]
     for place in (*_PERL, *core, *built):
         for name in image.list_in_image(place):
-            yield f"perl/{name}"
+            yield name
             if "." not in name:
-                yield from (f"perl/{name}/{one}" for one in image.list_in_image(f"{place}/{name}"))
+                yield from (f"{name}/{one}" for one in image.list_in_image(f"{place}/{name}"))
+
+
+_KINDS: dict[str, Callable[[Provided], Iterator[str]]] = {
+    "bin": _find_programs,
+    "python": _find_modules,
+    "include": _find_headers,
+    "lib": _find_libraries,
+    "perl": _find_perl,
+    "node": _find_node_modules,
+}
