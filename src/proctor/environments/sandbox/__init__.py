@@ -10,7 +10,8 @@ For a trial:
     network       none, the host's own, or one that slirp4netns or pasta connects
     scratch       where it writes; runs, delete, subordinate, mounts serve it
     slots         that scratch, emptied for the next one; emptying serves it
-    accounting    everything that was written in it; walk lists it, mapped has the right to
+    accounting    everything that was written in it; walk lists it, mapped has the right to,
+                  mapped_work does it
     watch         which programs open the verifier's files
     changes       what of an image's tools the agent changed; keeping gives the tests the image's
     reap          what killed runs left; salvage brings their evidence to safety
