@@ -8,8 +8,9 @@ import re
 import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from proctor.files import read_small
 from proctor.trial.changes import Change, Place
@@ -28,8 +29,7 @@ _PYTHON = re.compile(
 _PATIENCE_SEC = 900
 
 
-@dataclass(frozen=True, slots=True)
-class Packages:
+class Packages(msgspec.Struct, frozen=True):
     """Packages by name and version."""
 
     debian: tuple[str, ...] = ()
