@@ -11,6 +11,7 @@ from proctor.errors import RecordError
 from proctor.record.fields import check_json
 from proctor.record.model import AgentReference, TrialRecord
 from proctor.record.read import parse_record
+from proctor.record.schema import render_schema
 from tests.record import seed
 from tests.record.samples import complete, lineage, spelled, tree, without
 
@@ -23,10 +24,11 @@ def refusal(document: object) -> str:
 
 def test_the_fields_and_their_order_are_the_seeds() -> None:
     assert list(TrialRecord.model_fields) == list(seed.TrialRecord.model_fields)
+    explained = json.loads(render_schema())["properties"]
     for name, field in seed.TrialRecord.model_fields.items():
         ours = TrialRecord.model_fields[name]
         assert ours.is_required() == field.is_required()
-        assert ours.description
+        assert explained[name]["description"]
 
 
 def test_a_record_cannot_be_changed() -> None:

@@ -196,6 +196,9 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
+_ENOUGH_LOOKS = 5
+
+
 def _find_processes(room: str) -> list[int]:
     marked = f"ROOM={room}".encode()
     found = []
@@ -207,10 +210,17 @@ def _find_processes(room: str) -> list[int]:
 
 
 def _environment_of(process: Path) -> list[bytes]:
-    """A process's variables; in the midst of an exec it has none for a moment, so look again."""
+    """A process's variables; in the midst of an exec it has none for a moment, so look again.
+
+    Then it has no command line either. One that has, and still no variables, was started without.
+    """
+    empty = 0
     for _ in range(100):
+        empty = empty + 1 if (process / "cmdline").read_bytes() else 0
         if variables := (process / "environ").read_bytes():
             return variables.split(b"\0")
+        if empty == _ENOUGH_LOOKS:
+            break
         (process / "exe").readlink()  # Neither a kernel thread nor a dead process has one.
         time.sleep(0.001)
     return []

@@ -24,7 +24,7 @@ LOCAL_PRICES = "LITELLM_LOCAL_MODEL_COST_MAP"
 """Whether harbor's agents take prices from a list that is installed, not from the network."""
 
 
-class Server(BaseModel):
+class Server(BaseModel, defer_build=True):
     """An MCP server as harbor's agents know it: they append to its list of arguments."""
 
     name: str

@@ -2,13 +2,12 @@
 
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from proctor.agents.chat.settings import ChatSettings, check_chat
 from proctor.agents.command import CommandAgent, CommandSettings
 from proctor.agents.foreign import make_foreign_agent
 from proctor.agents.nop import NopAgent
 from proctor.agents.oracle import OracleAgent
-from proctor.agents.replay import ReplayAgent, ReplaySettings, load_replay
 from proctor.agents.revision import file_digest, run_version_command, tree_digest
 from proctor.agents.scripted import ScriptedAgent, ScriptedSettings
 from proctor.agents.settings import parse_settings
@@ -19,11 +18,24 @@ from proctor.trial.agent import Agent
 from proctor.trial.order import AgentOrder, MakeAgent
 from proctor.trial.sitting import host_variables
 
+if TYPE_CHECKING:
+    from proctor.agents.chat.settings import ChatSettings
+    from proctor.agents.replay import ReplaySettings
+
 
 def _make_chat(order: AgentOrder) -> Agent:
     # Before httpx is loaded, which takes longer than to see that a setting is wrong.
-    check_chat(order.config, host_variables())
+    _check_chat(order.config)
     agent: Agent = import_module("proctor.agents.chat.agent").ChatAgent(order)
+    return agent
+
+
+def _check_chat(config: AgentConfig) -> None:
+    import_module("proctor.agents.chat.settings").check_chat(config, host_variables())
+
+
+def _make_replay(order: AgentOrder) -> Agent:
+    agent: Agent = import_module("proctor.agents.replay").ReplayAgent(order)
     return agent
 
 
@@ -33,7 +45,7 @@ _BUILT_IN: dict[str, MakeAgent] = {
     "command": CommandAgent,
     "scripted": ScriptedAgent,
     "chat": _make_chat,
-    "replay": ReplayAgent,
+    "replay": _make_replay,
 }
 
 
@@ -70,10 +82,10 @@ def check_agent(config: AgentConfig) -> None:
     if config.name not in _BUILT_IN and find_import_path(config) is None:
         raise _unknown(config.name or "")
     if config.name == "chat":
-        check_chat(config, host_variables())
+        _check_chat(config)
     find_revision(config)
     if config.name == "replay":
-        load_replay(config)
+        import_module("proctor.agents.replay").load_replay(config)
 
 
 def find_revision(config: AgentConfig, version_command: str | None = None) -> str | None:
@@ -98,9 +110,11 @@ def _find_files(config: AgentConfig) -> Path | None:
         case "scripted":
             return parse_settings(ScriptedSettings, config).script
         case "chat":
-            return parse_settings(ChatSettings, config).system_prompt_file
+            chat: type[ChatSettings] = import_module("proctor.agents.chat.settings").ChatSettings
+            return parse_settings(chat, config).system_prompt_file
         case "replay":
-            return parse_settings(ReplaySettings, config).trajectory
+            replay: type[ReplaySettings] = import_module("proctor.agents.replay").ReplaySettings
+            return parse_settings(replay, config).trajectory
     return None
 
 

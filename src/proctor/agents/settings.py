@@ -14,7 +14,7 @@ from proctor.trial.order import AgentOrder
 class Settings(BaseModel):
     """The kwargs of one built-in agent."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def _as_typed(value: object) -> object:

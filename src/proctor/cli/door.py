@@ -6,6 +6,8 @@ from importlib import import_module
 
 def main() -> None:
     """Load the command table and run a command."""
+    # pydantic would look for plugins in every installed package; whoever has one for it says so.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         run = import_module("proctor.cli.main").main
     except KeyboardInterrupt:

@@ -1,24 +1,39 @@
-"""The environment that a job asks for: ours by their import paths, any other class by its own."""
+"""The environment that a job asks for: ours by their import paths, any other class by its own.
 
-from proctor.environments.docker.engine import find_engine
-from proctor.environments.docker.environment import DockerEnvironment
-from proctor.environments.docker.reap import reap_containers
-from proctor.environments.docker.refusals import check_wishes as check_docker_wishes
+Each kind is loaded when a job asks for it: a run uses one of them, and they are large.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from proctor.environments.foreign import make_foreign_environment
 from proctor.environments.null import NullEnvironment
-from proctor.environments.sandbox.environment import SandboxEnvironment
-from proctor.environments.sandbox.preflight import check_job, check_machine
-from proctor.environments.sandbox.reap import Reaped, reap_dead_runs
 from proctor.errors import UnsupportedError
 from proctor.harbor.configs import DOCKER, NULL, SANDBOX, EnvironmentConfig
 from proctor.trial.environment import Environment
 from proctor.trial.order import EnvironmentOrder, MakeEnvironment
 
+if TYPE_CHECKING:
+    from proctor.environments.sandbox.reap import Reaped
+
+
+def _make_sandbox(order: EnvironmentOrder) -> Environment:
+    sandbox = import_module("proctor.environments.sandbox.environment")
+    made: Environment = sandbox.SandboxEnvironment(order)
+    return made
+
+
+def _make_docker(order: EnvironmentOrder) -> Environment:
+    docker = import_module("proctor.environments.docker.environment")
+    made: Environment = docker.DockerEnvironment(order)
+    return made
+
+
 _BUILT_IN: dict[str, tuple[str, MakeEnvironment]] = {
-    SANDBOX: ("sandbox", SandboxEnvironment),
+    SANDBOX: ("sandbox", _make_sandbox),
     NULL: ("null", NullEnvironment),
 }
-_BY_TYPE: dict[str, MakeEnvironment] = {DOCKER: DockerEnvironment}
+_BY_TYPE: dict[str, MakeEnvironment] = {DOCKER: _make_docker}
 """Those of harbor's own types that we have; in its files they have no import path."""
 _BY_NAME = {name: import_path for import_path, (name, _) in _BUILT_IN.items()}
 
@@ -61,9 +76,9 @@ def check_wishes(config: EnvironmentConfig) -> None:
         UnsupportedError, ImageError: it cannot; names the option.
     """
     if config.import_path == SANDBOX:
-        check_job(config)
+        import_module("proctor.environments.sandbox.preflight").check_job(config)
     elif is_docker(config):
-        check_docker_wishes(config)
+        import_module("proctor.environments.docker.refusals").check_wishes(config)
 
 
 async def check_environment(config: EnvironmentConfig) -> None:
@@ -74,9 +89,9 @@ async def check_environment(config: EnvironmentConfig) -> None:
     """
     check_wishes(config)
     if config.import_path == SANDBOX:
-        await check_machine()
+        await import_module("proctor.environments.sandbox.preflight").check_machine()
     elif is_docker(config):
-        await find_engine()
+        await import_module("proctor.environments.docker.engine").find_engine()
 
 
 def leaves_traces(config: EnvironmentConfig) -> bool:
@@ -84,20 +99,22 @@ def leaves_traces(config: EnvironmentConfig) -> bool:
     return config.import_path == SANDBOX or is_docker(config)
 
 
-def reap_for(config: EnvironmentConfig) -> Reaped:
+def reap_for(config: EnvironmentConfig) -> "Reaped":
     """Reap what killed runs in such environments left; blocking, for a thread."""
-    done = Reaped()
+    reap = import_module("proctor.environments.sandbox.reap")
+    done: Reaped = reap.Reaped()
     if is_docker(config):
-        reap_containers(done)
-    reap_dead_runs(done)
+        import_module("proctor.environments.docker.reap").reap_containers(done)
+    reap.reap_dead_runs(done)
     return done
 
 
-def reap_everything(*, dry_run: bool) -> Reaped:
+def reap_everything(*, dry_run: bool) -> "Reaped":
     """Reap what killed runs left in environments of all kinds, or say what that would be."""
-    done = Reaped()
-    reap_containers(done, dry_run=dry_run)
-    reap_dead_runs(done, dry_run=dry_run, everywhere=True)
+    reap = import_module("proctor.environments.sandbox.reap")
+    done: Reaped = reap.Reaped()
+    import_module("proctor.environments.docker.reap").reap_containers(done, dry_run=dry_run)
+    reap.reap_dead_runs(done, dry_run=dry_run, everywhere=True)
     return done
 
 

@@ -32,6 +32,8 @@ SANDBOX = "proctor.environments.sandbox.environment:SandboxEnvironment"
 NULL = "proctor.environments.null:NullEnvironment"
 """Our own environments have no name in harbor's list of types: its files name their classes."""
 OWN_ENVIRONMENTS = {"sandbox": SANDBOX, "null": NULL}
+HOST_BASE = "host"
+"""The base of a sandbox that is the host itself."""
 DOCKER = "docker"
 """The type of harbor's that we have as well, under its own name."""
 
@@ -48,7 +50,7 @@ def _note(info: ValidationInfo, sentence: str) -> None:
         info.context.append(sentence)
 
 
-class AgentConfig(BaseModel):
+class AgentConfig(BaseModel, defer_build=True):
     """An agent that a job asks for."""
 
     name: str | None = None
@@ -132,7 +134,7 @@ def _parse_env(value: Any, info: ValidationInfo) -> Any:
     return {name.strip(): text.strip() for name, _, text in pairs}
 
 
-class EnvironmentConfig(BaseModel):
+class EnvironmentConfig(BaseModel, defer_build=True):
     """The environment that a job asks for."""
 
     type: EnvironmentType | None = None
@@ -182,7 +184,7 @@ def _take_own_name(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "type": None, "import_path": data.get("import_path") or own}
 
 
-class VerifierConfig(BaseModel):
+class VerifierConfig(BaseModel, defer_build=True):
     """The verifier that a job asks for."""
 
     override_timeout_sec: float | None = None
@@ -193,7 +195,7 @@ class VerifierConfig(BaseModel):
     disable: bool = False
 
 
-class TaskConfig(BaseModel):
+class TaskConfig(BaseModel, defer_build=True):
     """Where a task is from: a directory, a path in a git repository, or a package."""
 
     path: Path | None = None
@@ -229,7 +231,7 @@ def _check_one_of(path: Path | None, name: str | None) -> None:
         raise ValueError("both path and name; expected one of them")
 
 
-class TrialConfig(BaseModel):
+class TrialConfig(BaseModel, defer_build=True):
     """What one trial is told to do."""
 
     task: TaskConfig
@@ -248,7 +250,7 @@ class TrialConfig(BaseModel):
     job_id: UUID | None = None
 
 
-class DatasetConfig(BaseModel):
+class DatasetConfig(BaseModel, defer_build=True):
     """A dataset that a job asks for: a directory, a name in a registry, or a package."""
 
     path: Path | None = None
@@ -301,7 +303,7 @@ def _sorted(names: Iterable[str] | None) -> list[str] | None:
 type Names = Annotated[set[str] | None, PlainSerializer(_sorted)]
 
 
-class RetryConfig(BaseModel):
+class RetryConfig(BaseModel, defer_build=True):
     """Which trials are run again, and when."""
 
     max_retries: int = Field(default=0, ge=0)
@@ -312,21 +314,21 @@ class RetryConfig(BaseModel):
     max_wait_sec: float = 60.0
 
 
-class MetricConfig(BaseModel):
+class MetricConfig(BaseModel, defer_build=True):
     """A metric that a job asks for."""
 
     type: Literal["sum", "min", "max", "mean", "uv-script"] = "mean"
     kwargs: dict[str, Any] = {}
 
 
-class PluginConfig(BaseModel):
+class PluginConfig(BaseModel, defer_build=True):
     """A class of harbor's that looks on at a job."""
 
     import_path: str
     kwargs: dict[str, Any] = {}
 
 
-class JobConfig(BaseModel):
+class JobConfig(BaseModel, defer_build=True):
     """What a job is told to do."""
 
     job_name: str

@@ -25,7 +25,7 @@ _KWARG_FLAGS = frozenset(
 _INDENT = " " * 8
 
 
-class HarborLock(BaseModel):
+class HarborLock(BaseModel, defer_build=True):
     """The harbor that can read the lock."""
 
     version: str | None = None
@@ -33,7 +33,7 @@ class HarborLock(BaseModel):
     is_editable: bool | None = None
 
 
-class TaskLock(BaseModel):
+class TaskLock(BaseModel, defer_build=True):
     """A task and the digest of its files."""
 
     name: str
@@ -47,7 +47,7 @@ class TaskLock(BaseModel):
     """The commit that was found, where another name was asked for."""
 
 
-class FileLock(BaseModel):
+class FileLock(BaseModel, defer_build=True):
     """A file that every trial reads, and its digest."""
 
     path: Path
@@ -56,7 +56,7 @@ class FileLock(BaseModel):
     """`sha256:…`."""
 
 
-class SkillLock(BaseModel):
+class SkillLock(BaseModel, defer_build=True):
     """A skill of the agent, and its digest."""
 
     name: str
@@ -65,7 +65,7 @@ class SkillLock(BaseModel):
     """`sha256:…` over names and contents."""
 
 
-class TrialLock(BaseModel):
+class TrialLock(BaseModel, defer_build=True):
     """One trial of the plan."""
 
     task: TaskLock
@@ -82,7 +82,7 @@ class TrialLock(BaseModel):
     verifier: VerifierConfig
 
 
-class JobLock(BaseModel):
+class JobLock(BaseModel, defer_build=True):
     """The whole plan."""
 
     schema_version: int = 1

@@ -16,7 +16,7 @@ from proctor.harbor.stats import NO_USAGE, Trial, Usage, total_usage
 from proctor.reward.steps import Verdict
 
 
-class AgentContext(BaseModel):
+class AgentContext(BaseModel, defer_build=True):
     """What an agent says of its own run; it fills this in while it works."""
 
     model_config = ConfigDict(validate_assignment=False)
@@ -37,7 +37,7 @@ class AgentContext(BaseModel):
         return all(value is None for value in self.__dict__.values())
 
 
-class TimingInfo(BaseModel):
+class TimingInfo(BaseModel, defer_build=True):
     """When a phase began and ended, in UTC."""
 
     started_at: datetime | None = None
@@ -45,7 +45,7 @@ class TimingInfo(BaseModel):
     """None while the phase runs."""
 
 
-class ExceptionInfo(BaseModel):
+class ExceptionInfo(BaseModel, defer_build=True):
     """What ended a trial, or a step."""
 
     exception_type: str
@@ -57,7 +57,7 @@ class ExceptionInfo(BaseModel):
     """Local time, without a zone."""
 
 
-class ModelInfo(BaseModel):
+class ModelInfo(BaseModel, defer_build=True):
     """The model that an agent used."""
 
     name: str
@@ -65,7 +65,7 @@ class ModelInfo(BaseModel):
     provider: str | None = None
 
 
-class AgentInfo(BaseModel):
+class AgentInfo(BaseModel, defer_build=True):
     """Who sat the task."""
 
     name: str
@@ -81,14 +81,14 @@ def _read_lost_number(value: object) -> object:
 type _Reward = Annotated[float | int, BeforeValidator(_read_lost_number)]
 
 
-class VerifierResult(BaseModel):
+class VerifierResult(BaseModel, defer_build=True):
     """What a verifier that ran to its end gave."""
 
     rewards: dict[str, _Reward] | None = None
     """By key, in the verifier's order; None where it said null."""
 
 
-class StepResult(BaseModel):
+class StepResult(BaseModel, defer_build=True):
     """What came of one step."""
 
     step_name: str
@@ -100,7 +100,7 @@ class StepResult(BaseModel):
     verifier: TimingInfo | None = None
 
 
-class LocalTaskId(BaseModel):
+class LocalTaskId(BaseModel, defer_build=True):
     """A task in a directory."""
 
     model_config = ConfigDict(extra="forbid")
@@ -108,7 +108,7 @@ class LocalTaskId(BaseModel):
     path: str
 
 
-class GitTaskId(BaseModel):
+class GitTaskId(BaseModel, defer_build=True):
     """A task in a git repository."""
 
     model_config = ConfigDict(extra="forbid")
@@ -118,7 +118,7 @@ class GitTaskId(BaseModel):
     path: str
 
 
-class PackageTaskId(BaseModel):
+class PackageTaskId(BaseModel, defer_build=True):
     """A task that is published."""
 
     model_config = ConfigDict(extra="forbid")
@@ -131,7 +131,7 @@ class PackageTaskId(BaseModel):
 type TaskId = LocalTaskId | GitTaskId | PackageTaskId
 
 
-class TrialResult(BaseModel):
+class TrialResult(BaseModel, defer_build=True):
     """What came of one trial."""
 
     id: UUID = Field(default_factory=uuid4)

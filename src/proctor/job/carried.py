@@ -5,7 +5,6 @@ Nothing here writes a file.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -20,8 +19,7 @@ _ORDER = (Level.ALARM, Level.NOTICE, Level.INFO)
 _decode = msgspec.json.Decoder(list[Finding]).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(msgspec.Struct, frozen=True):
     """What earlier attempts leave to the next one."""
 
     findings: tuple[Finding, ...]

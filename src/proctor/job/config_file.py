@@ -9,10 +9,10 @@ anybody for a secret.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pydantic_core
 import yaml
 from pydantic import ValidationError
@@ -28,8 +28,7 @@ _MOST_SHOWN = 5
 """Faults that are named one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class RedactedValue:
+class RedactedValue(msgspec.Struct, frozen=True):
     """A variable whose value a file does not have."""
 
     where: str

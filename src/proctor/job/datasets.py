@@ -11,7 +11,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proctor.errors import RecordError, TaskError
 from proctor.harbor.configs import DatasetConfig, TaskConfig
@@ -20,12 +22,14 @@ from proctor.job.cache import Caches
 from proctor.job.metrics import declare_metric
 from proctor.job.packages import find_package_dataset, package_task_configs
 from proctor.job.planned import DatasetMetrics
-from proctor.job.registry import load_registry_dataset, registry_task_configs
 from proctor.job.settings import TaskOrder
 from proctor.record.rules import check_dataset_id
 from proctor.sentence import count_of, reason_of
 from proctor.task.dataset import was_meant_as_task
 from proctor.task.terminal_bench import is_terminal_bench_task
+
+if TYPE_CHECKING:
+    from proctor.job.registry import RegistryDataset
 
 _METRIC = "metric.py"
 _MOST_SHOWN = 5
@@ -68,11 +72,13 @@ def list_dataset(wanted: DatasetConfig, caches: Caches, order: TaskOrder) -> Lis
 
 
 def _list_registry(wanted: DatasetConfig) -> Listing:
-    dataset = load_registry_dataset(wanted)
+    # It brings what fetches by HTTP along.
+    registry = import_module("proctor.job.registry")
+    dataset: RegistryDataset = registry.load_registry_dataset(wanted)
     metrics = tuple(declare_metric(metric) for metric in dataset.metrics)
     return Listing(
         where=f"dataset {dataset.name}@{dataset.version}",
-        tasks=tuple(registry_task_configs(dataset, wanted)),
+        tasks=tuple(registry.registry_task_configs(dataset, wanted)),
         metrics=DatasetMetrics(dataset.name, metrics),
         dataset_id=_identify(dataset.name, dataset.version),
     )

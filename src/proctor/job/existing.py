@@ -1,6 +1,5 @@
 """What an earlier run of a job left of the job's own files. Nothing here looks at trials."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -32,8 +31,7 @@ class Published(msgspec.Struct, frozen=True):
 _decode_published = msgspec.json.Decoder(Published).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Existing:
+class Existing(msgspec.Struct, frozen=True):
     """What an earlier run of a job left of its own files."""
 
     config: JobConfig | None = None

@@ -8,7 +8,6 @@ that its path must be the slot's. All in linear time.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -25,8 +24,7 @@ _NAMES = ("trial_name", "trials_dir", "job_id")
 _PLACES = ("path", "download_dir", "overwrite")
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignTrial:
+class ForeignTrial(msgspec.Struct, frozen=True):
     """A trial directory that is not in proctor.json."""
 
     name: str
@@ -36,8 +34,7 @@ class ForeignTrial:
     """Of its task; None when it was killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """What the trial of a slot would be told."""
 
     config: _Table

@@ -13,8 +13,9 @@ import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+import msgspec
 
 from proctor.errors import TaskError
 from proctor.harbor.configs import TaskConfig
@@ -31,8 +32,7 @@ _OPTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class GitTask:
+class GitTask(msgspec.Struct, frozen=True):
     """A task that was fetched, or a path that the repository does not have."""
 
     directory: Path | None
@@ -174,8 +174,7 @@ def _git_env(host: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Repository:
+class _Repository(msgspec.Struct, frozen=True):
     """A repository of which one commit is fetched."""
 
     url: str

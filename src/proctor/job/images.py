@@ -6,11 +6,11 @@ to day. When they did since a job was begun, that is said, and each record has i
 Environments of others tell nothing beforehand.
 """
 
+from importlib import import_module
+
 from proctor.environments.kinds import environment_name_for
-from proctor.environments.sandbox.roots.build import HOST, find_image_pin
-from proctor.environments.sandbox.roots.host_base import host_pin
 from proctor.errors import ImageError, SandboxError
-from proctor.harbor.configs import SANDBOX, EnvironmentConfig
+from proctor.harbor.configs import HOST_BASE, SANDBOX, EnvironmentConfig
 from proctor.job.store import ChosenEnvironment
 from proctor.task.directory import Task
 
@@ -25,7 +25,7 @@ def find_task_image(environment: EnvironmentConfig, task: Task) -> str | None:
     if environment.import_path != SANDBOX:
         return None
     try:
-        return find_image_pin(
+        pin: str | None = import_module("proctor.environments.sandbox.roots.build").find_image_pin(
             task.environment_directory,
             task.config.environment.docker_image,
             _base_of(environment),
@@ -34,6 +34,7 @@ def find_task_image(environment: EnvironmentConfig, task: Task) -> str | None:
     except (ImageError, SandboxError):
         # Its trials will say so.
         return None
+    return pin
 
 
 def describe_change(then: ChosenEnvironment, environment: EnvironmentConfig) -> str | None:
@@ -51,13 +52,14 @@ def _find_base(environment: EnvironmentConfig) -> str | None:
     if environment.import_path != SANDBOX:
         return None
     base = _base_of(environment)
-    if base != HOST:
+    if base != HOST_BASE:
         return base
     try:
-        return host_pin()
+        pin: str = import_module("proctor.environments.sandbox.roots.host_base").host_pin()
     except ImageError:
         return base
+    return pin
 
 
 def _base_of(environment: EnvironmentConfig) -> str:
-    return str(environment.kwargs.get("base", HOST))
+    return str(environment.kwargs.get("base", HOST_BASE))

@@ -22,12 +22,12 @@ _PREFIX = "sha256:"
 _LARGEST = 1 << 24
 
 
-class _TaskEntry(BaseModel):
+class _TaskEntry(BaseModel, defer_build=True):
     name: str
     digest: str
 
 
-class _Manifest(BaseModel):
+class _Manifest(BaseModel, defer_build=True):
     tasks: list[_TaskEntry] = []
 
 

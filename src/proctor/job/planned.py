@@ -1,9 +1,11 @@
 """What a job consists of before it runs, as values: tasks, what was refused, what is shared."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from proctor.harbor.configs import TaskConfig
 from proctor.harbor.declared import DeclaredMetric
@@ -56,8 +58,7 @@ class PlannedTask:
         return self.package or f"sha256:{self.digests.lock_digest}"
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedTask:
+class RefusedTask(msgspec.Struct, frozen=True):
     """A task that was asked for and cannot be run."""
 
     name: str
@@ -67,8 +68,7 @@ class RefusedTask:
     """A sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedFile:
+class PinnedFile(msgspec.Struct, frozen=True):
     """A file that every trial of a job reads."""
 
     path: Path
@@ -77,8 +77,7 @@ class PinnedFile:
     """`sha256:…`."""
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetMetrics:
+class DatasetMetrics(msgspec.Struct, frozen=True):
     """The metrics that a dataset brings, before the job's own."""
 
     source: str
@@ -86,8 +85,7 @@ class DatasetMetrics:
     metrics: tuple[DeclaredMetric, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a job is planned from."""
 
     tasks: tuple[PlannedTask, ...]
@@ -98,6 +96,6 @@ class Resolved:
     """One for each dataset of the job, in order."""
     extra_instructions: tuple[PinnedFile, ...] = ()
     compose_files: tuple[PinnedFile, ...] = ()
-    skills: Mapping[tuple[Path, ...], tuple[Skill, ...]] = field(default_factory=dict)
+    skills: Mapping[tuple[Path, ...], tuple[Skill, ...]] = msgspec.field(default_factory=dict)
     """By the paths that an agent was given."""
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = msgspec.field(default_factory=Settings)

@@ -5,11 +5,13 @@ written to the job's directory.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from random import Random
 from uuid import UUID
+
+import msgspec
 
 from proctor.agents.harbors import find_carrier
 from proctor.agents.kinds import check_agent, find_revision
@@ -32,8 +34,7 @@ from proctor.job.tasks import resolve_tasks
 from proctor.trial.plan import RecordWish
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """What a job consists of, wherever it is to lie."""
 
     config: JobConfig
@@ -47,8 +48,7 @@ class Prepared:
     environment: ChosenEnvironment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobPlan:
+class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A job and its place."""
 
     prepared: Prepared
@@ -171,8 +171,7 @@ def make_records(config: JobConfig, settings: Settings) -> list[RecordWish]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where a job lies."""
 
     directory: Path

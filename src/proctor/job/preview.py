@@ -5,8 +5,9 @@ Tasks of a registry are fetched into harbor's cache all the same: without them t
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from proctor.environments.kinds import check_wishes
 from proctor.job.planned import RefusedTask
@@ -17,8 +18,7 @@ from proctor.job.store import ChosenEnvironment
 from proctor.job.wish import JobWish, ResumeWish
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preview:
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """What would be done."""
 
     directory: Path

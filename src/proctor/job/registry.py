@@ -25,7 +25,7 @@ _SECONDS = 30
 _LARGEST = 1 << 28
 
 
-class RegistryTask(BaseModel):
+class RegistryTask(BaseModel, defer_build=True):
     """A task that a registry names."""
 
     name: str
@@ -34,7 +34,7 @@ class RegistryTask(BaseModel):
     path: Path
 
 
-class RegistryDataset(BaseModel):
+class RegistryDataset(BaseModel, defer_build=True):
     """One version of a dataset."""
 
     name: str

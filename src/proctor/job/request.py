@@ -2,8 +2,9 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from proctor.errors import JobError
 from proctor.harbor.configs import JobConfig
@@ -19,8 +20,7 @@ from proctor.job.wish import JobWish, LedgerWish, ResumeWish
 from proctor.record.ids import check_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A job that is asked for."""
 
     prepared: Prepared
@@ -84,8 +84,7 @@ async def request_run(wish: JobWish) -> Request:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OpenJob:
+class OpenJob(msgspec.Struct, frozen=True):
     """A job that is there, with the directory that its paths start from."""
 
     directory: Path

@@ -19,7 +19,6 @@ writes.
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -61,8 +60,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     """What counts of a result that is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(msgspec.Struct, frozen=True):
     """Which trial is of which slot."""
 
     names: Sequence[str | None]
@@ -132,8 +130,7 @@ def _find_directories(directory: Path) -> set[str]:
         raise JobError(f"{directory}: cannot be read: {error.strerror}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(msgspec.Struct, frozen=True):
     """Which trials that have a result are run again all the same."""
 
     also: Collection[str]

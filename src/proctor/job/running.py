@@ -8,9 +8,10 @@ import asyncio
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+import msgspec
 from pydantic import ValidationError
 
 from proctor.errors import JobError
@@ -45,8 +46,7 @@ type MakePlan = Callable[[Decision, int], Plan]
 """The plan of a slot's trial, given the number of the attempt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotRunner:
+class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
     """Runs the slots of one job."""
 
     retry: RetryConfig

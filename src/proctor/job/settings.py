@@ -17,7 +17,7 @@ MOST_AGAIN = 100
 class Settings(BaseModel):
     """Settings of a job that harbor does not have."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     experiment: str | None = None
     """The experiment its records belong to; None: the job's name."""

@@ -121,8 +121,7 @@ def _check_links(directory: Path, within: Path | None = None) -> None:
         raise TaskError(f"cannot be looked at: {reason_of(error)}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """Where a task lies."""
 
     directory: Path

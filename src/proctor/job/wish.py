@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+import msgspec
+
 from proctor.errors import JobError
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.result import JobResult
@@ -19,8 +21,7 @@ INTERRUPTED = 130
 """Exit code of a job that was stopped by Ctrl-C."""
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerWish:
+class LedgerWish(msgspec.Struct, frozen=True):
     """The ledger that a job's trials are sealed into."""
 
     directory: Path
@@ -38,16 +39,15 @@ def approve_all(_tasks: Sequence[Task], _config: JobConfig) -> None:
     """Let any tasks be run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobWish:
+class JobWish(msgspec.Struct, frozen=True, kw_only=True):
     """A job that is to be run."""
 
     config: JobConfig
     """With the values of secrets, not their written form."""
-    settings: Settings = field(default_factory=Settings)
+    settings: Settings = msgspec.field(default_factory=Settings)
     invocation: Sequence[str] = ()
     """The command line, for lock.json."""
-    host: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    host: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
     """The host's variables, for templates."""
     is_auto: bool = False
     """-n auto: as many trials at once as fit, whatever the config says."""
@@ -63,8 +63,7 @@ class JobWish:
     """None: the trials are not sealed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeWish:
+class ResumeWish(msgspec.Struct, frozen=True, kw_only=True):
     """A job that is to be gone on with."""
 
     also: frozenset[str] = frozenset({CANCELLED})
@@ -73,9 +72,9 @@ class ResumeWish:
     """Trials at once; None: as the job was told."""
     is_auto: bool = False
     """-n auto."""
-    secrets: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Values for variables that the job's files have only redacted."""
-    host: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    host: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
     """The host's variables, for templates and for secrets that were not given."""
     invocation: Sequence[str] = ()
     """The command line, for a lock.json that has to be written anew."""
@@ -154,8 +153,7 @@ class Counts:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOutcome:
+class JobOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a job."""
 
     directory: Path
@@ -176,5 +174,5 @@ class JobOutcome:
     """None where nothing was to be sealed."""
     flakes: Flakes | None = None
     """How far further verifications agree; None where none were asked for."""
-    table: TrialTable = field(default_factory=TrialTable)
+    table: TrialTable = msgspec.field(default_factory=TrialTable)
     """The trials that have a result, in the order of the plan."""

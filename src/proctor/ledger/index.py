@@ -10,9 +10,10 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
+import msgspec
 
 from proctor.errors import LedgerError
 from proctor.ledger.derived import INDEX, find_folder
@@ -43,8 +44,7 @@ _PATIENCE_SEC = 5
 _INSERT_ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)"
 
 
-@dataclass(frozen=True, slots=True)
-class Indexed:
+class Indexed(msgspec.Struct, frozen=True):
     """A line of the log as the index takes it in."""
 
     place: Place
@@ -54,8 +54,7 @@ class Indexed:
     entry: AnyEntry | Withheld
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(msgspec.Struct, frozen=True):
     """How far the index has read."""
 
     place: Place

@@ -19,6 +19,8 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Protocol
 
+import msgspec
+
 from proctor.digest import sha256_digest
 from proctor.errors import KeyFileError, NoteError
 from proctor.ledger.points import find_key_fault
@@ -73,8 +75,7 @@ class Signer(Protocol):
         """An Ed25519 signature."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """One signature line."""
 
     name: str
@@ -87,8 +88,7 @@ class Signature:
         return f"{_DASH}{self.name} {base64.b64encode(self.key_id + self.payload).decode()}\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     """What a log was at one moment, and who says so."""
 
     origin: str

@@ -88,8 +88,7 @@ class Submission:
     source: Source | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sealed:
+class Sealed(msgspec.Struct, frozen=True):
     """What became of a submission."""
 
     seq: int
@@ -103,11 +102,10 @@ class Sealed:
     """False where the very same was sealed before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Secrets:
+class Secrets(msgspec.Struct, frozen=True):
     """Values that must not be sealed, by the names they are known under."""
 
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def needles(self) -> dict[bytes, str]:
         """What to look for: a value as it is, and as JSON writes it, in one way or the other."""
@@ -177,8 +175,7 @@ def check_submission(submission: Submission, secrets: Secrets | None = None) -> 
     _draft(submission, (secrets or Secrets()).needles())
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
+class _Draft(msgspec.Struct, frozen=True):
     """A submission whose record is in order."""
 
     submission: Submission

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
 from proctor.contained import list_below, open_below
 from proctor.errors import DamageError, LedgerError
 from proctor.files import append_durably, cut_file, sync_directory
@@ -34,8 +36,7 @@ class Place:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """A line as it is stored, without its newline."""
 
     place: Place

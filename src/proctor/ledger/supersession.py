@@ -8,8 +8,9 @@ name one that never was, one that counts as something else, or the trial itself.
 
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 _SAME: Final = ("experiment", "dataset", "task", "agent", "model")
 _PAIRS: Final = (
@@ -24,8 +25,7 @@ _NAMED: Final = (
 _EVERYTHING: Final = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class Replaceable:
+class Replaceable(msgspec.Struct, frozen=True):
     """As much of a trial as decides which others may replace it."""
 
     experiment: str

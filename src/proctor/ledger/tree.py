@@ -11,6 +11,8 @@ Pure: nothing here knows files, entries or signatures.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from proctor.digest import sha256_digest
 from proctor.errors import ProofError
 
@@ -160,8 +162,7 @@ def _consistency(
     return [*right, _subtree(leaves, low, middle)]
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(msgspec.Struct, frozen=True):
     """A tree as a checkpoint states it."""
 
     size: int

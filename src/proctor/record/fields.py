@@ -19,11 +19,11 @@ class Part(BaseModel):
     """A part of a record: frozen, no keys beyond its own, no coercion, no nan and no infinity."""
 
     model_config = ConfigDict(
+        defer_build=True,
         extra="forbid",
         frozen=True,
         strict=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
     )
 
 

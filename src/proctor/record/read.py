@@ -12,6 +12,7 @@ JSON) is refused by both: nothing is repaired and nothing made up.
 Nothing here follows what a record names, apart from a G2 trial's manifest beside it.
 """
 
+from importlib import import_module
 from pathlib import Path
 
 from proctor.diagnostic import Diagnostic
@@ -19,7 +20,6 @@ from proctor.digest import sha256_hex
 from proctor.errors import RecordError
 from proctor.record.additions import Kept, find_problems
 from proctor.record.document import Document, load_bytes, parse_document
-from proctor.record.generation2_read import parse_g2
 from proctor.record.loaded import LoadedRecord
 from proctor.record.model import TrialRecord
 from proctor.record.refusal import render_path
@@ -57,7 +57,10 @@ def _parse(
     document: Document, data: bytes, source: str, *, manifest: bytes | None, salvage: bool
 ) -> LoadedRecord:
     if _is_g2(document):
-        return parse_g2(data, manifest, source, salvage=salvage)
+        # Records of that generation are rare, and what they may hold is much.
+        reader = import_module("proctor.record.generation2_read")
+        loaded: LoadedRecord = reader.parse_g2(data, manifest, source, salvage=salvage)
+        return loaded
     _check_first_generation(document, source)
     record, kept = validate(TrialRecord, document.tree, source)
     notes = (*document.diagnostics, *_find_notes(record, kept))

@@ -17,7 +17,7 @@ _LONGEST_SLIP = 64
 class Table(BaseModel):
     """One table of task.toml: frozen, unknown keys ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     other_spellings: ClassVar[Mapping[str, str]] = {}
     """Keys that are taken though no field has their name, each with the field that it sets."""

@@ -8,10 +8,10 @@ harbor. Nothing here touches a file.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+import msgspec
 import yaml
 
 from proctor.errors import TaskError
@@ -38,8 +38,7 @@ type Scalar = str | int | float | bool | None
 type Yaml = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Compose:
+class Compose(msgspec.Struct, frozen=True):
     """A compose file with at least one service."""
 
     data: Yaml

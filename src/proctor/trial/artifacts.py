@@ -10,10 +10,11 @@ import shlex
 import shutil
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Literal
+
+import msgspec
 
 from proctor.files import write_small
 from proctor.task.config import Artifact
@@ -29,8 +30,7 @@ _CONVENTION = str(INSIDE.artifacts_dir)
 _ARCHIVE_SEC = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One line of the manifest."""
 
     source: str

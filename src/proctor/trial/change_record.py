@@ -6,7 +6,6 @@ an exception; its texts are as the file has them, so that whoever prints them es
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
@@ -45,8 +44,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """How many were written when."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeRecord:
+class ChangeRecord(msgspec.Struct, frozen=True):
     """What a changes.jsonl says."""
 
     header: Header | None = None

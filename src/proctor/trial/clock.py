@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
+
+import msgspec
 
 LARGEST_DRIFT_SEC = 2.0
 """Seconds that the two clocks may disagree over a phase: time servers nudge, they do not jump."""
@@ -14,8 +15,7 @@ def _wall() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(msgspec.Struct, frozen=True):
     """Where the time comes from."""
 
     wall: Callable[[], datetime] = _wall

@@ -4,8 +4,9 @@ Pure: harbor's rules and messages. Nothing here opens or closes a connection.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from proctor.harbor.configs import AgentConfig, EnvironmentConfig
 from proctor.task.config import StepConfig, TaskConfig
@@ -31,8 +32,7 @@ class CanNetwork(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkPlan:
+class NetworkPlan(msgspec.Struct, frozen=True):
     """What holds when."""
 
     baseline: NetworkPolicy

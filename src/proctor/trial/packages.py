@@ -14,10 +14,11 @@ import re
 import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from proctor.files import read_small
 from proctor.trial.changes import Change, Place
@@ -76,8 +77,7 @@ install "$@" || for one; do install "$one"; done
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Packages:
+class Packages(msgspec.Struct, frozen=True):
     """Packages by name and version."""
 
     debian: tuple[str, ...] = ()

@@ -1,16 +1,16 @@
 """Which tests verify a task or a step, and where their script is once they are uploaded."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+import msgspec
 
 from proctor.task.directory import Step, Task
 from proctor.trial.paths import INSIDE
 from proctor.trial.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Tests:
+class Tests(msgspec.Struct, frozen=True):
     """The tests of one verification."""
 
     sources: tuple[Path, ...]

@@ -4,7 +4,7 @@ A limit is the smaller of what is asked for and the most that is allowed, times 
 phase's own, else the one for all. Without a limit on the agent no maximum is looked at either.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from proctor.harbor.configs import TrialConfig
 from proctor.task.config import StepConfig, TaskConfig
@@ -13,8 +13,7 @@ AGENT_SETUP_SEC = 360.0
 """What setting an agent up may take where nobody says otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(msgspec.Struct, frozen=True):
     """Seconds of each phase."""
 
     environment: float

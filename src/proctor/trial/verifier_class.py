@@ -6,9 +6,10 @@ the reward files are not read.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
+
+import msgspec
 
 from proctor.harbor.trial_result import VerifierResult
 from proctor.plugin import load_class
@@ -30,8 +31,7 @@ class _Verifier(Protocol):
     async def verify(self) -> _Answer: ...
 
 
-@dataclass(frozen=True, slots=True)
-class CustomVerifier:
+class CustomVerifier(msgspec.Struct, frozen=True):
     """A verifier of the job's own."""
 
     made: _Verifier
@@ -77,8 +77,7 @@ def make_verifier(
     return CustomVerifier(made)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPathsView:
+class TaskPathsView(msgspec.Struct, frozen=True):
     """The paths of a task under harbor's names."""
 
     task_dir: Path
@@ -127,8 +126,7 @@ class TaskPathsView:
         return self.step_dir(step_name) / "tests"
 
 
-@dataclass(frozen=True, slots=True)
-class TaskView:
+class TaskView(msgspec.Struct, frozen=True):
     """A task under harbor's names."""
 
     task: Task

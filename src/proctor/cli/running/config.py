@@ -7,12 +7,12 @@ harbor would accept and then ignore is refused with a sentence.
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 
 import click
+import msgspec
 
 from proctor.cli.running.agents import set_agents
 from proctor.cli.running.environment import set_environment
@@ -38,8 +38,7 @@ _MULTIPLIERS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Wished:
+class Wished(msgspec.Struct, frozen=True):
     """What a command line asks for."""
 
     config: JobConfig

@@ -1,16 +1,16 @@
 """What was given to `proctor run` on the command line, as values: one class for each section."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 type Texts = tuple[str, ...]
 type Paths = tuple[Path, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFlags:
+class TaskFlags(msgspec.Struct, frozen=True):
     """Which tasks."""
 
     path: Path | None
@@ -28,8 +28,7 @@ class TaskFlags:
     strict_tasks: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFlags:
+class AgentFlags(msgspec.Struct, frozen=True):
     """Which agents."""
 
     agent: str | None
@@ -45,8 +44,7 @@ class AgentFlags:
     allow_agent_host: Texts
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentFlags:
+class EnvironmentFlags(msgspec.Struct, frozen=True):
     """Which environment."""
 
     environment: str | None
@@ -65,8 +63,7 @@ class EnvironmentFlags:
     override_tpu: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class VerifierFlags:
+class VerifierFlags(msgspec.Struct, frozen=True):
     """How it is marked."""
 
     verifier_env: Texts
@@ -78,8 +75,7 @@ class VerifierFlags:
     clean_room: bool
 
 
-@dataclass(frozen=True, slots=True)
-class JobFlags:
+class JobFlags(msgspec.Struct, frozen=True):
     """How the trials are run."""
 
     config: Path | None
@@ -102,8 +98,7 @@ class JobFlags:
     debug: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RecordFlags:
+class RecordFlags(msgspec.Struct, frozen=True):
     """What the records say besides."""
 
     experiment: str | None
@@ -115,8 +110,7 @@ class RecordFlags:
     key: Path | None
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFlags:
+class OutputFlags(msgspec.Struct, frozen=True):
     """What is printed."""
 
     dry_run: bool
@@ -125,8 +119,7 @@ class OutputFlags:
     as_json: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RunFlags:
+class RunFlags(msgspec.Struct, frozen=True):
     """Everything that was given."""
 
     tasks: TaskFlags
@@ -154,12 +147,15 @@ def make_flags(given: Mapping[str, Any]) -> RunFlags:
 def make_some_flags(given: Mapping[str, Any]) -> RunFlags:
     """The same of a command that has only some of the options; the others were not given."""
     kinds = (TaskFlags, AgentFlags, EnvironmentFlags, VerifierFlags, JobFlags)
-    every = [field for kind in (*kinds, RecordFlags, OutputFlags) for field in fields(kind)]
+    every = [
+        field
+        for kind in (*kinds, RecordFlags, OutputFlags)
+        for field in msgspec.structs.fields(kind)
+    ]
     absent = {Texts: (), Paths: (), bool: False, int: 0}
     nothing = {field.name: absent.get(field.type) for field in every}
     return make_flags({**nothing, **given})
 
 
-def _take[Flags](kind: Callable[..., Flags], given: Mapping[str, Any]) -> Flags:
-    # A class is called by its fields' names; mypy has no word for "a dataclass".
-    return kind(**{field.name: given[field.name] for field in fields(kind)})  # type: ignore[arg-type]
+def _take[Flags: msgspec.Struct](kind: type[Flags], given: Mapping[str, Any]) -> Flags:
+    return kind(**{name: given[name] for name in kind.__struct_fields__})

@@ -7,9 +7,9 @@ What the person gives themselves, with --env-file, is not asked about.
 
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import click
+import msgspec
 
 from proctor.cli.printable import printable
 from proctor.errors import InputError
@@ -20,8 +20,7 @@ from proctor.task.config import TaskConfig
 from proctor.task.directory import Task
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(msgspec.Struct, frozen=True):
     """A variable that is taken from the host."""
 
     variable: str
@@ -46,8 +45,7 @@ def find_needs(tasks: Iterable[TaskConfig], config: JobConfig) -> list[Need]:
     return list(needs)
 
 
-@dataclass(frozen=True, slots=True)
-class Consent:
+class Consent(msgspec.Struct, frozen=True):
     """What a job asks before it creates anything: may these tasks be run?"""
 
     host: Mapping[str, str]

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
@@ -31,8 +31,7 @@ from proctor.trial.finding import FindingCode, level_of
 _MOST_REFUSED = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """A job that ended, and the findings of its trials."""
 
     outcome: JobOutcome

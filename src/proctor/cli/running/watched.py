@@ -4,7 +4,8 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+
+import msgspec
 
 from proctor.cli.running.display import watching
 from proctor.cli.running.report import (
@@ -19,8 +20,7 @@ from proctor.job.wish import JobOutcome
 type Run = Callable[[Watch], Coroutine[None, None, JobOutcome]]
 
 
-@dataclass(frozen=True, slots=True)
-class Printing:
+class Printing(msgspec.Struct, frozen=True):
     """What is to be printed."""
 
     quiet: bool

@@ -11,7 +11,8 @@ For a trial:
     scratch       where it writes; runs, delete, subordinate, mounts serve it
     slots         that scratch, emptied for the next one; emptying serves it
     ranges        ids of the host that one sandbox's users have, for root
-    accounting    everything that was written in it; walk lists it, mapped has the right to
+    accounting    everything that was written in it; walk lists it, mapped has the right to,
+                  mapped_work does it
     watch         which programs open the verifier's files
     changes       what of an image's tools the agent changed; keeping gives the tests the image's
     reap          what killed runs left; salvage brings their evidence to safety

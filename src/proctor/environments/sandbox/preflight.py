@@ -10,12 +10,11 @@ from proctor.environments.sandbox.blueprint import Blueprint, Network, Part
 from proctor.environments.sandbox.box import shared_zygote
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.refusals import check_wishes
-from proctor.environments.sandbox.roots.build import HOST
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.scratch import Session, find_place, open_run
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.errors import SandboxError
-from proctor.harbor.configs import EnvironmentConfig
+from proctor.harbor.configs import HOST_BASE, EnvironmentConfig
 from proctor.sentence import reason_of
 
 
@@ -27,7 +26,7 @@ def check_job(config: EnvironmentConfig) -> None:
         ImageError: its base was not imported.
     """
     base = check_wishes(config)
-    if base != HOST:
+    if base != HOST_BASE:
         store = ImageStore()
         store.rootfs(store.load_base(base))
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from proctor.environments.sandbox.limits import limits_of
-from proctor.environments.sandbox.roots.build import HOST
 from proctor.errors import UnsupportedError
-from proctor.harbor.configs import EnvironmentConfig
+from proctor.harbor.configs import HOST_BASE, EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.task.environment import TaskOS
 from proctor.trial.order import EnvironmentOrder
@@ -86,9 +85,9 @@ def _base_of(kwargs: Mapping[str, object]) -> str:
     unknown = sorted(set(kwargs) - {"base"})
     if unknown:
         raise UnsupportedError(f"--ek {unknown[0]}: the sandbox takes nothing but base")
-    base = kwargs.get("base", HOST)
+    base = kwargs.get("base", HOST_BASE)
     if not isinstance(base, str) or not base:
         raise UnsupportedError(
-            f"--ek base={base}: expected {HOST}, or the name of an image that was imported"
+            f"--ek base={base}: expected {HOST_BASE}, or the name of an image that was imported"
         )
     return base

@@ -44,11 +44,9 @@ from proctor.environments.sandbox.scratch import cache_directory
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.errors import ImageError, UnsupportedError
 from proctor.files import read_small
+from proctor.harbor.configs import HOST_BASE
 from proctor.sentence import reason_of
 from proctor.trial.finding import Finding, FindingCode
-
-HOST = "host"
-"""The base that is the host itself."""
 
 _PHASE = "setup"
 _FORMAT = 2
@@ -102,7 +100,7 @@ async def build_root(
         RuntimeError: a command of the Dockerfile failed.
     """
     _check_no_compose(environment_dir)
-    if base == HOST and not is_loaded(scratch):
+    if base == HOST_BASE and not is_loaded(scratch):
         # It may have to be copied. Whether it can be is not asked before it is needed.
         with suppress(ImageError):
             await run_in_thread(lambda: _load_host(scratch))
@@ -142,7 +140,7 @@ def find_image_pin(
     image = store.find(docker_image) if docker_image else None
     if dockerfile is not None and (image is None or force):
         image = store.find(dockerfile.image)
-    if image is None and base != HOST:
+    if image is None and base != HOST_BASE:
         image = store.find(base)
     return image.pin if image else None
 
@@ -218,7 +216,7 @@ class _Grounds:
         return _Ground((("/", lowers),), Start(image.env, image.workdir, image.user), image.pin)
 
     def of_base(self) -> _Ground:
-        if self._base == HOST:
+        if self._base == HOST_BASE:
             host = _load_host(self._scratch)
             return _Ground(host.parts, Start({}), host.pin)
         return self.of_image(self._store.load_base(self._base))
