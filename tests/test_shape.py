@@ -1,4 +1,4 @@
-"""Functions stop at 50 lines, files at 400.
+"""Functions stop at 50 lines, files at 600.
 
 What is longer is listed here with its reason, and only for as long as it is longer.
 """
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src", "tests")
 FUNCTION_LINES = 50
-FILE_LINES = 400
+FILE_LINES = 600
 
 # "path" or "path::function" of something too long, and why it is better so.
 EXCUSES: dict[str, str] = {
