@@ -22,7 +22,7 @@ class Case:
     has_json: bool = True
     """Whether the command has `--json`; otherwise its text is the only output."""
     has_text: bool = True
-    """Whether the text is pinned; not where it tells durations."""
+    """Whether the text is pinned: not where it tells durations, or only counts trials."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,15 @@ _OF_JOBS = {
     "--require-complete --junit {out}/gate.xml --markdown {out}/gate.md",
     "policy-job": "check jobs/NAME --policy leaderboard",
     "summary-job": "trace summary jobs/NAME",
-    "import-harbor": "import harbor jobs/NAME --killed --ledger {new}",
 }
+_IMPORTS = [
+    Case(
+        f"import-harbor/{job}",
+        f"import harbor jobs/{job} --killed --ledger {{new}}",
+        has_text=False,
+    )
+    for job in JOBS
+]
 _OF_EXPERIMENTS = {
     "report-experiment": "report NAME",
     "gate-experiment": "gate NAME --min-mean 0.5 --min-pass-rate 0.5 --max-errors 10% "
@@ -197,6 +204,7 @@ _REST = [
 ]
 CASES = [
     *_for_each(JOBS, _OF_JOBS),
+    *_IMPORTS,
     *_for_each(EXPERIMENTS, _OF_EXPERIMENTS),
     *_EXPORTS,
     *_REPORTS,

@@ -5,8 +5,6 @@ on purpose. A test of words that fails asks whether the new words are meant. In 
 `python -m tests.pinned.update` writes the golden files anew, and git shows what changed.
 """
 
-from pathlib import Path
-
 import pytest
 
 from tests.pinned.cases import CASES, PAGES, Case, PageCase
@@ -36,7 +34,9 @@ def test_the_facts_of_a_command_are_as_before(case: Case, workspace: Workspace) 
     check(observe_facts(case, workspace), find_belonging(case.name, FACTS))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.has_text], ids=lambda case: case.name
+)
 def test_the_words_of_a_command_are_as_before(case: Case, workspace: Workspace) -> None:
     check(observe_words(case, workspace), find_belonging(case.name, ("text",)))
 
@@ -68,7 +68,7 @@ def test_an_update_in_ci_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert {name: load_golden(name) for name in find_golden()} == before
 
 
-def test_times_of_stored_data_are_not_replaced(tmp_path: Path) -> None:
-    workspace = make_workspace(tmp_path)
-    text = f"2026-11-15T18:58:01.196659Z {workspace.began:%Y-%m-%dT%H:%M:%S.%fZ} {tmp_path}/jobs"
+def test_times_of_stored_data_are_not_replaced(workspace: Workspace) -> None:
+    began = f"{workspace.began:%Y-%m-%dT%H:%M:%S.%fZ}"
+    text = f"2026-11-15T18:58:01.196659Z {began} {workspace.root}/jobs"
     assert workspace.normalise(text) == "2026-11-15T18:58:01.196659Z <now> <workspace>/jobs"
