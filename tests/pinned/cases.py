@@ -24,6 +24,11 @@ class Case:
     has_text: bool = True
     """Whether the text is pinned: not where it tells durations, or only counts trials."""
 
+    @property
+    def has_facts(self) -> bool:
+        """Whether more than words is pinned: Markdown is for people."""
+        return "markdown" not in self.command
+
 
 @dataclass(frozen=True)
 class PageCase:
@@ -50,7 +55,7 @@ _OF_JOBS = {
     "score-record": "outcome jobs/NAME --score-record {out}/score-record.json --run-id pinned",
     "report-job": "report jobs/NAME",
     "gate-job": "gate jobs/NAME --min-mean 0.5 --max-errors 1 --max-cost-usd 0.01 "
-    "--require-complete --junit {out}/gate.xml --markdown {out}/gate.md",
+    "--require-complete --junit {out}/gate.xml",
     "policy-job": "check jobs/NAME --policy leaderboard",
     "summary-job": "trace summary jobs/NAME",
 }
@@ -81,7 +86,12 @@ _EXPORTS = [
 ]
 _REPORTS = [
     Case(f"report-file/{kind}", f"report 14-two-models -o {{out}}/report.{kind}")
-    for kind in ("json", "md", "html")
+    for kind in ("json", "html")
+]
+_MARKDOWN = [
+    Case("markdown/gate", "gate jobs/14-two-models --min-mean 0.5 --markdown -"),
+    Case("markdown/report", "report 14-two-models --format markdown"),
+    Case("markdown/board", "board --dataset fixtures@1 --markdown"),
 ]
 _DATASETS = ("fixtures@1", "fixtures@2", "forged@1", "aec@1.2", "multistep")
 _BOARDS = [
@@ -90,7 +100,6 @@ _BOARDS = [
     Case("board/policy", "board --dataset forged@1 --policy leaderboard"),
     Case("board/trials", "board --dataset fixtures@1 --trials 1.2"),
     Case("board/csv", "board --dataset fixtures@1 --csv", has_json=False),
-    Case("board/markdown", "board --dataset fixtures@1 --markdown", has_json=False),
     *_for_each(_DATASETS, {"board": "board --dataset NAME"}),
 ]
 _READING = [
@@ -208,6 +217,7 @@ CASES = [
     *_for_each(EXPERIMENTS, _OF_EXPERIMENTS),
     *_EXPORTS,
     *_REPORTS,
+    *_MARKDOWN,
     *_BOARDS,
     *_READING,
     *_WRITING,
