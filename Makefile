@@ -39,6 +39,7 @@ lint: .venv/.installed  ## formatting, rules, types
 	@$(MAIN)/ruff format --quiet --check . || { echo "make format repairs this" >&2; exit 1; }
 	@$(MAIN)/ruff check --quiet .
 	@$(MAIN)/mypy --no-error-summary src tests $(wildcard benchmarks) scripts/cli-docs
+	@$(MAIN)/mypy --no-error-summary scripts/measure
 
 format: .venv/.installed  ## rewrite the code as the formatter wants it
 	@$(MAIN)/ruff format --quiet .
