@@ -86,7 +86,7 @@ LONG_FILE = "x = 1\n" * (FILE_LINES + 1)
         (LONG_FUNCTION, {}, ["src/a.py::f: 51 lines; split it by noun"]),
         (LONG_FUNCTION, {"src/a.py::f": "a table"}, []),
         (DOCUMENTED_FUNCTION, {}, []),
-        (LONG_FILE, {}, ["src/a.py: 401 lines; split it by noun"]),
+        (LONG_FILE, {}, ["src/a.py: 601 lines; split it by noun"]),
         (
             "",
             {"src/a.py": "x"},
