@@ -285,7 +285,7 @@ def test_kept_attempts_of_a_trial_that_was_run_again_are_in_no_number(ledger: Le
     sit(ledger, "t1", 1.0)
     sit(ledger, "alone.attempt-1", 0.0)
     numbers = only_row(ledger).numbers
-    assert (numbers.score, numbers.begun_again, numbers.n_listed) == (0.5, 1, 3)
+    assert (numbers.score, numbers.account.begun_again, numbers.account.listed) == (0.5, 1, 3)
 
 
 def test_pass_at_k_is_of_the_attempts_that_every_task_has(ledger: Ledger) -> None:

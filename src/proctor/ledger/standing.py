@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from proctor.errors import DamageError
+from proctor.harbor.spending import NO_MODEL
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.head import (
     AgentHead,
@@ -217,16 +218,41 @@ def _render_task(settings: bytes, revision: str, image: str, verifier: str | Non
     return _ENCODER.encode(find_task_conditions(told, revision, image, verifier))
 
 
+def find_dataset(entry: TrialEntry) -> str | None:
+    """The dataset of a sealed trial, as lists, boards and claims name it.
+
+    Raises:
+        DamageError: there is no record in it.
+    """
+    return read_standing(entry).collection
+
+
 def _find_collection(entry: TrialEntry, agent: _Agent) -> str | None:
-    """The dataset's part of the group that the trial is counted in: `agent__model__dataset`."""
+    """The dataset's part of the group that the trial is counted in: `agent__model__dataset`.
+
+    Harbor names the model that was requested, without its provider; the record names the one that
+    answered, which may be called otherwise.
+    """
     certificate = entry.score.certificate if entry.score else None
     group = certificate.get("group") if certificate else None
     if not isinstance(group, str):
         return None
     rest = group.removeprefix(f"{agent.adapter}__")
-    for model in (agent.model, agent.model.rpartition("/")[2]):
-        rest = rest.removeprefix(f"{model}__")
+    for model in (find_requested_model(bytes(agent.configuration)), agent.model):
+        if not model or model == NO_MODEL:
+            continue
+        for name in (model, model.partition("/")[2], model.rpartition("/")[2]):
+            if name and rest.startswith(f"{name}__"):
+                return rest.removeprefix(f"{name}__") or None
     return rest or None
+
+
+@lru_cache(maxsize=_KEPT)
+def find_requested_model(settings: bytes) -> str | None:
+    """The model that an agent was told to use, by its settings in harbor's form."""
+    agent = _SETTINGS.decode(settings).get("agent")
+    found = agent.get("model_name") if isinstance(agent, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def find_exception(entry: TrialEntry, tags: Sequence[ErrorTag] | None) -> str | None:

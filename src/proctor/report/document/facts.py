@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from proctor.inspection.experiment import ExperimentSummary
+from proctor.ledger.counting import count_exceptions
 from proctor.report.attempt import Attempt
 from proctor.report.behaviour import CLASSIFIED_BY, Behaviour
 from proctor.report.groups import Group, group_attempts, group_by_task, name_groups
@@ -177,7 +178,7 @@ def _gather_group(
         statuses=_count(each.status for each in attempts),
         sources=_count(each.source or "proctor" for each in attempts),
         scores=scores,
-        errored=sum(each.exception is not None for each in attempts),
+        errored=sum(count_exceptions(attempts).values()),
         tasks=tuple(
             TaskFacts(
                 task=task,
