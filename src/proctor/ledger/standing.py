@@ -23,6 +23,7 @@ from proctor.ledger.head import (
 )
 from proctor.record.comparable import (
     UNKNOWN,
+    find_requested_model,
     find_run_conditions,
     find_task_conditions,
     settings_digest,
@@ -238,7 +239,7 @@ def _find_collection(entry: TrialEntry, agent: _Agent) -> str | None:
     if not isinstance(group, str):
         return None
     rest = group.removeprefix(f"{agent.adapter}__")
-    for model in (find_requested_model(bytes(agent.configuration)), agent.model):
+    for model in (_read_requested_model(bytes(agent.configuration)), agent.model):
         if not model or model == NO_MODEL:
             continue
         for name in (model, model.partition("/")[2], model.rpartition("/")[2]):
@@ -248,11 +249,8 @@ def _find_collection(entry: TrialEntry, agent: _Agent) -> str | None:
 
 
 @lru_cache(maxsize=_KEPT)
-def find_requested_model(settings: bytes) -> str | None:
-    """The model that an agent was told to use, by its settings in harbor's form."""
-    agent = _SETTINGS.decode(settings).get("agent")
-    found = agent.get("model_name") if isinstance(agent, dict) else None
-    return found if isinstance(found, str) else None
+def _read_requested_model(settings: bytes) -> str | None:
+    return find_requested_model(_SETTINGS.decode(settings))
 
 
 def find_exception(entry: TrialEntry, tags: Sequence[ErrorTag] | None) -> str | None:

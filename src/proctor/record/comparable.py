@@ -94,6 +94,21 @@ def settings_digest(adapter_revision: str | None, settings: Settings) -> str:
     return sha256_hex(_ENCODER.encode(document))[:_SHOWN_DIGITS]
 
 
+def find_requested_model(settings: Settings) -> str | None:
+    """The model that an agent was told to use; the one that answered may be called otherwise."""
+    agent = settings.get("agent")
+    found = agent.get("model_name") if isinstance(agent, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def render_model(model: str, settings: Settings) -> str:
+    """The model of a record, and the one that was requested where that is another name."""
+    requested = find_requested_model(settings)
+    if requested is None or model in (requested, requested.partition("/")[2]):
+        return model
+    return f"{model} (requested: {requested})"
+
+
 def find_run_conditions(settings: Settings, backend: str, profile: str | None) -> RunConditions:
     """The conditions of a run, from the settings of one of its trials."""
     changed: dict[str, float | bool | str] = {}

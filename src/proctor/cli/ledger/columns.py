@@ -8,11 +8,14 @@ from proctor.ledger.query import TrialRow
 
 NAMES = TrialRow.__struct_fields__
 """Every column there is."""
-SHOWN = ("seq", "experiment_id", "trial_id", "model", "reward", "status", "review")
+SHOWN = (
+    "seq", "experiment_id", "trial_id", "dataset_id", "harness", "model", "reward", "status",
+    "review",
+)  # fmt: skip
 """What people see unless they ask for others."""
 NUMBERS = ("seq", "reward", "evidence_files", "evidence_bytes")
 _HEADINGS = {"experiment_id": "experiment", "trial_id": "trial", "task_id": "task"}
-_HEADINGS |= {"dataset_id": "dataset", "reason_code": "reason"}
+_HEADINGS |= {"dataset_id": "dataset", "reason_code": "reason", "harness": "agent"}
 
 
 def parse_columns(text: str | None) -> tuple[str, ...] | None:

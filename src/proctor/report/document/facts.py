@@ -208,7 +208,7 @@ def _gather_conditions(attempts: Sequence[Attempt]) -> Conditions:
     runs = [each.run_conditions for each in attempts]
     times = sorted(each.when for each in attempts if each.when)
     return Conditions(
-        datasets=_kinds(each.dataset for each in attempts),
+        datasets=_kinds(each.collection for each in attempts),
         backends=_kinds(each.backend if each else None for each in runs),
         profiles=_kinds((each.profile or "none") if each else None for each in runs),
         limits=_kinds(
