@@ -23,6 +23,13 @@ from proctor.ledger.review import (
     append_supersession,
     subject_of,
 )
+from proctor.ledger.run_plan import (
+    PlannedAgent,
+    PlannedRetries,
+    PlannedTask,
+    RunPlan,
+    encode_plan,
+)
 from proctor.ledger.withhold import Why, withhold_trial
 from proctor.report.board.document import describe_board
 from proctor.report.board.making import list_datasets, make_board
@@ -33,13 +40,6 @@ from proctor.report.board.text import (
     render_notes,
     render_parts,
     render_remarks,
-)
-from proctor.report.planned.model import (
-    PlannedAgent,
-    PlannedRetries,
-    PlannedTask,
-    RunPlan,
-    encode_plan,
 )
 from proctor.report.runs import load_sealed_run
 from tests.report.board_ledgers import DATASET, certified, open_board_ledger, sit

@@ -42,6 +42,7 @@ _LIMITS: Final = "limits"
 _BUILT_FROM: Final = "harbor-dockerfile:"
 """Before the path and the digest of the Dockerfile, where harbor built the image itself."""
 _SHA256: Final = re.compile("[0-9a-f]{64}")
+_OWN_ENVIRONMENT: Final = re.compile(r"proctor\.environments\.(\w+)[.:]")
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
@@ -123,7 +124,10 @@ def find_run_conditions(settings: Settings, backend: str, profile: str | None) -
         for name in names:
             if (value := told.get(name)) is not None and value is not False:
                 changed[f"{part}.{name}"] = _plain(value)
-    return RunConditions(backend=backend, profile=profile, changed=changed)
+    # A trial whose environment could not be started has the import path on record, not the name.
+    own = _OWN_ENVIRONMENT.match(backend)
+    name = own[1] if own else backend
+    return RunConditions(backend=name, profile=profile, changed=changed)
 
 
 def find_task_conditions(

@@ -107,6 +107,7 @@ class RecordFlags:
     """What the records say besides."""
 
     experiment: str | None
+    extend_experiment: bool
     dataset_id: str | None
     adaptation: Path | None
     system_prompt: Path | None

@@ -10,6 +10,7 @@ from proctor.errors import InputError, StatisticsError
 from proctor.ledger.counting import RESTARTED, counted_trials
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import check_text, looking
+from proctor.ledger.sealed_plans import SealedPlan, find_plans
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.attempt import Attempt
 from proctor.report.board.conditions import tell_runs_apart, tell_tasks_apart
@@ -17,7 +18,6 @@ from proctor.report.board.model import Board, BoardRow, BoardSection, Desk, Plan
 from proctor.report.board.numbers import count_row
 from proctor.report.board.sections import Numbered, Placed, Sitter, place_attempts
 from proctor.report.board.trials import BoardTrials, settle
-from proctor.report.planned.sealed import SealedPlan, find_plans
 from proctor.report.sealed import load_position
 from proctor.sentence import count_of
 

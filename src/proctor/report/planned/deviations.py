@@ -29,8 +29,8 @@ import msgspec
 
 from proctor.ledger.counting import RESTARTED
 from proctor.ledger.ledger import Ledger
-from proctor.report.planned.model import PlannedAgent
-from proctor.report.planned.sealed import SealedPlan, find_plans
+from proctor.ledger.run_plan import PlannedAgent
+from proctor.ledger.sealed_plans import SealedPlan, find_plans
 from proctor.report.planned.sittings import Sat, Sittings, load_sittings
 from proctor.sentence import count_of
 

@@ -10,9 +10,9 @@ from proctor.errors import DamageError
 from proctor.ledger.counting import NOT_COUNTED
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.run_plan import PlannedAgent, RunPlan, digest_settings
 from proctor.report.attempt import Attempt
 from proctor.report.board.trials import BoardTrials, StandIn, settle
-from proctor.report.planned.model import PlannedAgent, RunPlan, digest_settings
 from proctor.report.sealed import load_position
 
 
