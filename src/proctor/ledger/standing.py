@@ -11,7 +11,6 @@ from typing import Any, Final
 import msgspec
 
 from proctor.errors import DamageError
-from proctor.harbor.spending import NO_MODEL
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.head import (
     AgentHead,
@@ -240,9 +239,7 @@ def _find_collection(entry: TrialEntry, agent: _Agent) -> str | None:
         return None
     rest = group.removeprefix(f"{agent.adapter}__")
     for model in (_read_requested_model(bytes(agent.configuration)), agent.model):
-        if not model or model == NO_MODEL:
-            continue
-        for name in (model, model.partition("/")[2], model.rpartition("/")[2]):
+        for name in (model, model.partition("/")[2], model.rpartition("/")[2]) if model else ():
             if name and rest.startswith(f"{name}__"):
                 return rest.removeprefix(f"{name}__") or None
     return rest or None

@@ -8,10 +8,7 @@ from proctor.ledger.query import TrialRow
 
 NAMES = TrialRow.__struct_fields__
 """Every column there is."""
-SHOWN = (
-    "seq", "experiment_id", "trial_id", "dataset_id", "harness", "model", "reward", "status",
-    "review",
-)  # fmt: skip
+SHOWN = ("seq", "experiment_id", "trial_id", "model", "reward", "status", "review")
 """What people see unless they ask for others."""
 NUMBERS = ("seq", "reward", "evidence_files", "evidence_bytes")
 _HEADINGS = {"experiment_id": "experiment", "trial_id": "trial", "task_id": "task"}
