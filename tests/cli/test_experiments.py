@@ -73,6 +73,27 @@ def test_a_sealed_plan_says_which_trials_belong(proctor: Proctor) -> None:
     assert "this job would add attempt 2 at" in ran.err
 
 
+def test_a_job_by_another_agent_is_not_sealed_by_hand_under_the_same_name(
+    proctor: Proctor, place: Path
+) -> None:
+    assert proctor("run", "-p", TASKS, "-a", "nop", *NULL).code == 0
+    other = ("-o", "elsewhere", "--no-ledger")
+    assert proctor("run", "-p", TASKS, "-a", "oracle", *NULL, *other).code == 0
+    trials = sorted(each.parent for each in place.glob("elsewhere/nightly/*/record.json"))
+    ran = proctor("import", "harbor", "elsewhere/nightly")
+    assert (ran.code, ran.out.splitlines()[0].split(": ")[1]) == (
+        2,
+        "0 imported, 0 already there, 3 refused",
+    )
+    assert "has trials of nop at 3 tasks; this trial of another job is by oracle. Pass" in ran.out
+    ran = proctor("ledger", "seal", trials[0])
+    assert (ran.code, ran.out) == (2, "")
+    assert "--extend-experiment" in ran.err
+    assert proctor("ledger", "seal", trials[0], "--extend-experiment").code == 0
+    # The job has begun to be sealed: the rest of it belongs.
+    assert proctor("import", "harbor", "elsewhere/nightly").code == 0
+
+
 def test_a_model_that_answers_under_another_name_does_not_change_the_dataset(
     proctor: Proctor,
 ) -> None:

@@ -42,7 +42,8 @@ RESTARTED: Final = "begun again"
 
 NOT_COUNTED: Final = frozenset({SUPERSEDED, WITHHELD, SET_ASIDE, RESTARTED})
 """Statuses of trials that are in no number."""
-_KEPT: Final = ".attempt-"
+KEPT: Final = ".attempt-"
+"""What every id of an attempt has that was kept beside its trial; a number follows."""
 _ATTEMPT: Final = re.compile(r"\.attempt-[0-9]+\Z")
 
 
@@ -77,7 +78,7 @@ def find_restarted(trials: Collection[tuple[str, str]]) -> frozenset[str]:
     them: every trial has one status.
     """
     # Hardly any trial is one, and boards ask for a hundred thousand.
-    kept = [trial for trial, status in trials if _KEPT in trial and status not in NOT_COUNTED]
+    kept = [trial for trial, status in trials if KEPT in trial and status not in NOT_COUNTED]
     if not kept:
         return frozenset()
     there = {trial for trial, status in trials if status != WITHHELD}

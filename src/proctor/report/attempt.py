@@ -2,7 +2,7 @@
 
 import msgspec
 
-from proctor.ledger.counting import RESTARTED, UNSEALED, find_restarted
+from proctor.ledger.counting import KEPT, RESTARTED, UNSEALED, find_restarted
 from proctor.ledger.entry import TrialEntry, record_digest
 from proctor.ledger.head import read_head_of
 from proctor.ledger.standing import read_standing
@@ -104,15 +104,19 @@ def attempt_of(entry: TrialEntry, place: str, status: str = UNSEALED) -> Attempt
 
 def with_restarted(attempts: list[Attempt]) -> list[Attempt]:
     """The same attempts, with the status of those whose own trial was run again."""
-    experiments: dict[str, list[tuple[str, str]]] = {}
-    for each in attempts:
-        experiments.setdefault(each.experiment, []).append((each.trial, each.status))
-    restarted = {name: find_restarted(trials) for name, trials in experiments.items()}
-    if not any(restarted.values()):
+    # Hardly any attempt is one, and boards ask for a hundred thousand.
+    kept: dict[str, list[tuple[str, str]]] = {
+        each.experiment: [] for each in attempts if KEPT in each.trial
+    }
+    if not kept:
         return attempts
+    for each in attempts:
+        if each.experiment in kept:
+            kept[each.experiment].append((each.trial, each.status))
+    restarted = {name: find_restarted(trials) for name, trials in kept.items()}
     return [
         msgspec.structs.replace(each, status=RESTARTED)
-        if each.trial in restarted[each.experiment]
+        if each.trial in restarted.get(each.experiment, ())
         else each
         for each in attempts
     ]

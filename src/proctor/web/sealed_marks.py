@@ -66,11 +66,12 @@ def load_sealed(ledger: Ledger, name: str) -> Experiment | None:
     Raises:
         DamageError: the log does not give what its checkpoint says.
     """
-    found = load_position(ledger, experiment=name)
+    # The version first: what is sealed meanwhile is then shown again under its own.
     with looking(ledger):
         version = find_version(ledger, name)
-    if not found.attempts or version is None:
+    if version is None:
         return None
+    found = load_position(ledger, experiment=name)
     return Experiment(
         name=name,
         marks=list(map(_mark_of, found.attempts)),
