@@ -338,11 +338,11 @@ def test_a_document_is_plain_json_with_every_digest(ledger: Ledger) -> None:
     )  # fmt: skip
 
 
-def test_a_trial_without_a_reward_does_not_hide_the_images_of_the_others(ledger: Ledger) -> None:
+def test_images_that_are_not_pinned_count_with_and_without_a_reward(ledger: Ledger) -> None:
     loose = {"environment.runtime_image": "debian:12"}
     sit(ledger, "t1", 1.0, record=loose)
     sit(ledger, "t2", None, record=loose)
-    assert only_row(ledger).numbers.below_grade["unpinned-image"] == 1
+    assert only_row(ledger).numbers.below_grade["unpinned-image"] == 2
 
 
 def test_an_open_finding_keeps_a_trial_from_the_grade_until_a_review_passes_it(
