@@ -23,7 +23,8 @@ def test_the_line_is_on_stdout_and_its_reading_on_stderr(proctor: Proctor, thing
     ran = proctor("outcome", thing)
     assert (ran.code, ran.out) == (0, f"{LINE}\n")
     reading = "its reader, at exit code 0, makes of it: completed, score 0.6666666666666666"
-    assert ran.err == f"{reading}\n"
+    said = "resolved is score x total, rounded; it is not a count of passed trials"
+    assert ran.err == f"{reading}\n{said}\n"
 
 
 @pytest.mark.parametrize("name", NAMES)

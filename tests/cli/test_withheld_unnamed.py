@@ -11,15 +11,15 @@ import pytest
 from proctor.ledger.entry import PlanEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trials
-from proctor.ledger.verification.verify import verify_ledger
-from proctor.ledger.withheld import find_unnamed
-from proctor.report.planned.model import (
+from proctor.ledger.run_plan import (
     PlannedAgent,
     PlannedRetries,
     PlannedTask,
     RunPlan,
     encode_plan,
 )
+from proctor.ledger.verification.verify import verify_ledger
+from proctor.ledger.withheld import find_unnamed
 from tests.cli.programs import Proctor, run_here
 from tests.ledger.owner import AT, Owner
 from tests.report.board_ledgers import DATASET

@@ -37,18 +37,20 @@ def read(ran: Ran) -> Document:
     return json.loads(ran.out)
 
 
-def view_all(proctor: Proctor, ledger: Path, experiment: str, scratch: Path) -> dict[str, Counts]:
+def view_all(
+    proctor: Proctor, ledger: Path, experiment: str, scratch: Path, dataset: str = DATASET
+) -> dict[str, Counts]:
     """Every view of an experiment that there is."""
     asked = (proctor, ledger, experiment)
     views = {
         "list": view_list(*asked),
         "stats": view_stats(*asked),
         "report": view_report(*asked),
-        "board": view_board(*asked),
+        "board": view_board(*asked, dataset),
         "policy": view_policy(*asked),
         "claim": view_claim(*asked, scratch),
         "gate": view_gate(*asked),
-        **view_pages(ledger, experiment),
+        **view_pages(ledger, experiment, dataset),
     }
     return {name: counts for name, counts in views.items() if counts}
 
@@ -77,8 +79,13 @@ def view_stats(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
 
 
 def view_report(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
-    ran = proctor("report", experiment, "--ledger", ledger, "--json", "--no-behaviour")
-    facts = read(ran)
+    return count_report(
+        read(proctor("report", experiment, "--ledger", ledger, "--json", "--no-behaviour"))
+    )
+
+
+def count_report(facts: Document) -> Counts:
+    """The numbers of a report of one run."""
     (run,) = facts["runs"]
     accounts = [group["scores"]["account"] for group in facts["groups"]]
     left_out = run["left_out"]
@@ -106,8 +113,8 @@ def _mean_of(parts: list[tuple[int, float | None]]) -> float | None:
     return round(sum(n * (mean or 0.0) for n, mean in parts) / size, 9) if size else None
 
 
-def view_board(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
-    ran = proctor("board", "--dataset", DATASET, "--json", "--ledger", ledger)
+def view_board(proctor: Proctor, ledger: Path, experiment: str, dataset: str) -> Counts:
+    ran = proctor("board", "--dataset", dataset, "--json", "--ledger", ledger)
     if ran.code == 2:
         assert "no trial of a dataset" in ran.err
         return {}
@@ -157,7 +164,12 @@ def _is_of(name: str, experiment: str) -> bool:
 
 def view_policy(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
     ran = proctor("check", experiment, "--policy", "leaderboard", "--ledger", ledger, "--json")
-    (verdict,) = read(ran)["submissions"]
+    return count_verdict(read(ran))
+
+
+def count_verdict(found: Document) -> Counts:
+    """The numbers of a policy's verdict on one submission."""
+    (verdict,) = found["submissions"]
     counts, codes = verdict["counts"], Counter(each["code"] for each in verdict["failures"])
     assert verdict["trials"] == counts["counted"] + counts["withheld"]
     # A withheld trial, and a line that nobody named, fail it by name.
@@ -200,7 +212,12 @@ def _mean_in(group: Document) -> float | None:
 def view_gate(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
     ran = proctor("gate", experiment, "--min-mean", "-9", "--ledger", ledger, "--json")
     assert ran.code in (0, 3), ran
-    (run,) = json.loads(ran.out)["runs"]
+    return count_gate(json.loads(ran.out))
+
+
+def count_gate(found: Document) -> Counts:
+    """The numbers of a gate over one run."""
+    (run,) = found["runs"]
     parts, groups = run["denominators"], run["groups"]
     assert any(UNNAMED in note for note in run["notes"]) == (parts["withheld_unnamed"] > 0)
     return {
@@ -216,8 +233,8 @@ def view_gate(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
     }
 
 
-async def _fetch(ledger: Path, paths: Sequence[str]) -> list[str]:
-    transport = httpx.ASGITransport(app=make_app(Subject(ledger=ledger)))
+async def _fetch(subject: Subject, paths: Sequence[str]) -> list[str]:
+    transport = httpx.ASGITransport(app=make_app(subject))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         return [(await client.get(path)).text for path in paths]
 
@@ -226,10 +243,15 @@ _FIGURE = re.compile(r"<dt>([^<]*)</dt><dd>(?:<span[^>]*>)?([^<]*)")
 _TITLE = re.compile(r'<dt>Mean reward</dt><dd><span title="([^"]*)"')
 
 
-def view_pages(ledger: Path, experiment: str) -> dict[str, Counts]:
-    """The page of the experiment, and what the first page says of it."""
-    paths = (f"/experiments/{experiment}", "/", f"/boards/{DATASET}", "/ledger")
-    page, front, board, log = asyncio.run(_fetch(ledger, paths))
+def view_job_page(job: Path) -> Counts:
+    """The page of a job's directory."""
+    subject = Subject(jobs=(job,))
+    (page,) = asyncio.run(_fetch(subject, [f"/experiments/{job.name}"]))
+    return count_page(page)
+
+
+def count_page(page: str) -> Counts:
+    """The figures at the head of the page of a job or an experiment."""
     figures = dict(_FIGURE.findall(page))
     shown = _TITLE.search(page)
     whole = {
@@ -239,6 +261,14 @@ def view_pages(ledger: Path, experiment: str) -> dict[str, Counts]:
     counts: Counts = {ours: int(figures.get(name, 0)) for ours, name in whole.items()}
     if shown is not None:
         counts["mean"] = round(float(shown[1]), 9)
+    return counts
+
+
+def view_pages(ledger: Path, experiment: str, dataset: str) -> dict[str, Counts]:
+    """The page of the experiment, and what the first page says of it."""
+    paths = (f"/experiments/{experiment}", "/", f"/boards/{dataset}", "/ledger")
+    page, front, board, log = asyncio.run(_fetch(Subject(ledger=ledger), paths))
+    counts = count_page(page)
     pages = {"experiment": page, "experiments": front, "board": board, "ledger": log}
     if "no dataset" in board:
         del pages["board"]

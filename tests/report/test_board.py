@@ -23,6 +23,13 @@ from proctor.ledger.review import (
     append_supersession,
     subject_of,
 )
+from proctor.ledger.run_plan import (
+    PlannedAgent,
+    PlannedRetries,
+    PlannedTask,
+    RunPlan,
+    encode_plan,
+)
 from proctor.ledger.withhold import Why, withhold_trial
 from proctor.report.board.document import describe_board
 from proctor.report.board.making import list_datasets, make_board
@@ -33,13 +40,6 @@ from proctor.report.board.text import (
     render_notes,
     render_parts,
     render_remarks,
-)
-from proctor.report.planned.model import (
-    PlannedAgent,
-    PlannedRetries,
-    PlannedTask,
-    RunPlan,
-    encode_plan,
 )
 from proctor.report.runs import load_sealed_run
 from tests.report.board_ledgers import DATASET, certified, open_board_ledger, sit
@@ -285,7 +285,7 @@ def test_kept_attempts_of_a_trial_that_was_run_again_are_in_no_number(ledger: Le
     sit(ledger, "t1", 1.0)
     sit(ledger, "alone.attempt-1", 0.0)
     numbers = only_row(ledger).numbers
-    assert (numbers.score, numbers.begun_again, numbers.n_listed) == (0.5, 1, 3)
+    assert (numbers.score, numbers.account.begun_again, numbers.account.listed) == (0.5, 1, 3)
 
 
 def test_pass_at_k_is_of_the_attempts_that_every_task_has(ledger: Ledger) -> None:
@@ -338,11 +338,11 @@ def test_a_document_is_plain_json_with_every_digest(ledger: Ledger) -> None:
     )  # fmt: skip
 
 
-def test_a_trial_without_a_reward_does_not_hide_the_images_of_the_others(ledger: Ledger) -> None:
+def test_images_that_are_not_pinned_count_with_and_without_a_reward(ledger: Ledger) -> None:
     loose = {"environment.runtime_image": "debian:12"}
     sit(ledger, "t1", 1.0, record=loose)
     sit(ledger, "t2", None, record=loose)
-    assert only_row(ledger).numbers.below_grade["unpinned-image"] == 1
+    assert only_row(ledger).numbers.below_grade["unpinned-image"] == 2
 
 
 def test_an_open_finding_keeps_a_trial_from_the_grade_until_a_review_passes_it(

@@ -10,9 +10,7 @@ import pytest
 from proctor.errors import InputError
 from proctor.ledger.api import Ledger
 from proctor.ledger.review import append_plan, append_supersession
-from proctor.ledger.withhold import Why, withhold_trial
-from proctor.report.planned.deviations import Deviation, audit_plan
-from proctor.report.planned.model import (
+from proctor.ledger.run_plan import (
     PlannedAgent,
     PlannedRetries,
     PlannedTask,
@@ -21,7 +19,9 @@ from proctor.report.planned.model import (
     encode_plan,
     parse_plan,
 )
-from proctor.report.planned.sealed import find_plan, find_plans
+from proctor.ledger.sealed_plans import find_plan, find_plans
+from proctor.ledger.withhold import Why, withhold_trial
+from proctor.report.planned.deviations import Deviation, audit_plan
 from tests.report.board_ledgers import open_board_ledger, sit
 
 EXPERIMENT = "experiment-001"

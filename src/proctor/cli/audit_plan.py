@@ -9,8 +9,8 @@ from proctor.cli.ledger.options import open_ledger
 from proctor.cli.output import print_json, print_line
 from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.sealed_plans import SealedPlan, find_plan, find_plans
 from proctor.report.planned.deviations import PlanAudit, audit_plan
-from proctor.report.planned.sealed import SealedPlan, find_plan, find_plans
 from proctor.sentence import count_of
 
 FIRST = ""

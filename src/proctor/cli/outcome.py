@@ -81,6 +81,9 @@ def command(
     a text stands for, and the rule that says so. With --score-record, writes the scores of all
     tasks as a canonical record with its digest.
 
+    In the line, `score` is the mean of the job's metrics, `total` the planned trials, and
+    `resolved` is score x total, rounded: it is not a count of trials that passed.
+
     Example: proctor outcome jobs/nightly
     """
     if sum(given is not None for given in (job, stdout, reason)) != 1:
@@ -111,6 +114,7 @@ def _show_line(job: str, *, as_json: bool) -> None:
         return
     print_line(line)
     click.echo(f"its reader, at exit code 0, makes of it: {_sentence(reading)}", err=True)
+    click.echo("resolved is score x total, rounded; it is not a count of passed trials", err=True)
     if data is not None and not _has_finished(data):
         note = "the job did not run to its end, which the line does not say"
         click.echo(f"note: {job}: {note}", err=True)

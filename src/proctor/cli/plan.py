@@ -24,11 +24,11 @@ from proctor.ledger.entry import Cause
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter, check_text, find_trials
 from proctor.ledger.review import append_plan, check_words
+from proctor.ledger.run_plan import RunPlan, encode_plan, plan_digest
+from proctor.ledger.sealed_plans import SealedPlan, find_plan, find_plans
 from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.record.ids import check_id
 from proctor.report.planned.making import make_plan
-from proctor.report.planned.model import RunPlan, encode_plan, plan_digest
-from proctor.report.planned.sealed import SealedPlan, find_plan, find_plans
 from proctor.sentence import count_of
 
 _CAUSES = get_args(Cause.__value__)

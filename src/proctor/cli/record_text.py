@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from proctor.record.comparable import render_model
 from proctor.record.completeness import find_missing
 from proctor.record.cost import CostRecord
 from proctor.record.loaded import LoadedRecord
@@ -38,7 +39,7 @@ def _fields(record: TrialRecord) -> Iterator[tuple[str, str]]:
     yield "task", f"{record.task.task_id} at {record.task.task_revision}"
     yield "dataset", record.dataset_id or _UNKNOWN
     yield "agent", f"{agent.adapter} {agent.adapter_revision or '(revision unknown)'}"
-    yield "model", agent.model
+    yield "model", render_model(agent.model, agent.configuration)
     yield "image", environment.runtime_image
     yield "backend", environment.compute_backend
     versions = (environment.tool_versions or {}).items()

@@ -77,6 +77,7 @@ def command(**given: Any) -> int:
             flags.record.ledger,
             flags.record.key,
             is_sealed=not flags.record.no_ledger,
+            extends=flags.record.extend_experiment,
             host=os.environ,
         ),
     )

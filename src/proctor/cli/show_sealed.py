@@ -43,6 +43,7 @@ from proctor.ledger.entry import (
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialRow, find_one
 from proctor.ledger.segments import has_checkpoint
+from proctor.record.comparable import render_model
 from proctor.traced.unpacked import unpacked
 from proctor.trial.finding import level_of
 
@@ -211,7 +212,7 @@ def _fields(row: TrialRow, entry: TrialEntry) -> Iterator[tuple[str, str]]:
     yield "task", f"{row.task_id} at {record['task']['task_revision']}"
     yield "dataset", row.dataset_id or "unknown"
     yield "agent", f"{row.harness} {agent.get('adapter_revision') or '(revision unknown)'}"
-    yield "model", str(row.model)
+    yield "model", render_model(str(row.model), agent.get("configuration") or {})
     yield "image", record["environment"]["runtime_image"]
     yield "instruction", record["inputs"]["instruction"]
     yield "trace", outputs.get("trajectory_path") or outputs.get("conversation_path") or "none"

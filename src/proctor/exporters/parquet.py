@@ -146,6 +146,8 @@ def _make_rows(chosen: Chosen, report: Report) -> Iterator[Object]:
     for trial in read_trials(chosen, report):
         told = trial.told()
         row: Object = msgspec.structs.asdict(trial.row)
+        # A list also names datasets that only the job knew; a field of the record stays its own.
+        row["dataset_id"] = find_at(told, _OF_LIST["dataset_id"])
         for name, (path, kind) in _FIELDS.items():
             row[name] = _fit(find_at(told, path), kind)
         for name, path in _JSON.items():

@@ -32,6 +32,7 @@ class ModelInfo(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     """Without its provider."""
+    provider: Any = None
 
 
 class AgentInfo(msgspec.Struct, frozen=True, gc=False):

@@ -30,6 +30,7 @@ from proctor.harbor.documents import (
 )
 from proctor.harbor.render import written_text
 from proctor.harbor.stats import NO_USAGE, Trial, Usage, total_usage
+from proctor.outcome.reasons import ReasonCode, reason_for_exception
 from proctor.reward.number import Rewards, is_finite, same_number
 from proctor.reward.profile import Profile
 from proctor.reward.read import read_score
@@ -63,6 +64,13 @@ class FoundTrial(msgspec.Struct, frozen=True, gc=False):
     def claimed(self) -> VerifierDocument | None:
         """The verifier result that the trial result claims."""
         return self.document.verifier_result
+
+    @property
+    def reason(self) -> str | None:
+        """Why it has no reward, from the closed set of reason codes; None where it has one."""
+        if self.trial.verdict is not None and self.trial.verdict.rewards:
+            return None
+        return str(reason_for_exception(self.trial.exception) or ReasonCode.HARBOR_REWARD_MISSING)
 
     @property
     def follows(self) -> bool:

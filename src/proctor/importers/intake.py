@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import batched
 
 from proctor.errors import ConflictError, InputError, NotSealedError, RecordError
+from proctor.ledger.belonging import Admission
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import (
     Sealed,
@@ -87,17 +88,19 @@ def take_in(
     watch: Watch | None = None,
     *,
     by_evidence: bool = False,
+    admission: Admission | None = None,
 ) -> Reconciliation:
     """Seal what is offered; the ledger is opened once something can be sealed, and closed.
 
     With `by_evidence`, a trial that is sealed with the same evidence is known, whatever its record
     says: for runs whose evidence is all there is, and whose surroundings are renamed now and then.
+    An `admission` refuses trials that do not belong to the experiment that they name.
 
     Raises:
         KeyFileError: the key cannot be used.
         LedgerError: the ledger cannot be opened or written; what was sealed so far stays.
     """
-    intake = _Intake(open_ledger, secrets or Secrets(), Reconciliation(), by_evidence)
+    intake = _Intake(open_ledger, secrets or Secrets(), Reconciliation(), by_evidence, admission)
     done = 0
     try:
         for batch in batched(offers, _TOGETHER):
@@ -117,6 +120,7 @@ class _Intake:
     secrets: Secrets
     outcome: Reconciliation
     by_evidence: bool
+    admission: Admission | None
     ledger: Ledger | None = None
 
     def take(self, batch: tuple[Offer, ...]) -> None:
@@ -127,6 +131,7 @@ class _Intake:
                 return
             self.ledger = self.open_ledger()
         ledger = self.ledger
+        submissions = [each for each in submissions if self._belongs(ledger, each)]
         placed = [found for each in submissions if (found := self._place(ledger, each)) is not None]
         self._seal(ledger, placed)
 
@@ -141,6 +146,15 @@ class _Intake:
         try:
             check_submission(submission, self.secrets)
         except InputError as error:
+            self.outcome.refused.append(Refused(submission.where, str(error)))
+            return False
+        return True
+
+    def _belongs(self, ledger: Ledger, submission: Submission) -> bool:
+        try:
+            if self.admission is not None:
+                self.admission.check(ledger, submission)
+        except NotSealedError as error:
             self.outcome.refused.append(Refused(submission.where, str(error)))
             return False
         return True

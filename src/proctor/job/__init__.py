@@ -14,6 +14,7 @@
     progress, result_file, durable    the figures so far, and results that outlast a power cut
     flakes    how far further verifications agree, task by task
     reaping    what killed runs left behind
+    experiment    which trials belong to an experiment of the ledger
     sealing    trials into the ledger, as they end
     signals    Ctrl-C, once and twice
 

@@ -69,7 +69,7 @@ async def resume_job(directory: Path, wish: ResumeWish, watch: Watch) -> JobOutc
 async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
     """A job's life, on one page."""
     environment = request.prepared.config.environment
-    check_ledger(request.ledger, request.host)
+    check_ledger(request)
     if not request.is_begun:
         # A job of which no trial could run here leaves no trace.
         check_classes(request.prepared.config)

@@ -14,6 +14,7 @@ from proctor.job.planned import RefusedTask
 from proctor.job.planning import JobPlan
 from proctor.job.request import Request, opened_job, request_resume, request_run
 from proctor.job.resume import Decision, Deed, find_idle
+from proctor.job.sealing import check_belonging
 from proctor.job.store import ChosenEnvironment
 from proctor.job.wish import JobWish, ResumeWish
 
@@ -64,6 +65,7 @@ async def preview_resume(directory: Path, wish: ResumeWish) -> Preview:
 
 
 def _preview(request: Request, plan: JobPlan) -> Preview:
+    check_belonging(request)
     if plan.todo:
         check_wishes(plan.prepared.config.environment)
     return Preview(

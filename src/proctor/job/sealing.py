@@ -17,6 +17,8 @@ from proctor.errors import ProctorError
 from proctor.harbor.agents import CHAT, CHAT_KEY, SHORTEST_CHAT_KEY, find_keys
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.env import is_sensitive, resolve_env
+from proctor.job.experiment import check_experiment
+from proctor.job.request import Request
 from proctor.job.wish import LedgerWish, SealedTrials
 from proctor.ledger.keys import SigningKey, find_key
 from proctor.ledger.ledger import Ledger
@@ -100,21 +102,41 @@ class Sealer:
         self.trials.diagnostic += sum(answer.status != "sealed" for answer in new)
 
 
-def check_ledger(wish: LedgerWish | None, host: Mapping[str, str]) -> None:
+def check_ledger(request: Request) -> None:
     """Refuse a ledger that could not be sealed into; it is not made yet, but a missing key is.
 
     Raises:
         LedgerError: what is there is none.
         KeyFileError: there is no key for it.
         DamageError: it is not what was signed.
+        InputError: the experiment is of other trials.
     """
+    wish = request.ledger
     if wish is None:
         return
-    key = find_key(wish.key_file, host)
+    key = find_key(wish.key_file, request.host)
     if os.path.lexists(wish.directory / "checkpoint"):
         with Ledger.open(wish.directory, key=key) as ledger:
             ledger.refresh()
             ledger.check_key()
+    check_belonging(request)
+
+
+def check_belonging(request: Request) -> None:
+    """Refuse a new job that adds to an experiment what does not belong to it.
+
+    One that is resumed was admitted when it began.
+
+    Raises:
+        InputError: the experiment is of other trials.
+        DamageError: the ledger is not what was signed.
+    """
+    wish = request.ledger
+    if wish is None or wish.extends or request.is_begun:
+        return
+    if os.path.lexists(wish.directory / "checkpoint"):
+        with Ledger.open(wish.directory) as ledger:
+            check_experiment(ledger, request.prepared)
 
 
 @contextlib.contextmanager

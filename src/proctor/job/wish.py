@@ -28,6 +28,8 @@ class LedgerWish(msgspec.Struct, frozen=True):
     """Absolute."""
     key_file: Path | None = None
     """The signing key; None: the user's own."""
+    extends: bool = False
+    """Whether trials may be added to an experiment that they do not belong to."""
 
 
 def exit_at_once() -> None:

@@ -10,6 +10,10 @@
     admission    what an entry must be before anybody uses it
     head         the few fields of a record that lists need
     standing     what boards and comparisons need of a record
+    counting     which trials count, and what they come to: the one rule
+    run_plan     what is to be run, as a value and as sealed bytes
+    sealed_plans   the plans in a ledger
+    belonging    what belongs to an experiment, and which trials do not
     segments     the files that hold the lines
     first_entry  which format a ledger has
     torn         what a crash left behind the checkpoint, put aside

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from proctor.ledger.derived import expect_schema, list_schema, remove_database
 
-VERSION = 6
+VERSION = 7
 """Of the tables below; an index of another version is made anew."""
 
 _TABLES = """
@@ -37,7 +37,6 @@ CREATE UNIQUE INDEX trials_id ON trials (experiment_id, trial_id);
 CREATE INDEX trials_trial ON trials (trial_id);
 CREATE INDEX trials_task ON trials (task_id);
 CREATE INDEX trials_model ON trials (model);
-CREATE INDEX trials_dataset ON trials (dataset_id);
 CREATE INDEX trials_collection ON trials (collection);
 CREATE INDEX trials_record ON trials (record);
 CREATE TABLE remarks (

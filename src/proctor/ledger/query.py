@@ -40,6 +40,7 @@ class TrialRow(msgspec.Struct, frozen=True, gc=False):
     completeness: str | None
     """complete or partial. Null, as everything below, where the entry was withheld."""
     dataset_id: str | None
+    """The dataset on record, else the name that the job has for it: the one that boards are of."""
     task_id: str | None
     harness: str | None
     """The agent's adapter."""
@@ -89,11 +90,15 @@ class TrialFilter:
                 raise InputError(f"{name} is nan, which no reward can be held against")
 
 
-_COLUMNS = ", ".join(name for name in TrialRow.__struct_fields__ if name != "review")
+_COLUMNS = ", ".join(
+    "collection" if name == "dataset_id" else name
+    for name in TrialRow.__struct_fields__
+    if name != "review"
+)
 _EQUAL = {
     "experiment": "experiment_id",
     "trial": "trial_id",
-    "dataset": "dataset_id",
+    "dataset": "collection",
     "harness": "harness",
     "model": "model",
     "status": "status",

@@ -22,6 +22,7 @@ from proctor.ledger.head import (
 )
 from proctor.record.comparable import (
     UNKNOWN,
+    find_requested_model,
     find_run_conditions,
     find_task_conditions,
     settings_digest,
@@ -217,16 +218,36 @@ def _render_task(settings: bytes, revision: str, image: str, verifier: str | Non
     return _ENCODER.encode(find_task_conditions(told, revision, image, verifier))
 
 
+def find_dataset(entry: TrialEntry) -> str | None:
+    """The dataset of a sealed trial, as lists, boards and claims name it.
+
+    Raises:
+        DamageError: there is no record in it.
+    """
+    return read_standing(entry).collection
+
+
 def _find_collection(entry: TrialEntry, agent: _Agent) -> str | None:
-    """The dataset's part of the group that the trial is counted in: `agent__model__dataset`."""
+    """The dataset's part of the group that the trial is counted in: `agent__model__dataset`.
+
+    Harbor names the model that was requested, without its provider; the record names the one that
+    answered, which may be called otherwise.
+    """
     certificate = entry.score.certificate if entry.score else None
     group = certificate.get("group") if certificate else None
     if not isinstance(group, str):
         return None
     rest = group.removeprefix(f"{agent.adapter}__")
-    for model in (agent.model, agent.model.rpartition("/")[2]):
-        rest = rest.removeprefix(f"{model}__")
+    for model in (_read_requested_model(bytes(agent.configuration)), agent.model):
+        for name in (model, model.partition("/")[2], model.rpartition("/")[2]) if model else ():
+            if name and rest.startswith(f"{name}__"):
+                return rest.removeprefix(f"{name}__") or None
     return rest or None
+
+
+@lru_cache(maxsize=_KEPT)
+def _read_requested_model(settings: bytes) -> str | None:
+    return find_requested_model(_SETTINGS.decode(settings))
 
 
 def find_exception(entry: TrialEntry, tags: Sequence[ErrorTag] | None) -> str | None:

@@ -24,7 +24,7 @@ from proctor.json_values import check_values
 from proctor.ledger.entry import Slot, Source, TrialScore
 from proctor.ledger.keeping import AROUND, Around, check_evidence_path
 from proctor.ledger.sealing import Submission
-from proctor.outcome.reasons import ReasonCode, reason_for_exception
+from proctor.outcome.reasons import ReasonCode
 from proctor.record.ids import check_id
 from proctor.record.renamed import replace_id
 from proctor.reward.profile import DEFAULT_PROFILE
@@ -133,7 +133,7 @@ def submit_record(record: bytes, trial: Path, beside: Beside | None = None) -> S
         ),
         score=score,
         cost_basis=beside.cost_basis,
-        reason_code=None if reason is None else str(reason),
+        reason_code=reason,
         slot=beside.slot,
         source=beside.source,
         around=beside.around,
@@ -247,23 +247,20 @@ def find_refused(names: list[str]) -> list[dict[str, Any]]:
 
 def _find_score(
     trial: Path, head: _Record, found: FoundTrial | None
-) -> tuple[TrialScore | None, ReasonCode | None]:
+) -> tuple[TrialScore | None, str | None]:
     """How it was marked, and where it was not, why."""
     if found is None and not (trial / "result.json").exists():
         scored = head.evaluation.reward is not None
-        return None, None if scored else ReasonCode.HARBOR_TRIAL_RESULT_MISSING
+        return None, None if scored else str(ReasonCode.HARBOR_TRIAL_RESULT_MISSING)
     try:
         found = found or load_trial(str(trial), DEFAULT_PROFILE)
     except JobError:
-        return None, ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED
+        return None, str(ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED)
     score = TrialScore(profile=DEFAULT_PROFILE.name, certificate=_certify(found, head.trial_id))
-    verdict = found.trial.verdict
     if found.trial.exception == LinkedRewardError.__name__ and head.evaluation.reward is not None:
         message = found.evidence.reason if isinstance(found.evidence, Unscored) else ""
         raise NotSealedError(f"{trial}: its record has a reward that its files do not: {message}")
-    if verdict is not None and verdict.rewards:
-        return score, None
-    return score, reason_for_exception(found.trial.exception) or ReasonCode.HARBOR_REWARD_MISSING
+    return score, found.reason
 
 
 def _certify(found: FoundTrial, trial_id: str) -> dict[str, Any]:

@@ -42,6 +42,7 @@ _LIMITS: Final = "limits"
 _BUILT_FROM: Final = "harbor-dockerfile:"
 """Before the path and the digest of the Dockerfile, where harbor built the image itself."""
 _SHA256: Final = re.compile("[0-9a-f]{64}")
+_OWN_ENVIRONMENT: Final = re.compile(r"proctor\.environments\.(\w+)[.:]")
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
@@ -94,6 +95,21 @@ def settings_digest(adapter_revision: str | None, settings: Settings) -> str:
     return sha256_hex(_ENCODER.encode(document))[:_SHOWN_DIGITS]
 
 
+def find_requested_model(settings: Settings) -> str | None:
+    """The model that an agent was told to use; the one that answered may be called otherwise."""
+    agent = settings.get("agent")
+    found = agent.get("model_name") if isinstance(agent, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def render_model(model: str, settings: Settings) -> str:
+    """The model of a record, and the one that was requested where that is another name."""
+    requested = find_requested_model(settings)
+    if requested is None or model in (requested, requested.partition("/")[2]):
+        return model
+    return f"{model} (requested: {requested})"
+
+
 def find_run_conditions(settings: Settings, backend: str, profile: str | None) -> RunConditions:
     """The conditions of a run, from the settings of one of its trials."""
     changed: dict[str, float | bool | str] = {}
@@ -108,7 +124,10 @@ def find_run_conditions(settings: Settings, backend: str, profile: str | None) -
         for name in names:
             if (value := told.get(name)) is not None and value is not False:
                 changed[f"{part}.{name}"] = _plain(value)
-    return RunConditions(backend=backend, profile=profile, changed=changed)
+    # A trial whose environment could not be started has the import path on record, not the name.
+    own = _OWN_ENVIRONMENT.match(backend)
+    name = own[1] if own else backend
+    return RunConditions(backend=name, profile=profile, changed=changed)
 
 
 def find_task_conditions(

@@ -3,7 +3,6 @@
     attempt     one trial as reports count it
     sealed      attempts in a ledger, at a position of its log
     in_jobs     attempts in plain harbor job directories, which need no ledger
-    counting    which attempts count, and why the others do not
     runs        a whole run: an experiment, or a job's directory
     groups      attempts by agent, model and settings
     scores      what attempts came to: means, pass rates, cost

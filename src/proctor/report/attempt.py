@@ -2,12 +2,11 @@
 
 import msgspec
 
+from proctor.ledger.counting import KEPT, RESTARTED, UNSEALED, find_restarted
 from proctor.ledger.entry import TrialEntry, record_digest
 from proctor.ledger.head import read_head_of
 from proctor.ledger.standing import read_standing
 from proctor.record.comparable import RunConditions, TaskConditions
-
-UNSEALED = "unsealed"
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):
@@ -18,8 +17,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     record: str
     """SHA-256 of the record's bytes, as the log has them, or as they would be written to a file."""
     status: str
-    """sealed, diagnostic (a partial record), superseded, withheld; in a plain job, unsealed or
-    set aside (of an earlier plan)."""
+    """sealed, diagnostic (a partial record) or, in a plain job, unsealed; or why it is in no
+    number: see `ledger.counting`."""
     dataset: str | None
     task: str | None
     """Null, as all that the record would say, where the entry was withheld."""
@@ -101,3 +100,23 @@ def attempt_of(entry: TrialEntry, place: str, status: str = UNSEALED) -> Attempt
         collection=standing.collection,
         exception=standing.exception,
     )
+
+
+def with_restarted(attempts: list[Attempt]) -> list[Attempt]:
+    """The same attempts, with the status of those whose own trial was run again."""
+    # Hardly any attempt is one, and boards ask for a hundred thousand.
+    kept: dict[str, list[tuple[str, str]]] = {
+        each.experiment: [] for each in attempts if KEPT in each.trial
+    }
+    if not kept:
+        return attempts
+    for each in attempts:
+        if each.experiment in kept:
+            kept[each.experiment].append((each.trial, each.status))
+    restarted = {name: find_restarted(trials) for name, trials in kept.items()}
+    return [
+        msgspec.structs.replace(each, status=RESTARTED)
+        if each.trial in restarted.get(each.experiment, ())
+        else each
+        for each in attempts
+    ]

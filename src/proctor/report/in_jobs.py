@@ -11,10 +11,10 @@ import msgspec
 
 from proctor.errors import InputError
 from proctor.importers.harbor_job import JobAsked, find_jobs, find_trials
+from proctor.ledger.counting import SET_ASIDE, UNSEALED
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.sealing import Submission
-from proctor.report.attempt import UNSEALED, Attempt, attempt_of
-from proctor.report.counting import SET_ASIDE
+from proctor.report.attempt import Attempt, attempt_of, with_restarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ def load_jobs(path: str, *, dataset: str | None = None) -> JobAttempts:
             is_aside = _is_in(offer.where, trials.set_aside)
             status = SET_ASIDE if is_aside else UNSEALED
             found.attempts.append(attempt_of(entry, offer.where, status))
+    found.attempts = with_restarted(found.attempts)
     return found
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proctor.errors import InputError
+from proctor.ledger.counting import count_left_out, counted_trials
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import TrialFilter, find_trials, render_missing
 from proctor.ledger.segments import has_checkpoint
 from proctor.ledger.withheld import render_unnamed
 from proctor.report.attempt import Attempt
-from proctor.report.counting import leave_out
 from proctor.report.in_jobs import Unreadable, load_jobs
 from proctor.report.sealed import Position, load_position
 from proctor.sentence import count_of
@@ -109,12 +109,12 @@ def load_sealed_run(ledger: Ledger, experiment: str) -> Run:
     found = load_position(ledger, at=checkpoint.tree.size or None, experiment=experiment)
     if not found.attempts:
         raise InputError(f"{experiment}: no such directory; {render_missing(ledger, experiment)}")
-    counted, left_out = leave_out(found.attempts)
+    counted = tuple(counted_trials(found.attempts))
     return Run(
         name=experiment,
         is_sealed=True,
         attempts=counted,
-        left_out=left_out,
+        left_out=count_left_out(found.attempts),
         notes=tuple(_find_notes(ledger, found, counted)),
         basis=_basis_of(checkpoint),
         withheld_unnamed=len(found.unnamed),
@@ -154,13 +154,13 @@ def load_job_run(path: str) -> Run:
     found = load_jobs(path)
     if not found.attempts:
         raise InputError(f"{path}: no trial in it that can be read; expected a harbor job")
-    counted, left_out = leave_out(found.attempts)
+    counted = tuple(counted_trials(found.attempts))
     place = Path(path).resolve()
     return Run(
         name=place.name,
         is_sealed=False,
         attempts=counted,
-        left_out=left_out,
+        left_out=count_left_out(found.attempts),
         unreadable=tuple(
             Unreadable(Path(each.place).name, _without(each.message, path, place.name))
             for each in found.unreadable

@@ -5,8 +5,8 @@ from statistics import median_low
 
 import msgspec
 
+from proctor.ledger.counting import Account, account_for
 from proctor.report.attempt import Attempt
-from proctor.report.statistics.account import Account, account_for
 from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.efficiency import Efficiency, efficiency_of, is_success
 from proctor.report.statistics.intervals import Interval, wilson

@@ -18,7 +18,7 @@ from proctor.ledger.standing import Sitter
 from proctor.ledger.supersession import read_supersessions
 from proctor.ledger.withheld import UnnamedWithholding, find_unnamed
 from proctor.record.comparable import RunConditions, TaskConditions
-from proctor.report.attempt import Attempt
+from proctor.report.attempt import Attempt, with_restarted
 
 _COLUMNS = (
     "sitter, CASE WHEN sitter IS NULL THEN experiment_id END, trial_id, record, status, task_id, "
@@ -76,7 +76,8 @@ def load_position(
             _find_reviews(ledger, size),
             {record for record, refusal in supersessions.items() if refusal is None},
         )
-        return Position(size, reader.read(rows), supersessions, find_unnamed(ledger, size))
+        attempts = with_restarted(reader.read(rows))
+        return Position(size, attempts, supersessions, find_unnamed(ledger, size))
 
 
 def _find_reviews(ledger: Ledger, size: int) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from proctor.ledger.counting import Account
 from proctor.report.page.figures import (
     UNKNOWN,
     Ends,
@@ -11,7 +12,6 @@ from proctor.report.page.figures import (
     render_percent,
 )
 from proctor.report.scores import Scores
-from proctor.report.statistics.account import Account
 
 
 def render_counts(counts: Mapping[str, int]) -> str:

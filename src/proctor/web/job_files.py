@@ -14,24 +14,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from proctor.errors import JobError
+from proctor.errors import JobError, NotSealedError
 from proctor.harbor.documents import JOB, LOCK, STATE, JobDocument
 from proctor.harbor.evaluation import find_reward
 from proctor.harbor.published import PublishedResult
 from proctor.harbor.render import render_json
 from proctor.harbor.trial import FoundTrial, load_trial
+from proctor.ledger.counting import NOT_COUNTED, RESTARTED, SET_ASIDE, UNSEALED
+from proctor.ledger.submission import find_attempts
 from proctor.record.ids import shown_name
 from proctor.reward.profile import DEFAULT_PROFILE
-from proctor.web.marks import (
-    ASIDE,
-    BROKEN,
-    ERRORED,
-    RUNNING,
-    SCORED,
-    UNSCORED,
-    Experiment,
-    Mark,
-)
+from proctor.web.marks import BROKEN, RUNNING, Experiment, Mark
 
 _FRESH = {False: 0.5, True: 2.0}
 """Seconds for which a look at a job holds: one that may be running, and one that has finished."""
@@ -51,7 +44,8 @@ class _Read:
     reward: str | None
     """The reward file that was there."""
     reward_stamp: Stamp | None
-    mark: Mark
+    marks: tuple[Mark, ...]
+    """The attempts that are kept in it, and the trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +119,7 @@ class JobFiles:
         about = self._about
         return Experiment(
             name=self.directory.name,
-            marks=[self._trials[name].mark for name in sorted(self._trials)],
+            marks=[mark for name in sorted(self._trials) for mark in self._trials[name].marks],
             is_finished=about.is_finished,
             is_job=True,
             version=str(self._changes),
@@ -187,12 +181,13 @@ class JobFiles:
             if reward is None or _stamp(f"{name}/{reward}", root) == known.reward_stamp:
                 return known
         place = f"{self.directory}/{name}"
-        is_aside = name in self._about.aside
+        status = SET_ASIDE if name in self._about.aside else UNSEALED
         if stamp is None:
             mark = _mark_unfinished(name, place)
-            return _Read(None, None, None, mark) if mark else None
+            return _Read(None, None, None, (mark,)) if mark else None
         reward, reward_stamp = _find_reward_file(name, root)
-        return _Read(stamp, reward, reward_stamp, _mark_trial(name, place, is_aside=is_aside))
+        marks = (*_mark_attempts(name, place, status), _mark_trial(name, place, status))
+        return _Read(stamp, reward, reward_stamp, marks)
 
 
 def _list_directories(directory: Path) -> Iterator[str]:
@@ -259,7 +254,7 @@ def _mark_unfinished(name: str, place: str) -> Mark | None:
     """A trial without a result; None for a directory that is none."""
     if not any(os.path.lexists(f"{place}/{each}") for each in ("config.json", "trial.log")):
         return None
-    return Mark(trial=name, task=_task_of(name), state=RUNNING)
+    return Mark(trial=name, task=_task_of(name), status=RUNNING)
 
 
 def _task_of(name: str) -> str:
@@ -267,33 +262,43 @@ def _task_of(name: str) -> str:
     return shown_name(name.rpartition("__")[0] or name)
 
 
-def _mark_trial(name: str, place: str, *, is_aside: bool) -> Mark:
+def _mark_attempts(name: str, place: str, status: str) -> Iterator[Mark]:
+    """The attempts that are kept in a trial; whoever reads the trial says what cannot be read."""
+    kept = status if status == SET_ASIDE else RESTARTED
+    with contextlib.suppress(NotSealedError):
+        for attempt in find_attempts(Path(place)):
+            if not attempt.is_symlink():
+                yield _mark_trial(f"{name}.attempt-{attempt.name}", str(attempt), kept)
+
+
+def _mark_trial(name: str, place: str, status: str) -> Mark:
     try:
         found = load_trial(place, DEFAULT_PROFILE)
     except JobError as error:
-        return Mark(trial=name, task=_task_of(name), state=BROKEN, why=_cut(str(error)))
-    return _mark_of(found, name, is_aside=is_aside)
+        broken = status if status in NOT_COUNTED else BROKEN
+        return Mark(trial=name, task=_task_of(name), status=broken, why=_cut(str(error)))
+    return _mark_of(found, name, status)
 
 
-def _mark_of(found: FoundTrial, name: str, *, is_aside: bool) -> Mark:
+def _mark_of(found: FoundTrial, name: str, status: str) -> Mark:
     trial, notes = found.trial, list[str]()
     reward = find_reward(trial.verdict.rewards if trial.verdict else None, notes)
     why = trial.exception or (notes[0] if notes else None)
-    state = SCORED if reward is not None else ERRORED if trial.exception else UNSCORED
+    model = found.document.agent_info.model_info
     return Mark(
         trial=name,
         task=trial.task,
-        state=ASIDE if is_aside else state,
+        status=status,
         reward=reward,
+        reason=found.reason,
+        exception=trial.exception,
         why=_cut(why) if why else None,
         agent=trial.agent,
-        model=trial.model,
+        model=f"{model.provider}/{model.name}" if model and model.provider else trial.model,
         dataset=trial.source,
         seconds=_seconds(found.document.started_at, found.document.finished_at),
         cost_usd=trial.usage.cost_usd,
         when=found.document.started_at,
-        is_errored=trial.exception is not None,
-        no_number=reward is None and bool(trial.verdict and trial.verdict.rewards),
     )
 
 

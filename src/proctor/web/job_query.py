@@ -6,15 +6,15 @@ from typing import Final
 
 from starlette.datastructures import QueryParams
 
+from proctor.ledger.counting import SUPERSEDED, WITHHELD
 from proctor.web.listing import read_choice, read_page, read_words
 from proctor.web.marks import (
     ASIDE,
+    ATTEMPT,
     BROKEN,
     ERRORED,
     RUNNING,
-    SUPERSEDED,
     UNSCORED,
-    WITHHELD,
     Mark,
     Tally,
     count_marks,
@@ -32,6 +32,7 @@ OUTCOMES: Final = {
     SUPERSEDED: "superseded",
     WITHHELD: "withheld",
     ASIDE: "of an earlier plan",
+    ATTEMPT: "earlier attempt",
 }
 VIEWS: Final = {"tasks": "by task", "trials": "trial by trial"}
 SORTS: Final = {

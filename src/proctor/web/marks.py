@@ -4,14 +4,22 @@ A mark is the least that a page of thousands needs. Reports count attempts, whic
 longer to read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
+from proctor.ledger.counting import (
+    RESTARTED,
+    SET_ASIDE,
+    SUPERSEDED,
+    WITHHELD,
+    Account,
+    account_for,
+    count_exceptions,
+)
 from proctor.report.statistics.efficiency import PASS_MARK
-from proctor.reward.number import exact_sum
 from proctor.trial.finding import Level
 
 SCORED: Final = "scored"
@@ -19,12 +27,18 @@ ERRORED: Final = "errored"
 UNSCORED: Final = "unscored"
 RUNNING: Final = "running"
 BROKEN: Final = "broken"
-SUPERSEDED: Final = "superseded"
-WITHHELD: Final = "withheld"
 ASIDE: Final = "aside"
 ATTEMPT: Final = "attempt"
 
-_RUN: Final = frozenset({SCORED, ERRORED, UNSCORED})
+_NOT_ENDED: Final = frozenset({RUNNING, BROKEN})
+_STATES: Final = {
+    RUNNING: RUNNING,
+    BROKEN: BROKEN,
+    SUPERSEDED: SUPERSEDED,
+    WITHHELD: WITHHELD,
+    SET_ASIDE: ASIDE,
+    RESTARTED: ATTEMPT,
+}
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -33,43 +47,55 @@ class Mark(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     trial: str
     """Its id, or its directory's name."""
     task: str
-    state: str
-    """scored; errored, unscored: without a reward; running: no result yet, or killed; broken: its
-    files cannot be read; superseded, withheld: as the ledger says; aside: of an earlier plan;
-    attempt: an earlier attempt, kept beside the trial that counts."""
+    status: str
+    """As `ledger.counting` has it; or running: no result yet, or killed; or broken: its files
+    cannot be read."""
     reward: float | None = None
+    reason: str | None = None
+    """Why it has no reward; None where it has one, or was scored with something else."""
+    exception: str | None = None
     why: str | None = None
-    """An exception's name, a reason code, or why its files cannot be read."""
+    """What else the page says of it, such as why its files cannot be read."""
     agent: str | None = None
     model: str | None = None
     dataset: str | None = None
     seconds: float | None = None
     cost_usd: float | None = None
     when: str | None = None
-    is_partial: bool = False
-    """Whether it rests on a partial record; false in a plain job."""
     findings: int = 0
     """Integrity findings."""
     worst: Level | None = None
     """The highest level among them."""
-    is_errored: bool = False
-    """Whether it raised an exception, reward or not."""
-    no_number: bool = False
-    """Whether it was scored with something else than a finite `reward`: no rule makes that 0."""
+
+    @property
+    def state(self) -> str:
+        """scored; errored, unscored: without a reward; else what its status says."""
+        if found := _STATES.get(self.status):
+            return found
+        if self.reward is not None:
+            return SCORED
+        return ERRORED if self.is_errored else UNSCORED
+
+    @property
+    def is_errored(self) -> bool:
+        """Whether it raised an exception, reward or not."""
+        return self.exception is not None
 
     @property
     def grade(self) -> str:
         """The one scale of colours: full, part or none of a reward, else the state."""
-        if self.state != SCORED or self.reward is None:
-            return self.state
+        state = self.state
+        if state != SCORED or self.reward is None:
+            return state
         return "full" if self.reward >= PASS_MARK else "none" if self.reward <= 0 else "part"
 
     @property
     def text(self) -> str:
         """What stands in its place."""
-        if self.reward is not None and self.state in (SCORED, SUPERSEDED, ASIDE, ATTEMPT):
+        state = self.state
+        if self.reward is not None and state in (SCORED, SUPERSEDED, ASIDE, ATTEMPT):
             return f"{self.reward:.3g}"
-        return _TEXTS.get(self.state, "-")
+        return _TEXTS.get(state, "-")
 
 
 _TEXTS = {ERRORED: "E", RUNNING: "…", BROKEN: "?", WITHHELD: "w"}
@@ -79,62 +105,34 @@ _TEXTS = {ERRORED: "E", RUNNING: "…", BROKEN: "?", WITHHELD: "w"}
 class Tally:
     """Trials by what became of them; a mean is never without it."""
 
-    run: int = 0
-    """Trials that ended and count."""
-    scored: int = 0
-    errored: int = 0
-    """Of those that ended, whatever they scored."""
+    account: Account
+    """Of those that ended."""
+    errored: int
+    """Of those that count, whatever they scored."""
     running: int = 0
     broken: int = 0
-    superseded: int = 0
-    withheld: int = 0
-    aside: int = 0
-    attempts: int = 0
-    """Earlier attempts, kept beside the trials that count."""
-    partial: int = 0
-    """Of those that ended: records that are not complete."""
-    mean: float | None = None
-    """Over all that ended, a missing reward counted as 0: harbor's rule, as on boards. None where
-    none ended, or one has no number."""
 
     @property
     def unscored(self) -> int:
         """Ended, without a reward."""
-        return self.run - self.scored
+        return self.account.counted - self.account.scored
+
+    @property
+    def mean(self) -> float | None:
+        """Over all that count, a missing reward counted as 0: harbor's rule, as on boards."""
+        return self.account.mean_errors_as_zero
 
 
-def count_marks(marks: Iterable[Mark]) -> Tally:
+def count_marks(marks: Sequence[Mark]) -> Tally:
     """What these come to."""
-    states: dict[str, int] = {}
-    rewards: list[float] = []
-    errored = partial = no_number = 0
-    for mark in marks:
-        states[mark.state] = states.get(mark.state, 0) + 1
-        if mark.state == SCORED and mark.reward is not None:
-            rewards.append(mark.reward)
-        if mark.state in _RUN:
-            errored += mark.is_errored
-            partial += mark.is_partial
-            no_number += mark.no_number
-    run = sum(states.get(state, 0) for state in _RUN)
+    ended = [mark for mark in marks if mark.status not in _NOT_ENDED]
+    running = sum(mark.status == RUNNING for mark in marks)
     return Tally(
-        run=run,
-        scored=len(rewards),
-        errored=errored,
-        running=states.get(RUNNING, 0),
-        broken=states.get(BROKEN, 0),
-        superseded=states.get(SUPERSEDED, 0),
-        withheld=states.get(WITHHELD, 0),
-        aside=states.get(ASIDE, 0),
-        attempts=states.get(ATTEMPT, 0),
-        partial=partial,
-        mean=mean_of(rewards, run) if not no_number else None,
+        account=account_for(ended),
+        errored=sum(count_exceptions(ended).values()),
+        running=running,
+        broken=len(marks) - len(ended) - running,
     )
-
-
-def mean_of(rewards: Sequence[float], run: int) -> float | None:
-    """The mean over the trials that ended, a missing reward counted as 0; None where none did."""
-    return exact_sum(rewards) / run if run else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from proctor.inspection.trial import TrialSummary
 from proctor.ledger.entry import record_digest
-from proctor.record.comparable import settings_digest
+from proctor.record.comparable import render_model, settings_digest
 from proctor.record.completeness import find_missing
 from proctor.record.model import TrialRecord
 from proctor.report.statistics.efficiency import PASS_MARK
@@ -122,10 +122,10 @@ def _find_pins(known: Known) -> list[tuple[str, str | None]]:
     )
     return [
         ("task", f"{record.task.task_id} at {record.task.task_revision}"),
-        ("dataset", record.dataset_id),
+        ("dataset", record.dataset_id or (known.row.dataset_id if known.row else None)),
         ("agent", agent.adapter),
         ("adapter revision", agent.adapter_revision),
-        ("model", agent.model),
+        ("model", render_model(agent.model, agent.configuration)),
         ("image", environment.runtime_image),
         ("backend", environment.compute_backend),
         ("tools", tools or None),

@@ -27,11 +27,12 @@ def test_what_is_on_record_as_a_whole_is_of_leaderboard_grade() -> None:
     assert grade_attempt(msgspec.structs.replace(GOOD, reward=None)) == ()
 
 
-def test_an_attempt_whose_image_was_never_built_has_none() -> None:
+def test_an_attempt_whose_image_was_never_built_is_not_of_the_grade() -> None:
     unbuilt = TaskConditions(revision="1" * 64, image="unresolved", verifier="3" * 12)
     attempt = msgspec.structs.replace(GOOD, task_conditions=unbuilt)
     assert grade_attempt(attempt) == (PolicyCode.UNPINNED_IMAGE,)
-    assert grade_attempt(msgspec.structs.replace(attempt, reward=None)) == ()
+    unscored = msgspec.structs.replace(attempt, reward=None)
+    assert grade_attempt(unscored) == (PolicyCode.UNPINNED_IMAGE,)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import StatisticsError
-from proctor.report.statistics.account import account_for, check_account
+from proctor.ledger.counting import account_for, check_account
+from proctor.report.attempt import with_restarted
 from tests.report.statistics.attempts import attempt
 
 statuses = st.sampled_from(
@@ -52,12 +53,14 @@ def test_the_parts_add_up(told: list[tuple[str, float | None]], more: int | None
 
 def test_an_earlier_attempt_does_not_count_beside_the_trial_that_does() -> None:
     found = account_for(
-        [
-            attempt(trial="a__1.attempt-1", reason="harbor_trial_failed"),
-            attempt(trial="a__1", reward=1.0),
-            attempt(trial="b__1.attempt-1", reward=0.0),
-            attempt(trial="b__1", experiment="another", reward=1.0),
-        ],
+        with_restarted(
+            [
+                attempt(trial="a__1.attempt-1", reason="harbor_trial_failed"),
+                attempt(trial="a__1", reward=1.0),
+                attempt(trial="b__1.attempt-1", reward=0.0),
+                attempt(trial="b__1", experiment="another", reward=1.0),
+            ]
+        ),
         planned=3,
     )
     assert (found.listed, found.begun_again, found.counted, found.not_run) == (4, 1, 3, 0)

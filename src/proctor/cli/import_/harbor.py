@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from proctor.cli.import_.taking import bring_in, print_reconciliation
-from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.options import extend_option, json_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.secrets import find_secrets
 from proctor.cli.options import PATH
@@ -14,6 +14,7 @@ from proctor.cli.redaction import secret_option
 from proctor.errors import JobError
 from proctor.importers.harbor_job import FoundJob, JobAsked, find_jobs, find_trials
 from proctor.importers.intake import Offer
+from proctor.ledger.belonging import Admission
 from proctor.ledger.sealing import Submission
 
 
@@ -22,6 +23,7 @@ from proctor.ledger.sealing import Submission
 @click.option(
     "--experiment", metavar="ID", help="Experiment of all trials.  [default: each job's name]"
 )
+@extend_option
 @click.option("--dataset-id", help="name@version of the dataset that the tasks are from.")
 @click.option(
     "--killed",
@@ -36,6 +38,7 @@ from proctor.ledger.sealing import Submission
 def command(
     jobs: tuple[str, ...],
     experiment: str | None,
+    extend_experiment: bool,
     dataset_id: str | None,
     is_over: bool,
     secret_names: tuple[str, ...],
@@ -60,7 +63,11 @@ def command(
     paths = _list_jobs(jobs)
     found = [_find(path, asked, is_one=len(paths) == 1) for path in paths]
     outcome = bring_in(
-        [offer for job in found for offer in job.offers], directory, key_file, secrets=secrets
+        [offer for job in found for offer in job.offers],
+        directory,
+        key_file,
+        secrets=secrets,
+        admission=None if extend_experiment else Admission(),
     )
     for job in found:
         outcome.later += job.later

@@ -9,6 +9,7 @@ from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.target import open_target
 from proctor.cli.output import print_json, print_line
 from proctor.importers.intake import Offer, Reconciliation, Refused, take_in
+from proctor.ledger.belonging import Admission
 from proctor.ledger.sealing import Sealed, Secrets
 from proctor.sentence import count_of
 
@@ -24,6 +25,7 @@ def bring_in(
     *,
     noun: str = "trial",
     secrets: Secrets | None = None,
+    admission: Admission | None = None,
 ) -> Reconciliation:
     """Seal what was found, with a bar on anything longer than a second.
 
@@ -37,6 +39,7 @@ def bring_in(
         lambda: open_target(directory, key_file),
         secrets,
         watch=lambda done: progress(f"{noun}s", done, total),
+        admission=admission,
     )
 
 

@@ -21,7 +21,7 @@ from proctor.reward.metric import DEFAULT_METRIC, METRICS
 
 @click.command("claim")
 @click.option("--experiment", required=True, help="Whose trials are claimed.")
-@click.option("--dataset", help="Only those of this dataset.")
+@click.option("--dataset", help="Only trials of this dataset, as `board` lists it.")
 @click.option(
     "--metric",
     "metrics",

@@ -12,7 +12,7 @@ SHOWN = ("seq", "experiment_id", "trial_id", "model", "reward", "status", "revie
 """What people see unless they ask for others."""
 NUMBERS = ("seq", "reward", "evidence_files", "evidence_bytes")
 _HEADINGS = {"experiment_id": "experiment", "trial_id": "trial", "task_id": "task"}
-_HEADINGS |= {"dataset_id": "dataset", "reason_code": "reason"}
+_HEADINGS |= {"dataset_id": "dataset", "reason_code": "reason", "harness": "agent"}
 
 
 def parse_columns(text: str | None) -> tuple[str, ...] | None:

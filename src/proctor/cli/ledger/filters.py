@@ -11,7 +11,7 @@ from proctor.ledger.query import STATUSES, TrialFilter
 _OPTIONS = (
     click.option("--experiment", metavar="ID", help="Only trials of this experiment."),
     click.option("--trial", metavar="ID", help="Only trials of this id."),
-    click.option("--dataset", metavar="ID", help="Only trials at tasks of this dataset."),
+    click.option("--dataset", metavar="NAME", help="Only trials of this dataset of `board`."),
     click.option("--task", metavar="PREFIX", help="Only tasks whose id begins so."),
     click.option("--harness", help="Only trials by this agent."),
     click.option("--model", help="Only trials with this model."),

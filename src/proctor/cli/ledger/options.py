@@ -21,6 +21,11 @@ state_option = click.option(
     type=PATH,
     help="Where seen checkpoints are kept.  [default: $XDG_STATE_HOME/proctor/checkpoints]",
 )
+extend_option = click.option(
+    "--extend-experiment",
+    is_flag=True,
+    help="Add trials of another job by other agents to an experiment.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
+from proctor.cli.ledger.options import (
+    extend_option,
+    find_directory,
+    json_option,
+    key_option,
+    ledger_option,
+)
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.secrets import find_secrets
 from proctor.cli.ledger.target import open_target
@@ -15,8 +21,9 @@ from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.cli.printable import printable
 from proctor.cli.redaction import secret_option
-from proctor.errors import ConflictError, InputError, KeyFileError
+from proctor.errors import ConflictError, InputError, KeyFileError, NotSealedError
 from proctor.importers.submission import Asked, find_submissions
+from proctor.ledger.belonging import Admission
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import (
     Sealed,
@@ -42,9 +49,30 @@ class _Refused:
     is_conflict: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where trials are sealed, and which."""
+
+    directory: str | None
+    key_file: str | None
+    admission: Admission | None
+    """None: whatever experiment they name."""
+
+    def admits(self, ledger: Ledger, submission: Submission, refused: list[_Refused]) -> bool:
+        """Whether a trial belongs to its experiment; if not, that is put down."""
+        try:
+            if self.admission is not None:
+                self.admission.check(ledger, submission)
+        except NotSealedError as error:
+            refused.append(_Refused(submission.where, str(error), is_conflict=False))
+            return False
+        return True
+
+
 @click.command("seal")
 @click.argument("things", nargs=-1, required=True, type=PATH, metavar="THING…")
 @click.option("--experiment", metavar="ID", help="Experiment that trials are sealed under.")
+@extend_option
 @click.option("--task", type=PATH, help="Directory of the task that a harbor trial sat.")
 @click.option("--dataset-id", help="name@version of the dataset that the task is from.")
 @secret_option
@@ -54,6 +82,7 @@ class _Refused:
 def command(
     things: tuple[str, ...],
     experiment: str | None,
+    extend_experiment: bool,
     task: str | None,
     dataset_id: str | None,
     secret_names: tuple[str, ...],
@@ -86,7 +115,8 @@ def command(
     progress("read", len(things), len(things))
     sealed: list[Sealed] = []
     if submissions:
-        sealed = _seal(directory, key_file, submissions, secrets, refused)
+        target = _Target(directory, key_file, None if extend_experiment else Admission())
+        sealed = _seal(target, submissions, secrets, refused)
     if as_json:
         print_json(_document(sealed, refused))
     else:
@@ -104,19 +134,16 @@ def _find(thing: str, asked: Asked, refused: list[_Refused]) -> Iterator[Submiss
 
 
 def _seal(
-    directory: str | None,
-    key_file: str | None,
-    submissions: list[Submission],
-    secrets: Secrets,
-    refused: list[_Refused],
+    target: _Target, submissions: list[Submission], secrets: Secrets, refused: list[_Refused]
 ) -> list[Sealed]:
-    place = find_directory(directory)
+    place = find_directory(target.directory)
     if not os.path.lexists(place / "checkpoint"):
         submissions = [each for each in submissions if _is_sealable(each, secrets, refused)]
     if not submissions:
         return []
-    with open_target(directory, key_file) as ledger:
+    with open_target(target.directory, target.key_file) as ledger:
         sealed: list[Sealed] = []
+        submissions = [each for each in submissions if target.admits(ledger, each, refused)]
         progress = make_progress()
         for begin in range(0, len(submissions), _TOGETHER):
             progress("sealed", begin, len(submissions))

@@ -102,6 +102,7 @@ class RecordFlags(msgspec.Struct, frozen=True):
     """What the records say besides."""
 
     experiment: str | None
+    extend_experiment: bool
     dataset_id: str | None
     adaptation: Path | None
     system_prompt: Path | None

@@ -9,7 +9,12 @@ from proctor.ledger.place import ledger_directory
 
 
 def wish_for_ledger(
-    given: Path | None, key: Path | None, *, is_sealed: bool, host: Mapping[str, str]
+    given: Path | None,
+    key: Path | None,
+    *,
+    is_sealed: bool,
+    extends: bool,
+    host: Mapping[str, str],
 ) -> LedgerWish | None:
     """The ledger for a new job; None where nothing is to be sealed.
 
@@ -18,8 +23,10 @@ def wish_for_ledger(
     """
     check_apart("ledger", "no_ledger")
     check_apart("key", "no_ledger")
+    check_apart("extend_experiment", "no_ledger")
     if not is_sealed:
         return None
     # From here, not from wherever the job's own paths start.
     key_file = key.absolute() if key is not None else None
-    return LedgerWish(ledger_directory(given, host).expanduser().absolute(), key_file)
+    directory = ledger_directory(given, host).expanduser().absolute()
+    return LedgerWish(directory, key_file, extends)

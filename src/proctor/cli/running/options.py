@@ -250,6 +250,11 @@ planned_options: Decorator = section(
 record_options: Decorator = section(
     "Records",
     option("--experiment", help="Experiment of the records.  [default: the job's name]"),
+    option(
+        "--extend-experiment",
+        is_flag=True,
+        help="Add other agents, tasks or attempts to an experiment of the ledger.",
+    ),
     _DATASET_ID,
     option("--adaptation", type=FILE, help="JSON file with the tasks' adaptation."),
     option("--system-prompt", type=FILE, help="File with the agent's system prompt."),

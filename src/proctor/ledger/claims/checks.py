@@ -192,9 +192,13 @@ def _judge_claim(claim: Claim, problems: set[str]) -> str:
 
 def render_score(claim: Claim) -> str:
     """The score and what it is over, in a few words."""
-    score = _render_number(claim.certificate.outcome.score)
     dataset = f" ({claim.dataset})" if claim.dataset else ""
     trials = count_of(claim.counts.counted, "trial")
+    groups = len(claim.certificate.groups)
+    if groups > 1:
+        # Agents, models or datasets differ: one number over all of them says nothing.
+        return f"{claim.experiment}{dataset}: {trials} in {groups} groups, each with its own score"
+    score = _render_number(claim.certificate.outcome.score)
     return f"{claim.experiment}{dataset} scored {score} over {trials}"
 
 

@@ -25,7 +25,7 @@ from proctor.ledger.withheld import find_unnamed
 from proctor.ledger.withhold import find_withholdings
 from proctor.reward.metric import DEFAULT_METRIC
 
-_TRIALS = "SELECT seq, record, dataset_id, status FROM trials WHERE experiment_id = ? AND seq < ?"
+_TRIALS = "SELECT seq, record, collection, status FROM trials WHERE experiment_id = ? AND seq < ?"
 _REMARKS = (
     "SELECT DISTINCT remarks.seq FROM remarks JOIN trials ON trials.record = remarks.record "
     "WHERE trials.experiment_id = ? AND remarks.seq < ? "

@@ -10,12 +10,12 @@
 Whoever makes a claim and whoever checks it use the same functions. Nothing here reads a ledger.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proctor.errors import DamageError
 from proctor.ledger.admission import Identities
+from proctor.ledger.counting import SUPERSEDED, find_restarted
 from proctor.ledger.entry import (
     AnyEntry,
     RescoreEntry,
@@ -25,12 +25,10 @@ from proctor.ledger.entry import (
     WithholdEntry,
     record_digest,
 )
-from proctor.ledger.head import RecordHead, read_head_of
+from proctor.ledger.head import read_head_of
+from proctor.ledger.standing import find_dataset
 from proctor.ledger.supersession import Replaceable, judge_supersessions
 
-KEPT = ".attempt-"
-"""What every id of an attempt has that was kept beside its trial; a number follows."""
-_ATTEMPT = re.compile(r"\.attempt-[0-9]+\Z")
 _UNKNOWN = (None, None, None, None, True)
 """What is left of a withheld trial besides its name."""
 
@@ -45,10 +43,10 @@ class Scope:
     sealed_only: bool = False
     """Leave out those whose records are partial."""
 
-    def covers(self, head: RecordHead) -> bool:
+    def covers(self, entry: TrialEntry) -> bool:
         """Whether a trial is one of them."""
-        is_dataset = self.dataset is None or head.dataset_id == self.dataset
-        return head.experiment_id == self.experiment and is_dataset
+        is_dataset = self.dataset is None or find_dataset(entry) == self.dataset
+        return read_head_of(entry).experiment_id == self.experiment and is_dataset
 
 
 @dataclass(slots=True)
@@ -86,11 +84,19 @@ def sort_out(entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Sc
     trials = _name_trials(entries, scope)
     withheld = _sort_withheld(entries, leaves, trials, scope, standing)
     superseded = _find_superseded(entries, trials, withheld)
+    heads = {trial_id: read_head_of(entry) for trial_id, entry in trials.items()}
+    digests = {trial_id: record_digest(entry) for trial_id, entry in trials.items()}
+    restarted = find_restarted(
+        [
+            (trial_id, SUPERSEDED if digests[trial_id] in superseded else head.status)
+            for trial_id, head in heads.items()
+        ]
+    )
     for trial_id, entry in trials.items():
-        head, digest = read_head_of(entry), record_digest(entry)
+        head, digest = heads[trial_id], digests[trial_id]
         if digest in superseded:
             standing.superseded.append(entry)
-        elif begun_again_as(trial_id) in trials:
+        elif trial_id in restarted:
             standing.attempts.append(entry)
         elif scope.sealed_only and head.status != "sealed":
             standing.diagnostic.append(entry)
@@ -101,21 +107,15 @@ def sort_out(entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Sc
     return standing
 
 
-def begun_again_as(trial_id: str) -> str | None:
-    """The trial that an earlier attempt was kept beside; None where the id is no such attempt's."""
-    base = _ATTEMPT.sub("", trial_id)
-    return base if base != trial_id else None
-
-
 def _name_trials(entries: Sequence[AnyEntry], scope: Scope) -> dict[str, TrialEntry]:
     """The trials by their ids, in the order of the log."""
     trials: dict[str, TrialEntry] = {}
     for entry in sorted(_of(entries, TrialEntry), key=lambda found: found.seq):
         head = read_head_of(entry)
-        if not scope.covers(head):
+        if not scope.covers(entry):
             raise DamageError(
                 f"entry {entry.seq} is trial {head.trial_id} of {head.experiment_id} "
-                f"({head.dataset_id or 'no dataset'}), which is not claimed"
+                f"({find_dataset(entry) or 'no dataset'}), which is not claimed"
             )
         trials[head.trial_id] = entry
     return trials

@@ -12,10 +12,12 @@ _SHOWN = 16
 def describe_run(run: RunConditions) -> str:
     """What a run was given beyond what its tasks say."""
     rules = run.profile or "marked elsewhere"
+    # Of an environment by its import path, the class: `apart` has the path where it matters.
+    backend = run.backend.rpartition(":")[2]
     if run.has_default_limits:
-        return f"{run.backend}, {rules}, default limits"
+        return f"{backend}, {rules}, default limits"
     changed = ", ".join(f"{name} {_spell(value)}" for name, value in sorted(run.changed.items()))
-    return f"{run.backend}, {rules}, {changed}"
+    return f"{backend}, {rules}, {changed}"
 
 
 def describe_tasks(tasks: Mapping[str | None, TaskConditions]) -> str:

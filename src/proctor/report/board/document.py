@@ -5,11 +5,11 @@ from typing import Any
 
 import msgspec
 
+from proctor.ledger.counting import NOT_COUNTED
 from proctor.report.attempt import Attempt
 from proctor.report.board.conditions import describe_run, describe_tasks
 from proctor.report.board.model import Board, BoardRow, BoardSection
 from proctor.report.board.trials import BoardTrials
-from proctor.report.counting import SUPERSEDED
 
 FORMAT = "proctor-board-1"
 
@@ -97,10 +97,10 @@ def describe_cells(row: BoardRow) -> Document:
 def _describe_parts(row: BoardRow) -> Document:
     account = row.numbers.account
     return {
-        "listed": row.numbers.n_listed,
+        "listed": account.listed,
         "counted": account.counted,
         "superseded": account.superseded,
-        "begun_again": row.numbers.begun_again,
+        "begun_again": account.begun_again,
         "scored": account.scored,
         "zero_by_missing": account.zero_by_missing,
         "no_number": account.no_number,
@@ -124,9 +124,8 @@ def describe_trials(row: BoardRow, trials: BoardTrials) -> list[Document]:
         found = trials.stand_ins.get(attempt.record)
         if found is not None and found.refused is None:
             stood_for.setdefault(found.by_record, []).append(attempt.name)
-    listed = sorted([*row.attempts, *row.begun_again], key=lambda attempt: attempt.seq or 0)
     codes = row.mark.trials if row.mark is not None else {}
-    return [_describe_trial(each, trials, stood_for, codes) for each in listed]
+    return [_describe_trial(each, trials, stood_for, codes) for each in row.attempts]
 
 
 def _describe_trial(
@@ -141,7 +140,7 @@ def _describe_trial(
         "record": record,
         "seq": attempt.seq,
         "task": attempt.task,
-        "status": status_of(attempt, trials),
+        "status": status_of(attempt),
         "reward": attempt.reward,
         "reason": attempt.reason,
         "exception": attempt.exception,
@@ -161,8 +160,6 @@ def _describe_trial(
     return document
 
 
-def status_of(attempt: Attempt, trials: BoardTrials) -> str:
+def status_of(attempt: Attempt) -> str:
     """What became of a trial of a row: counted, superseded or begun_again."""
-    if attempt.name in trials.begun_again:
-        return "begun_again"
-    return SUPERSEDED if attempt.status == SUPERSEDED else "counted"
+    return attempt.status.replace(" ", "_") if attempt.status in NOT_COUNTED else "counted"

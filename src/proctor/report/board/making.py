@@ -7,8 +7,10 @@ from dataclasses import replace
 import msgspec
 
 from proctor.errors import InputError, StatisticsError
+from proctor.ledger.counting import RESTARTED, counted_trials
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import check_text, looking
+from proctor.ledger.sealed_plans import SealedPlan, find_plans
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.attempt import Attempt
 from proctor.report.board.conditions import tell_runs_apart, tell_tasks_apart
@@ -16,8 +18,6 @@ from proctor.report.board.model import Board, BoardRow, BoardSection, Desk, Plan
 from proctor.report.board.numbers import count_row
 from proctor.report.board.sections import Numbered, Placed, Sitter, place_attempts
 from proctor.report.board.trials import BoardTrials, settle
-from proctor.report.counting import counted_attempts
-from proctor.report.planned.sealed import SealedPlan, find_plans
 from proctor.report.sealed import load_position
 from proctor.sentence import count_of
 
@@ -134,10 +134,7 @@ def _make_row(
     sitter: Sitter, found: list[Attempt], trials: BoardTrials, desk: Desk | None
 ) -> BoardRow:
     agent, model, configuration, source, is_diagnostic = sitter
-    attempts, begun_again = found, []
-    if trials.begun_again:
-        begun_again = [each for each in found if each.name in trials.begun_again]
-        attempts = [each for each in found if each.name not in trials.begun_again]
+    judged = [each for each in found if each.status != RESTARTED]
     return BoardRow(
         number="",
         agent=agent or _UNKNOWN,
@@ -147,10 +144,9 @@ def _make_row(
         source=source,
         is_diagnostic=is_diagnostic,
         experiments=tuple(dict.fromkeys(each.experiment for each in found)),
-        attempts=attempts,
-        begun_again=begun_again,
-        numbers=count_row(attempts, len(begun_again)),
-        mark=desk.mark(attempts, trials.size) if desk is not None else None,
+        attempts=found,
+        numbers=count_row(found),
+        mark=desk.mark(judged, trials.size) if desk is not None else None,
     )
 
 
@@ -166,7 +162,7 @@ def _count_planned(ledger: Ledger, trials: BoardTrials) -> tuple[PlannedCount, .
         plans.setdefault(sealed.experiment, sealed)
     if not plans:
         return ()
-    counted = Counter(each.experiment for each in counted_attempts(trials.attempts))
+    counted = Counter(each.experiment for each in counted_trials(trials.attempts))
     return tuple(
         PlannedCount(name, sealed.seq, sealed.n_trials, counted[name])
         for name, sealed in plans.items()
@@ -176,7 +172,7 @@ def _count_planned(ledger: Ledger, trials: BoardTrials) -> tuple[PlannedCount, .
 
 def _check_sum(board: Board) -> None:
     """Every trial that was found is in one row, and in one only."""
-    listed = sum(row.numbers.n_listed for row in board.rows)
+    listed = sum(row.numbers.account.listed for row in board.rows)
     if listed != len(board.trials.attempts):
         raise StatisticsError(
             f"{len(board.trials.attempts)} trials were found, but the rows list {listed}"

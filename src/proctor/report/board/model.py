@@ -54,9 +54,7 @@ class BoardRow:
     """Its records are partial."""
     experiments: tuple[str, ...]
     attempts: list[Attempt]
-    """In the order they were sealed: counted ones and superseded ones."""
-    begun_again: list[Attempt]
-    """Kept attempts of trials that were run again; in no number."""
+    """In the order they were sealed, whatever became of them."""
     numbers: RowNumbers
     mark: PolicyMark | None = None
     """Null where no policy was asked for."""

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from proctor.ledger.counting import Account, account_for, count_exceptions, counted_trials
 from proctor.report.attempt import Attempt
-from proctor.report.counting import counted_attempts
 from proctor.report.policy.grade import grade_attempt
-from proctor.report.statistics.account import Account, account_for
 from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.efficiency import PASS_MARK, Spent, add_up, is_success
 from proctor.report.statistics.intervals import Interval, wilson
@@ -29,9 +28,7 @@ class RowNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """What a row says."""
 
     account: Account
-    """What became of its trials; kept attempts of trials that were run again are not among them."""
-    begun_again: int
-    """Kept attempts of trials that were run again."""
+    """What became of its trials."""
     errored: int
     """Counted trials in which something broke; they may have a score all the same."""
     exceptions: dict[str, int]
@@ -63,35 +60,29 @@ class RowNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """Why counted trials are not of leaderboard grade, as far as their records tell."""
 
     @property
-    def n_listed(self) -> int:
-        """All trials of the row."""
-        return self.account.listed + self.begun_again
-
-    @property
     def n_reviewed(self) -> int:
         """Counted trials that somebody reviewed."""
         return sum(self.reviews.values())
 
 
-def count_row(attempts: Sequence[Attempt], begun_again: int) -> RowNumbers:
-    """The numbers of a row's attempts, in the order given; `begun_again` more lie beside them.
+def count_row(attempts: Sequence[Attempt]) -> RowNumbers:
+    """The numbers of a row's attempts, in the order given.
 
     Raises:
         StatisticsError: they do not add up.
     """
     account = account_for(attempts)
-    counted = attempts if account.counted == len(attempts) else counted_attempts(attempts)
+    counted = counted_trials(attempts)
     by_task = _rewards_by_task(counted)
     why_none = account.why_no_mean
     passed = sum(map(is_success, counted))
     n = len(counted)
-    exceptions = Counter(each.exception for each in counted if each.exception is not None)
+    exceptions = count_exceptions(counted)
     score, excluding = account.mean_errors_as_zero, account.mean_errors_excluded
     return RowNumbers(
         account=account,
-        begun_again=begun_again,
-        errored=exceptions.total(),
-        exceptions=dict(sorted(exceptions.items())),
+        errored=sum(exceptions.values()),
+        exceptions=exceptions,
         n_tasks=len(by_task),
         score=score,
         why_none=why_none,

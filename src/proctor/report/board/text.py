@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from proctor.ledger.counting import Account
 from proctor.ledger.withheld import render_unnamed
 from proctor.report.board.conditions import describe_run, describe_tasks
 from proctor.report.board.model import Board, BoardRow, BoardSection
 from proctor.report.board.numbers import RowNumbers
 from proctor.report.board.trials import BoardTrials
-from proctor.report.statistics.account import Account
 from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.statistics.intervals import Interval
 from proctor.sentence import count_of
@@ -151,8 +151,8 @@ def render_parts(row: BoardRow) -> str:
     """The denominators of a row, as the sums that they are."""
     numbers, account = row.numbers, row.numbers.account
     return (
-        f"{numbers.n_listed:,} listed = {account.counted:,} counted + {account.superseded:,} "
-        f"superseded + {numbers.begun_again:,} begun again; {account.counted:,} counted = "
+        f"{account.listed:,} listed = {account.counted:,} counted + {account.superseded:,} "
+        f"superseded + {account.begun_again:,} begun again; {account.counted:,} counted = "
         f"{render_marked(account)}; {numbers.errored:,} errored"
     )
 

@@ -15,7 +15,6 @@ from proctor.ledger.entry import RescoreEntry, SupersedeEntry, TrialScore, Withh
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.withheld import UnnamedWithholding
 from proctor.report.attempt import Attempt
-from proctor.report.counting import find_begun_again
 from proctor.report.sealed import Position
 from proctor.reward.number import Number, is_finite
 
@@ -69,8 +68,6 @@ class BoardTrials:
     size: int
     attempts: list[Attempt]
     """In the order they were sealed, with the status and the marks that count."""
-    begun_again: frozenset[str]
-    """Names of attempts that their own trial was run again after."""
     stand_ins: Mapping[str, StandIn]
     """By the record of the trial that is stood in for."""
     remarks: Mapping[str, Remark]
@@ -101,7 +98,6 @@ def settle(ledger: Ledger, position: Position) -> BoardTrials:
     return BoardTrials(
         size=size,
         attempts=attempts,
-        begun_again=find_begun_again(attempts),
         stand_ins=stand_ins,
         remarks={record: remark for record, (remark, _) in remarks.items()},
         withheld=[_describe_gone(ledger, row) for row in here],

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from proctor.inspection.experiment import ExperimentSummary
+from proctor.ledger.counting import count_exceptions
 from proctor.report.attempt import Attempt
 from proctor.report.behaviour import CLASSIFIED_BY, Behaviour
 from proctor.report.groups import Group, group_attempts, group_by_task, name_groups
@@ -70,6 +71,8 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     scores: Scores
     errored: int
     """Trials that raised an exception, whether or not they were scored."""
+    exceptions: dict[str, tuple[str, ...]]
+    """Those trials, by the exception's class."""
     tasks: tuple[TaskFacts, ...]
     behaviour: ExperimentSummary | None
     """Null where traces were not read."""
@@ -177,7 +180,8 @@ def _gather_group(
         statuses=_count(each.status for each in attempts),
         sources=_count(each.source or "proctor" for each in attempts),
         scores=scores,
-        errored=sum(each.exception is not None for each in attempts),
+        errored=sum(count_exceptions(attempts).values()),
+        exceptions=_list_by((each.exception, each.name) for each in attempts if each.exception),
         tasks=tuple(
             TaskFacts(
                 task=task,
@@ -193,7 +197,7 @@ def _gather_group(
         ),
         behaviour=behaviour.together(attempts) if behaviour is not None else None,
         advisor_calls=sum(advisor) if advisor else None,
-        findings=_gather_findings(attempts),
+        findings=_list_by((code, each.name) for each in attempts for code in each.findings),
         reviews=_count(each.review or "none" for each in attempts),
         is_on_front=False,
     )
@@ -207,7 +211,7 @@ def _gather_conditions(attempts: Sequence[Attempt]) -> Conditions:
     runs = [each.run_conditions for each in attempts]
     times = sorted(each.when for each in attempts if each.when)
     return Conditions(
-        datasets=_kinds(each.dataset for each in attempts),
+        datasets=_kinds(each.collection for each in attempts),
         backends=_kinds(each.backend if each else None for each in runs),
         profiles=_kinds((each.profile or "none") if each else None for each in runs),
         limits=_kinds(
@@ -229,12 +233,12 @@ def _gather_conditions(attempts: Sequence[Attempt]) -> Conditions:
     )
 
 
-def _gather_findings(attempts: Iterable[Attempt]) -> dict[str, tuple[str, ...]]:
+def _list_by(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Names of trials, by the first of each pair."""
     found: dict[str, list[str]] = {}
-    for attempt in attempts:
-        for code in attempt.findings:
-            found.setdefault(code, []).append(attempt.name)
-    return {code: tuple(names) for code, names in sorted(found.items())}
+    for key, name in pairs:
+        found.setdefault(key, []).append(name)
+    return {key: tuple(names) for key, names in sorted(found.items())}
 
 
 def _kinds(values: Iterable[str | None]) -> tuple[str, ...]:

@@ -31,6 +31,9 @@ _ENOUGH = 5
 """Values from which on a histogram shows more than a list."""
 _UNITS = {"cost_usd": "USD", "tokens_in": "tokens", "tokens_out": "tokens"}
 
+_EXAMPLES = 3
+"""Trials that are named of each exception."""
+
 
 def tell_group(group: GroupFacts, *, is_only: bool) -> Iterator[Block]:
     """Everything about one group."""
@@ -151,12 +154,17 @@ def _tell_task(task: TaskFacts) -> tuple[Cell, ...]:
 def _tell_errors(group: GroupFacts) -> Iterator[Block]:
     reasons, behaviour = group.scores.account.reasons, group.behaviour
     causes = behaviour.causes if behaviour is not None else {}
-    if not reasons and not causes:
+    if not reasons and not causes and not group.errored:
         return
     yield Heading("What went wrong", 3)
     rows = [("not scored, by reason", render_counts(reasons))]
+    counted = count_of(group.scores.account.counted, "trial")
+    rows.append(("errored, scored or not", f"{group.errored:,} of {counted}"))
+    for exception, trials in group.exceptions.items():
+        more = ", …" if len(trials) > _EXAMPLES else ""
+        rows.append((exception, f"{len(trials):,}: {', '.join(trials[:_EXAMPLES])}{more}"))
     if behaviour is not None:
-        rows.append(("failed, by cause", render_counts(causes)))
+        rows.append(("not passed, by cause", render_counts(causes)))
         if behaviour.limits:
             rows.append(("ended by a limit", render_counts(behaviour.limits)))
     yield Facts(tuple(rows))

@@ -27,9 +27,10 @@ from datetime import datetime
 
 import msgspec
 
+from proctor.ledger.counting import RESTARTED
 from proctor.ledger.ledger import Ledger
-from proctor.report.planned.model import PlannedAgent
-from proctor.report.planned.sealed import SealedPlan, find_plans
+from proctor.ledger.run_plan import PlannedAgent
+from proctor.ledger.sealed_plans import SealedPlan, find_plans
 from proctor.report.planned.sittings import Sat, Sittings, load_sittings
 from proctor.sentence import count_of
 
@@ -177,7 +178,7 @@ class _Judge:
 
     def _look_at_retries(self) -> Iterator[Deviation]:
         rules = self.plan.retries
-        kept = [sat for sat in self.sittings.sat if sat.is_begun_again]
+        kept = [sat for sat in self.sittings.sat if sat.attempt.status == RESTARTED]
         times = Counter(sat.attempt.name.rpartition(".attempt-")[0] for sat in kept)
         for name, number in times.items():
             if number > rules.most:

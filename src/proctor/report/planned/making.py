@@ -10,14 +10,14 @@ from proctor.job.planned import Resolved
 from proctor.job.planning import check_kinds, make_records
 from proctor.job.settings import Settings
 from proctor.job.tasks import resolve_tasks
-from proctor.record.comparable import find_run_conditions
-from proctor.report.planned.model import (
+from proctor.ledger.run_plan import (
     PlannedAgent,
     PlannedRetries,
     PlannedTask,
     RunPlan,
     digest_settings,
 )
+from proctor.record.comparable import find_run_conditions
 
 _OF_THE_JOB = (
     "timeout_multiplier",

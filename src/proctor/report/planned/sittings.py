@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from proctor.errors import DamageError
+from proctor.ledger.counting import NOT_COUNTED
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.run_plan import PlannedAgent, RunPlan, digest_settings
 from proctor.report.attempt import Attempt
 from proctor.report.board.trials import BoardTrials, StandIn, settle
-from proctor.report.counting import SUPERSEDED, WITHHELD
-from proctor.report.planned.model import PlannedAgent, RunPlan, digest_settings
 from proctor.report.sealed import load_position
 
 
@@ -35,13 +35,11 @@ class Sat:
     """Whom the plan has for it; None: nobody."""
     stand_in: StandIn | None
     """What stands in for it, whether that counts or not."""
-    is_begun_again: bool
-    """It is a kept attempt of a trial that was run again."""
 
     @property
     def is_counted(self) -> bool:
         """Whether it is in the numbers."""
-        return not self.is_begun_again and self.attempt.status not in (SUPERSEDED, WITHHELD)
+        return self.attempt.status not in NOT_COUNTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,6 @@ def _look_at(ledger: Ledger, attempt: Attempt, trials: BoardTrials, plan: RunPla
         settings=settings,
         planned=_find_planned(attempt, settings, plan),
         stand_in=trials.stand_ins.get(attempt.record),
-        is_begun_again=attempt.name in trials.begun_again,
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from proctor.digest import sha256_file, sha256_hex
 from proctor.errors import InputError
-from proctor.ledger.claims.standing import begun_again_as
+from proctor.ledger.counting import restarted_as
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.keeping import AROUND
 from proctor.ledger.ledger import Ledger
@@ -86,7 +86,7 @@ def _show(attempt: Attempt) -> str:
 
 def _find_former(attempt: Attempt, known: Mapping[str, Attempt], ledger: Ledger) -> str | None:
     """What a kept attempt was sealed as, if that was while it was still the trial itself."""
-    base = begun_again_as(attempt.trial)
+    base = restarted_as(attempt.trial)
     place = Path(attempt.place or "")
     if base is None or not has_record(place):
         return None
@@ -111,7 +111,7 @@ def _compare(attempt: Attempt, sealed: Attempt, ledger: Ledger) -> str | None:
         there |= {name: sha256_hex(data) for name, data in linked.items()}
     except OSError as error:
         return f"cannot be compared: {error.filename}: {error.strerror}"
-    if attempt.trial != sealed.trial and begun_again_as(attempt.trial):
+    if attempt.trial != sealed.trial and restarted_as(attempt.trial):
         # Its record has the name of an attempt now, and is the sealed one in all else.
         kept.pop(_RECORD, None)
         there.pop(_RECORD, None)

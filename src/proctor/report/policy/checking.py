@@ -6,7 +6,7 @@ of a check by deleting a file. What no submission of its sort can show is told a
 
 from collections.abc import Callable, Iterator
 
-from proctor.report.counting import counted_attempts
+from proctor.ledger.counting import account_for, count_exceptions
 from proctor.report.policy.kept_checks import (
     check_evidence,
     check_findings,
@@ -30,7 +30,6 @@ from proctor.report.policy.submission import Submission
 from proctor.report.policy.trace_checks import check_traces
 from proctor.report.policy.verdict import CheckOutcome, Failure, Unchecked, Verdict
 from proctor.report.policy.witness_checks import check_witnesses
-from proctor.report.statistics.account import account_for
 
 type CheckFunction = Callable[[Policy, Submission], Iterator[Failure | Unchecked]]
 
@@ -76,7 +75,7 @@ def _count(submission: Submission) -> dict[str, int]:
         "counted": account.counted,
         "scored": account.scored,
         "zero_by_missing": account.zero_by_missing,
-        "errored": sum(each.exception is not None for each in counted_attempts(attempts)),
+        "errored": sum(count_exceptions(attempts).values()),
         "superseded": account.superseded,
         "attempts": account.begun_again,
         "withheld": account.withheld,

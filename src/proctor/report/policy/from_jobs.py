@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from proctor.harbor.trial import FoundTrial
 from proctor.importers.harbor_job import find_jobs
 from proctor.ledger.submission import list_files
 from proctor.report.attempt import Attempt
-from proctor.report.counting import find_begun_again
 from proctor.report.in_jobs import load_jobs
 from proctor.report.policy.record_facts import find_facts, load_own_record
 from proctor.report.policy.submission import OpenTraces, Replacement, Submission, SubmittedTrial
@@ -72,11 +70,9 @@ def replace_kept(attempt: Attempt) -> Replacement:
 def _submit(audit: Audit, attempts: list[Attempt]) -> Iterator[SubmittedTrial]:
     lock = _load_lock(audit.job.directory)
     scored = {found.directory: found for found in audit.job.trials}
-    begun_again = find_begun_again(attempts)
     for attempt in attempts:
         place = attempt.place or ""
-        trial = make_trial(attempt, place, scored.get(place), lock)
-        yield replace(trial, is_kept=attempt.name in begun_again)
+        yield make_trial(attempt, place, scored.get(place), lock)
 
 
 def make_trial(

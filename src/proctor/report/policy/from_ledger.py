@@ -19,6 +19,7 @@ from proctor.files import find_room
 from proctor.harbor.account import LockAccount, load_lock
 from proctor.harbor.trial import FoundTrial
 from proctor.ledger.claims.proof import load_checkpoint
+from proctor.ledger.counting import SUPERSEDED
 from proctor.ledger.entry import KeyEntry, SupersedeEntry, TrialEntry
 from proctor.ledger.exchange.harbor_jobs import Room, find_place, write_jobs
 from proctor.ledger.ledger import Ledger
@@ -28,7 +29,6 @@ from proctor.ledger.review import find_remarks
 from proctor.ledger.trial_sealing import find_reruns
 from proctor.ledger.verification.verify import Verification, verify_ledger
 from proctor.report.attempt import Attempt
-from proctor.report.counting import SUPERSEDED, find_begun_again
 from proctor.report.policy.from_jobs import count_lost, replace_kept
 from proctor.report.policy.record_facts import find_facts
 from proctor.report.policy.submission import Replacement, SealedIn, Submission, SubmittedTrial
@@ -131,10 +131,7 @@ class _Unpacked:
         self._too_large = given_back.too_large
         jobs = sorted(each for each in self._scratch.iterdir() if each.is_dir())
         audits = list(map(self._audit, jobs))
-        begun_again = find_begun_again(attempts)
-        trials = [
-            replace(self._submit(each), is_kept=each.name in begun_again) for each in attempts
-        ]
+        trials = list(map(self._submit, attempts))
         kept = [replace_kept(each.attempt) for each in trials if each.is_kept]
         return Submission(
             name=name,

@@ -29,14 +29,14 @@ def grade_attempt(attempt: Attempt) -> tuple[PolicyCode, ...]:
 
     A complete record, a known revision of the task, an image by its digest, the verifier's files
     and rules on record, and no open integrity finding: a task whose image was substituted is not
-    the one that others sat. An attempt without a reward may have had no image: one that could
-    not be built. That all attempts at a task have one revision is for whoever has all of them.
+    the one that others sat, and one whose image could not be built was not run at all. That all
+    attempts at a task have one revision is for whoever has all of them.
     """
     task, run = attempt.task_conditions, attempt.run_conditions
     if task is None or run is None:
         return (PolicyCode.WITHHELD_TRIAL,)
     is_complete = attempt.completeness == _COMPLETE
-    is_pinned = attempt.reward is None or task.has_pinned_image
+    is_pinned = task.has_pinned_image
     is_open = bool(attempt.findings) and bool(find_open(attempt, load_leaderboard_rule()))
     if is_complete and is_pinned and task.verifier and run.profile and not is_open:
         return (PolicyCode.UNKNOWN_TASK,) if task.revision in _UNKNOWN else _NONE

@@ -122,10 +122,10 @@ def _check_grade(trial: SubmittedTrial, *codes: PolicyCode) -> Iterator[Failure]
 
 
 def check_images(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """Images are named by their digests, where there is a reward: one may not have been built."""
+    """Images are named by their digests; one that could not be built has none."""
     for trial in submission.counted:
         conditions = trial.attempt.task_conditions
-        if conditions is None or trial.attempt.reward is None:
+        if conditions is None:
             continue
         if not conditions.has_pinned_image:
             message = f"its image is {conditions.image}; expected one with a digest"

@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from proctor.audit.job import Audit
+from proctor.ledger.counting import NOT_COUNTED, RESTARTED, WITHHELD
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.withheld import UnnamedWithholding
 from proctor.report.attempt import Attempt
-from proctor.report.counting import SET_ASIDE, SUPERSEDED
 from proctor.report.in_jobs import Unreadable
 from proctor.traced.trial import FoundTrace
 
@@ -24,8 +24,6 @@ class SubmittedTrial:
     open_traces: OpenTraces
     place: str | None = None
     """Where its files lie, or are unpacked for a while."""
-    is_kept: bool = False
-    """Whether it is an earlier attempt, which another stands in for and no number has."""
     digests: tuple[str, ...] = ()
     """Of its task: `sha256:…` from lock.json, and task_checksum."""
     began: str | None = None
@@ -39,6 +37,11 @@ class SubmittedTrial:
     """Whether its bytes were taken out of the ledger."""
     is_too_large: bool = False
     """Whether its sealed files are more than is unpacked to look at."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is an earlier attempt, which another replaces and no number has."""
+        return self.attempt.status == RESTARTED
 
     @property
     def name(self) -> str:
@@ -98,9 +101,5 @@ class Submission:
     @property
     def counted(self) -> list[SubmittedTrial]:
         """The trials that numbers are made of, and those whose bytes are gone: these fail."""
-        left_out = (SUPERSEDED, SET_ASIDE)
-        return [
-            trial
-            for trial in self.trials
-            if not trial.is_kept and trial.attempt.status not in left_out
-        ]
+        left_out = NOT_COUNTED - {WITHHELD}
+        return [trial for trial in self.trials if trial.attempt.status not in left_out]

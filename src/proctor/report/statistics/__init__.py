@@ -10,7 +10,6 @@
     signs        how often chance alone would make such a difference
     paired       two sides, task by task
     efficiency   what a success costs; who is beaten by nobody on cost and score
-    account      what became of the attempts that a number rests on
 
 Nothing here makes an official number: those are `reward`'s. A value that is missing is never 0:
 whoever calls leaves it out or decides aloud. docs/statistics.md says what each number means.

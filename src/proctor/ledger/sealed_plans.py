@@ -6,7 +6,7 @@ from proctor.errors import InputError
 from proctor.ledger.entry import PlanEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import check_text, looking
-from proctor.report.planned.model import RunPlan, parse_plan, plan_digest
+from proctor.ledger.run_plan import RunPlan, parse_plan, plan_digest
 
 
 @dataclass(frozen=True, slots=True)
