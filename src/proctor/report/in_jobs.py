@@ -37,7 +37,7 @@ class JobAttempts:
     """What whoever reads the numbers should know."""
 
 
-def load_jobs(path: str, *, dataset: str | None = None) -> JobAttempts:
+def load_jobs(path: str) -> JobAttempts:
     """The attempts of the job at a path, or of all jobs in the directory there.
 
     Raises:
@@ -45,7 +45,7 @@ def load_jobs(path: str, *, dataset: str | None = None) -> JobAttempts:
     """
     found = JobAttempts()
     for job in find_jobs(Path(path)):
-        trials = find_trials(job, JobAsked(dataset_id=dataset))
+        trials = find_trials(job, JobAsked())
         found.notes += trials.notes
         found.unreadable += [Unreadable(each.where, each.message) for each in trials.later]
         for offer in trials.offers:

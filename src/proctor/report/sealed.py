@@ -46,7 +46,6 @@ def load_position(
     ledger: Ledger,
     *,
     at: int | None = None,
-    dataset: str | None = None,
     experiment: str | None = None,
     collection: str | None = None,
 ) -> Position:
@@ -65,7 +64,7 @@ def load_position(
                 f"{size}, not {at}"
             )
         size = at or size
-        wanted = {"dataset_id": dataset, "experiment_id": experiment, "collection": collection}
+        wanted = {"experiment_id": experiment, "collection": collection}
         asked = {column: value for column, value in wanted.items() if value is not None}
         where = " AND ".join(["seq < ?", *(f"{column} = ?" for column in asked)])
         query = f"SELECT {_COLUMNS} FROM trials WHERE {where} ORDER BY seq"  # noqa: S608 - our names
