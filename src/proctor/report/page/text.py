@@ -20,7 +20,7 @@ from proctor.sentence import printable
 WIDE = 120
 """Columns from which on nothing is left out."""
 _PLAIN_WIDTH = 100
-_LONGEST_LABEL = 24
+_LONGEST_LABEL = 30
 _LOWER = 3
 """The level of headings within a section."""
 
@@ -79,8 +79,8 @@ def _render_facts(facts: Facts, room: int) -> Iterator[str]:
             or [""]
         ]
         for at, line in enumerate(lines):
-            head = place_cell(printable(label) if at == 0 else "", margin, is_right=False)
-            yield f"{head}{line}".rstrip()
+            head = place_cell(printable(label) if at == 0 else "", margin - GAP, is_right=False)
+            yield f"{head}{' ' * GAP}{line}".rstrip()
 
 
 def _render_table(table: Table, width: int | None) -> Iterator[str]:
