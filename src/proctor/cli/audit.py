@@ -29,23 +29,23 @@ _MOST_FINDINGS = 50
 @click.option(
     "--profile",
     type=click.Choice(list(PROFILES)),
-    help="Rules to audit by; else those of the harbor that lock.json names.",
+    help="Scoring rules to audit by.  [default: those of the harbor version in lock.json]",
 )
-@click.option("--against", type=PATH, help="Compare one job with this one, task by task.")
+@click.option("--against", type=PATH, help="Compare one job with this job, task by task.")
 @click.option(
     "--epsilon",
     type=click.FloatRange(min=0.0),
     default=0.0,
     show_default=True,
-    help="With --against: rewards this close are equal.",
+    help="With --against: treat rewards this close as equal.",
 )
-@click.option("--run-metric-scripts", is_flag=True, help="Run the job's own metric programs.")
+@click.option("--run-metric-scripts", is_flag=True, help="Run the job's own metric scripts.")
 @click.option(
     "--plan",
     is_flag=False,
     flag_value=FIRST,
     metavar="[ENTRY]",
-    help="Hold an experiment against the plan sealed for it, or against the one in this entry.",
+    help="Compare an experiment with its sealed plan, or with the plan in ENTRY.",
 )
 @rerun_options
 @json_option
@@ -59,26 +59,25 @@ def command(
     as_json: bool,
     **again: Any,
 ) -> int:
-    """See whether published numbers follow from the evidence.
+    """Check whether published numbers follow from the evidence.
 
-    Reward files are compared with trial results, and those with the job result. Every
-    difference is named by its kind, with file and value. A number that cannot be recomputed, such
-    as one of a metric script that is not there, cannot be shown to follow. Anything else worth
-    knowing is a note.
+    Compares reward files with trial results, and trial results with the job result. Reports every
+    difference by kind, with its file and value. A number that cannot be recomputed, such as one
+    from a missing metric script, cannot be shown to follow. Anything else worth knowing is a note.
 
-    With --against, two runs are compared task by task: reward, status, reason, resolved.
+    With --against, compares two runs task by task: reward, status, reason, resolved.
 
-    With --rerun, and only then, commands of agents are executed: those that N trials of a job or of
-    a claim have on record are run again, in a fresh environment for each trial and nowhere else,
-    and the trials are marked again. Each was reproduced, differs, or is not replayable. The job or
-    the claim is not touched; the new jobs are kept.
+    With --rerun, and only then, executes commands of agents: those recorded in N trials of a job or
+    of a claim run again, each trial in a fresh environment and nowhere else, and the trials are
+    scored again. Each trial is reproduced, differs, or is not replayable. The job or the claim is
+    not changed; the new jobs are kept.
 
-    With --plan, JOBS is an experiment of the ledger: each way in which it departs from the plan
-    that `proctor plan` sealed for it is shown, such as extra attempts or late exclusions.
+    With --plan, JOBS is an experiment in the ledger: shows each deviation from the plan that
+    `proctor plan` sealed for it, such as extra attempts or late exclusions.
 
     Exit code 1: the numbers do not follow or cannot be shown to follow, the runs differ, something
-    is not as planned, or a reward is another when run again.
-    3, of --rerun: no reward differs, but not every trial was reproduced. 130: interrupted.
+    deviates from the plan, or a rerun gives a different reward. 3, with --rerun: no reward differs,
+    but not every trial was reproduced. 130: interrupted.
 
     Example: proctor audit jobs/nightly --rerun 5 --seed 1234
     """

@@ -54,12 +54,24 @@ _FORMS = ("as_json", "as_markdown", "as_csv", "trials_of")
 
 
 @click.command("board")
-@click.option("--dataset", metavar="NAME", help="Which; without it the datasets are listed.")
-@click.option("--at", type=int, metavar="SIZE", help="As it was when the log had SIZE entries.")
-@click.option("--policy", metavar="NAME|FILE", help="Check the experiments, and mark the rows.")
-@click.option("--trials", "trials_of", metavar="ROW", help="List the trials of one row, as 1.2.")
+@click.option(
+    "--dataset",
+    metavar="NAME",
+    help="Show the board of this dataset. Without it, list the datasets.",
+)
+@click.option(
+    "--at", type=int, metavar="SIZE", help="Show the board as it was when the log had SIZE entries."
+)
+@click.option(
+    "--policy",
+    metavar="NAME|FILE",
+    help="Check the experiments against a policy, and mark the rows.",
+)
+@click.option(
+    "--trials", "trials_of", metavar="ROW", help="List the trials of one row, such as 1.2."
+)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print one line of numbers a row.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per row.")
 @ledger_option
 @json_option
 def command(
@@ -72,16 +84,16 @@ def command(
     directory: str | None,
     as_json: bool,
 ) -> int:
-    """Show what every agent scored at a dataset, with all it rests on.
+    """Show every agent's score on a dataset, and what it is based on.
 
-    A board is made from the ledger alone: at the same position it has the same bytes, whoever asks
-    and whenever. A row is one agent with one model and one configuration. Runs of unlike
-    conditions (limits, multipliers, images, task revisions, scoring rules) stand in sections of
-    their own. The score is harbor's mean, in which a missing reward is 0. --json has every trial of
-    every cell, with its digest.
+    A board is computed from the ledger alone: the same position always gives the same bytes. A row
+    is one agent with one model and one configuration. Runs under different conditions (limits,
+    multipliers, images, task revisions, scoring rules) are listed in separate sections. The score
+    is harbor's mean, in which a missing reward counts as 0. --json lists every trial of every cell,
+    with its digest.
 
-    --policy checks every experiment that a row rests on, as `proctor check --policy` does, and says
-    how the row stands. No number changes by it.
+    --policy checks every experiment that a row is based on, as `proctor check --policy` does, and
+    marks the row with the result. It changes no number.
 
     Example: proctor board --dataset terminal-bench@2.1
     """

@@ -23,12 +23,20 @@ _MOST = 200
 
 @click.command("case")
 @click.argument("trial", type=PATH)
-@click.option("-o", "--output", required=True, type=PATH, help="The page; not over another file.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=PATH,
+    help="Write the page to this file; never overwrite one.",
+)
 @click.option(
     "--max-size", type=click.IntRange(1, _MOST), default=_DEFAULT, show_default=True, metavar="MB",
-    help="What the page may have; evidence that would make it larger is named, not embedded.",
+    help="Limit the size of the page; evidence beyond it is listed, not embedded.",
 )  # fmt: skip
-@click.option("--checkpoint", type=PATH, help="Prove under this one, such as a cosigned copy.")
+@click.option(
+    "--checkpoint", type=PATH, help="Prove against this checkpoint, such as a cosigned copy."
+)
 @ledger_option
 @json_option
 def command(
@@ -39,12 +47,12 @@ def command(
     directory: str | None,
     as_json: bool,
 ) -> int:
-    """Write one sealed trial as an HTML page that checks itself.
+    """Write one sealed trial as an HTML page that verifies itself.
 
-    TRIAL is a trial's id, EXPERIMENT/TRIAL, an entry's number, or the beginning of one that fits no
-    other. The page needs no network and no proctor: it holds the record, the evidence, the proof
-    that they are in the ledger and the signed checkpoint, and a script that recomputes all of it
-    and says what it checked. `proctor check PAGE` does the same and runs nothing of the page.
+    TRIAL is a trial id, EXPERIMENT/TRIAL, an entry number, or a unique prefix of one. The page
+    needs neither a network nor proctor: it contains the record, the evidence, the proof that they
+    are in the ledger, the signed checkpoint, and a script that recomputes all of it and reports
+    what it checked. `proctor check PAGE` does the same without running anything from the page.
 
     Example: proctor case nightly/fix-bug__a1B2c3D -o case.html
     """

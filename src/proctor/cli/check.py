@@ -55,35 +55,35 @@ class _Aids:
     "--policy",
     type=PATH,
     metavar="FILE|NAME",
-    help="What jobs and experiments are held against: a TOML file, terminal-bench-2-1 or "
-    "leaderboard; of a score record, its scoring policy.",
+    help="Check jobs and experiments against this policy: a TOML file, terminal-bench-2-1 "
+    "or leaderboard. For a score record: its scoring policy.",
 )
 @click.option(
     "--ledger",
     "directory",
     type=PATH,
-    help="With --policy: where experiments are, and what jobs are held against.",
+    help="With --policy: look up experiments in this ledger, and compare jobs with it.",
 )
 @click.option(
     "--since",
     multiple=True,
     type=PATH,
     metavar="CHECKPOINT",
-    help="With --policy: an older checkpoint that the ledger must have grown from.",
+    help="With --policy: require that the ledger extends this older checkpoint.",
 )
 @click.option(
     "--evidence",
     multiple=True,
     type=PATH,
-    help="Directory with the files a record names; may be given several times.",
+    help="Directory with the files that a record names; can be repeated.",
 )
 @click.option(
     "--key",
     "keys",
     multiple=True,
     metavar="PUB",
-    help="Public key that must have signed a ledger, checkpoint, proof, claim or case file: a "
-    "file, or its text; may be given several times.",
+    help="Require that this public key signed the ledger, checkpoint, proof, claim or case"
+    " file. Takes a file or the key itself; can be repeated.",
 )
 @json_option
 def command(
@@ -95,19 +95,20 @@ def command(
     keys: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Check a trace, record, task, ledger, proof or claim by itself.
+    """Check a trace, record, task, ledger, proof or claim on its own.
 
-    What a THING is, is told by what is in it. A trace is read to its last line and every problem
-    is named with its line; a record is held to its format and to what `complete` promises; of a
-    dataset, every task that harbor would pass over in silence is named; a certificate and a score
-    record are added up again from their operands. A proof and a claim are followed to the root of
-    the checkpoint in them, without the ledger; --key says whose signature is trusted, and without
-    one nobody's is. Of a case file all that its page checks is checked, and the page too, none of
-    which is run. Whether a job's numbers follow is for `proctor audit`.
+    The type of a THING is detected from its content. A trace is read to its last line, and every
+    problem is reported with its line. A record is checked against its format and against what
+    `complete` promises. For a dataset, every task that harbor would silently skip is reported. A
+    certificate and a score record are recomputed from their operands. A proof and a claim are
+    followed to the root of the checkpoint they contain, without the ledger; --key names the trusted
+    signers, and without it no signature is trusted. For a case file, everything that its page
+    checks is checked, and the page itself; nothing in it is run. To check whether a job's numbers
+    follow from its evidence, use `proctor audit`.
 
-    With --policy, a job, a directory of jobs or an experiment of the ledger is one submission:
-    tasks, attempts, model, limits, records, traces and evidence are held against what the policy
-    asks for, with a reason for every trial that is not so. No ledger is needed for a directory.
+    With --policy, a job, a directory of jobs or an experiment in the ledger is one submission:
+    tasks, attempts, model, limits, records, traces and evidence are checked against the policy,
+    with a reason for every trial that violates it. A directory needs no ledger.
 
     Exit code 1: a problem was found. 2: something could not be checked; the rest was.
 

@@ -12,16 +12,16 @@ from proctor.sentence import count_of
 
 
 @click.command("clean")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, without removing it.")
 @json_option
 def command(dry_run: bool, as_json: bool) -> int:
     """Remove what killed runs left behind.
 
-    What their sandboxes wrote, control groups and helpers of the network, and their containers in
-    the Docker engine that docker talks to. What a killed trial left in /logs and as its trajectory
-    is copied into the trial first, because it is evidence; what cannot be copied stays where it is.
-    A run that lives is not touched. Every run does the same for its own kind when it starts.
-    Indexes in the cache go with the ledgers that they were made from.
+    Removes the files that their sandboxes wrote, their control groups and network helpers, and
+    their containers in the Docker engine that docker connects to. What a killed trial left in /logs
+    and as its trajectory is evidence, and is copied into the trial first; what cannot be copied
+    stays where it is. Runs that are still alive are not touched. Every run does the same for its
+    own type of environment when it starts. Cached indexes of deleted ledgers are removed too.
 
     Example: proctor clean --dry-run
     """

@@ -37,15 +37,21 @@ _MOST_COMMANDS = 10
 @click.argument("one", metavar="A", type=PATH)
 @click.argument("other", metavar="B", type=PATH)
 @ledger_option
-@click.option("--a", "group_a", metavar="NAME", help="Which agent and model of A: part of a name.")
-@click.option("--b", "group_b", metavar="NAME", help="Which agent and model of B: part of a name.")
 @click.option(
-    "--common", is_flag=True, help="Leave out tasks that are not in both at one revision."
+    "--a", "group_a", metavar="NAME", help="Select the agent and model of A by part of their name."
 )
 @click.option(
-    "--allow-unlike", is_flag=True, help="Compare although revisions or conditions differ."
+    "--b", "group_b", metavar="NAME", help="Select the agent and model of B by part of their name."
 )
-@click.option("--no-behaviour", is_flag=True, help="Read no traces: scores, time and cost only.")
+@click.option(
+    "--common", is_flag=True, help="Compare only tasks that both runs have at the same revision."
+)
+@click.option(
+    "--allow-unlike", is_flag=True, help="Compare even if revisions or conditions differ."
+)
+@click.option(
+    "--no-behaviour", is_flag=True, help="Skip the traces: compare only scores, time and cost."
+)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @json_option
 def command(
@@ -57,12 +63,12 @@ def command(
     as_json: bool,
     **told: bool,
 ) -> int:
-    """Hold two runs against each other, task by task.
+    """Compare two runs, task by task.
 
-    Scores with how sure they are, and how the agents went about it. A and B are experiments of a
-    ledger, or harbor jobs' directories. Where one holds several agents or models, --a and --b say
-    which; both may be the same run. Runs whose tasks, revisions or conditions differ are refused
-    with what differs. docs/compare.md says how each number is made.
+    Shows scores with their uncertainty, and how the agents worked. A and B are experiments in a
+    ledger, or directories of harbor jobs. If one has several agents or models, select one with --a
+    and --b; A and B may be the same run. Runs whose tasks, revisions or conditions differ are
+    refused, with the differences. docs/compare.md explains how each number is computed.
 
     Example: proctor compare nightly candidate --common
     """

@@ -30,14 +30,16 @@ _FORMS = {
 
 
 @click.command("export")
-@click.option("-o", "--output", required=True, type=PATH, help="Where to; nothing is replaced.")
+@click.option(
+    "-o", "--output", required=True, type=PATH, help="Write to this path; never overwrite anything."
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(list(_FORMS)),
     default="bundle",
     show_default=True,
-    help="Who is to read it.",
+    help="Output format.",
 )
 @ledger_option
 @json_option
@@ -45,20 +47,20 @@ _FORMS = {
 def command(
     output: str, form: str, directory: str | None, as_json: bool, wanted: TrialFilter
 ) -> int:
-    """Take sealed trials out, in a form that others read.
+    """Export sealed trials in a format that other tools read.
 
-    bundle (.tar.zst) holds the chosen trials with their evidence, and every other entry without:
-    its receiver can check the signed root, and that only trials were left out. The records of
-    those trials can be read in it; `proctor case` and `proctor ledger prove` show one trial alone.
-    harbor is a directory of JOB/TRIAL with every file byte for byte as it was imported, and the
-    job's own. aec-bench is a directory of EXPERIMENT/TRIAL.json. atif is a directory of
-    trajectory.json files that harbor's validator takes. otel is a file of OpenTelemetry spans, one
-    line of OTLP JSON a trial. every-eval-ever is a directory of aggregates and rows. parquet is a
-    table, and needs proctor[parquet].
+    bundle (.tar.zst) contains the selected trials with their evidence, and every other entry
+    without it: the recipient can check the signed root, and that only trials were left out. The
+    records of those trials are readable in it; to share one trial alone, use `proctor case` or
+    `proctor ledger prove`. harbor is a directory of JOB/TRIAL with every file byte for byte as
+    imported, and the job's own files. aec-bench is a directory of EXPERIMENT/TRIAL.json. atif is a
+    directory of trajectory.json files that pass harbor's validator. otel is a file of OpenTelemetry
+    spans, one line of OTLP JSON per trial. every-eval-ever is a directory of aggregates and rows.
+    parquet is a table, and needs proctor[parquet].
 
-    Of the last four, every field that does not survive is named in losses.jsonl, in the directory
-    or beside the file. What cannot be held at all, such as a trial that was withheld, is told and
-    left out (exit 3).
+    For the last four, every field that is lost is listed in losses.jsonl in the directory, or in
+    PATH.losses.jsonl beside the file. What the format cannot hold at all, such as a withheld trial,
+    is reported and left out (exit code 3).
 
     Example: proctor export --experiment nightly -o nightly.tar.zst
     """

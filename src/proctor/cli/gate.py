@@ -41,36 +41,54 @@ _INTERVALS = {
 
 @click.command("gate")
 @click.argument("things", metavar="JOB|EXPERIMENT...", nargs=-1, required=True)
-@click.option("--min-mean", type=NumberType(), help="The least mean, for each group.")
-@click.option("--min-pass-rate", type=NumberType(0), help="The least share of passed trials.")
+@click.option("--min-mean", type=NumberType(), help="Require at least this mean in each group.")
 @click.option(
-    "--max-errors", type=ErrorsType(), help="The most errors: trials, or a share of them."
+    "--min-pass-rate", type=NumberType(0), help="Require at least this share of passed trials."
 )
-@click.option("--max-cost-usd", type=NumberType(0), help="The most that a run may cost.")
-@click.option("--min-trials", type=click.IntRange(1), help="Scored trials each group must have.")
-@click.option("--require-complete", is_flag=True, help="Every planned trial must have run.")
-@click.option("--against", metavar="BASELINE", help="A job or experiment to compare with, by task.")
+@click.option(
+    "--max-errors",
+    type=ErrorsType(),
+    help="Allow at most this many errors: a number of trials, or a share of them.",
+)
+@click.option(
+    "--max-cost-usd", type=NumberType(0), help="Allow at most this cost per run, in US dollars."
+)
+@click.option(
+    "--min-trials",
+    type=click.IntRange(1),
+    help="Require at least this many scored trials in each group.",
+)
+@click.option("--require-complete", is_flag=True, help="Require that every planned trial ran.")
+@click.option(
+    "--against", metavar="BASELINE", help="Compare with this job or experiment, task by task."
+)
 @click.option(
     "--max-drop", type=NumberType(0), default=0.0, show_default=True,
-    help="How far the mean may lie below the baseline's.",
+    help="Allow the mean to be at most this far below the baseline.",
 )  # fmt: skip
 @click.option(
     "--pass-mark", type=NumberType(), default=1.0, show_default=True,
-    help="The least reward that is a pass.",
+    help="Smallest reward that counts as a pass.",
 )  # fmt: skip
-@click.option("--reward-key", help="Which reward counts where trials have several.")
+@click.option("--reward-key", help="Reward to use if trials have several.")
 @click.option(
     "--ignore-error", "ignored", metavar="EXCEPTION", multiple=True,
-    help="No error where the trial has a reward; may be given again.",
+    help="Do not count this exception as an error if the trial has a reward; can be "
+    "repeated.",
 )  # fmt: skip
 @click.option(
     "--interval", type=click.Choice(list(_INTERVALS)), default="bootstrap", show_default=True,
-    help="Of the mean, by drawing tasks; student suits few tasks and needs proctor[stats].",
+    help="Method for the confidence interval of the mean, over tasks; student suits few "
+    "tasks and needs proctor[stats].",
 )  # fmt: skip
-@click.option("--planned", type=click.IntRange(1), help="Trials that an experiment should have.")
-@click.option("--check-evidence", is_flag=True, help="Audit jobs; read all evidence of a ledger.")
+@click.option(
+    "--planned", type=click.IntRange(1), help="Number of trials planned for an experiment."
+)
+@click.option(
+    "--check-evidence", is_flag=True, help="Audit jobs, and read all evidence of a ledger."
+)
 @click.option("--junit", type=PATH, help="Write JUnit XML to this file.")
-@click.option("--markdown", type=PATH, help="Write a summary to this file; - for stdout.")
+@click.option("--markdown", type=PATH, help="Write a Markdown summary to this file; - for stdout.")
 @ledger_option
 @json_option
 def command(
@@ -94,23 +112,23 @@ def command(
     directory: str | None,
     as_json: bool,
 ) -> int:
-    """Hold runs against limits, for CI: an exit code for each miss.
+    """Fail CI when a run misses a threshold.
 
-    A run is a job directory, or an experiment of a ledger. The mean is harbor's: a trial
-    without a reward counts as 0. An error is a trial without a reward, or with an exception. A
-    cost that is not known fails --max-cost-usd. Each run is held against the limits by itself, and
-    so is each of its groups (agent, model, dataset).
+    A run is a job directory, or an experiment in a ledger. The mean is harbor's: a trial without a
+    reward counts as 0. An error is a trial without a reward, or with an exception. An unknown cost
+    fails --max-cost-usd. Each run is checked separately, and so is each of its groups (agent,
+    model, dataset).
 
     \b
-    Exit codes; of several misses all are printed and the gravest decides, in this order:
+    Exit codes. All misses are printed; the most serious one decides, in this order:
       5  damaged     the ledger or the evidence is not what was written
       7  unshown     a published number cannot be recomputed (--check-evidence)
       3  incomplete  trials are missing, or fewer than --min-trials
       4  errors      more errors than --max-errors
-      1  score       a mean or pass rate below its floor, or a drop beyond --max-drop
-      6  cost        more than --max-cost-usd, or not known
-      0  met         all that was asked for
-      2              wrong use, or something that cannot be read as a run
+      1  score       a mean or pass rate below its minimum, or a drop beyond --max-drop
+      6  cost        more than --max-cost-usd, or unknown
+      0  met         every threshold is met
+      2              wrong usage, or something that cannot be read as a run
 
     Example: proctor gate jobs/nightly --min-mean 0.5 --max-errors 5% --junit gate.xml
     """  # noqa: D301 - click's mark for lines that are kept as they are

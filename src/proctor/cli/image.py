@@ -19,7 +19,7 @@ _STEP = 1000
 
 @click.group("image")
 def command() -> None:
-    """Root file systems for the sandbox: import, list, remove.
+    """Import, list and remove root file systems for the sandbox.
 
     Example: proctor image list
     """
@@ -28,17 +28,19 @@ def command() -> None:
 @command.command("import")
 @click.argument("name")
 @click.argument("source", type=PATH, metavar="(TAR|DIR)")
-@click.option("--replace", is_flag=True, help="Give the name to this image if another one has it.")
+@click.option(
+    "--replace", is_flag=True, help="Reassign NAME to this image if another image has it."
+)
 @click.option(
     "-e",
     "--env",
     "variables",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A variable of every command; may be given again.",
+    help="Set an environment variable for every command; can be repeated.",
 )
-@click.option("--workdir", help="Where commands start; else as the image says, or in /.")
-@click.option("--user", help="Who runs commands; else whom the image names, or root.")
+@click.option("--workdir", help="Working directory of commands.  [default: the image's, else /]")
+@click.option("--user", help="User that runs commands.  [default: the image's, else root]")
 @json_option
 def import_(
     name: str,
@@ -49,14 +51,15 @@ def import_(
     user: str | None,
     as_json: bool,
 ) -> int:
-    """Take in an image or a root file system under a name.
+    """Import an image or a root file system under a name.
 
-    An image with its layers comes from `docker save debian:12 -o debian.tar` or lies in an OCI
-    image layout (a directory, or a tar of it); its variables, working directory and user come with
-    it, its entrypoint is not run. Of several images NAME chooses by their tags. A root file system
-    comes as a directory or a tar archive, as `docker export` writes it, and knows nothing of
-    these: name those that matter. Archives are plain, or packed by gzip, xz, bzip2 or zstd. A
-    Dockerfile that is FROM this name, a task whose docker_image it is, and --base use it.
+    An image with its layers comes from `docker save debian:12 -o debian.tar`, or from an OCI image
+    layout (a directory, or a tar archive of it). Its variables, working directory and user are
+    imported too; its entrypoint is not run. If there are several images, NAME selects one by its
+    tags. A root file system is a directory or a tar archive, as written by `docker export`, and has
+    no such settings: pass those that matter as options. Archives are plain, or compressed with
+    gzip, xz, bzip2 or zstd. The image is used by a Dockerfile that is FROM this name, by a task
+    with this docker_image, and by --base.
 
     Example: proctor image import debian:12 debian.tar
     """
@@ -86,7 +89,7 @@ def import_(
 @command.command("list")
 @json_option
 def list_(as_json: bool) -> int:
-    """List the images that were imported.
+    """List imported images.
 
     Example: proctor image list
     """
@@ -110,7 +113,7 @@ def list_(as_json: bool) -> int:
 def remove(name: str, as_json: bool) -> int:
     """Remove an image.
 
-    Its files go with its last name. One that a run uses is not removed.
+    Its files are deleted with its last name. An image that a run is using is not removed.
 
     Example: proctor image remove debian:12
     """

@@ -27,29 +27,29 @@ from proctor.cli.stdout import (
 from proctor.errors import DamageError, ProctorError
 
 COMMANDS = {
-    "run": "Run an agent at tasks, many trials as one job.",
-    "resume": "Go on with a job that was stopped.",
+    "run": "Run an agent on tasks: many trials in one job.",
+    "resume": "Resume a stopped job.",
     "clean": "Remove what killed runs left behind.",
-    "score": "Recompute a job's numbers from its evidence.",
-    "check": "Check a trace, record, task, ledger, proof or claim by itself.",
-    "gate": "Hold runs against limits, for CI: an exit code for each miss.",
-    "audit": "See whether published numbers follow from the evidence.",
-    "outcome": "The result line, what its reader makes of it, and reason codes.",
-    "show": "Show a trial, its trace, a step of it, or a record, readable.",
-    "plan": "Seal what is to be run, before it is.",
-    "board": "Show what every agent scored at a dataset, with all it rests on.",
-    "view": "Look at runs in a browser: a ledger, a job, or a directory of jobs.",
-    "compare": "Hold two runs against each other, task by task.",
-    "report": "One document about runs, or a site of pages.",
-    "search": "Find words in every sealed trace, with the step they are in.",
-    "trace": "What an agent did: summary, classify, diff, follow, convert.",
-    "ledger": "The sealed log: append-only, checkable by anyone.",
-    "import": "Bring runs into the ledger: what other systems left, and bundles.",
-    "export": "Take sealed trials out, in a form that others read.",
-    "case": "Write one sealed trial as an HTML page that checks itself.",
-    "record": "What is kept of one trial: make a record, and its schema.",
-    "task": "Task directories: the digests that pin them.",
-    "image": "Root file systems for the sandbox: import, list, remove.",
+    "score": "Recompute a job's scores from its evidence.",
+    "check": "Check a trace, record, task, ledger, proof or claim on its own.",
+    "gate": "Fail CI when a run misses a threshold.",
+    "audit": "Check whether published numbers follow from the evidence.",
+    "outcome": "Print a result line, judge a run by it, or find a reason code.",
+    "show": "Show a trial, its trace, one step, or a record in readable form.",
+    "plan": "Seal a plan of what will be run, before running it.",
+    "board": "Show every agent's score on a dataset, and what it is based on.",
+    "view": "View a ledger, a job, or a directory of jobs in a browser.",
+    "compare": "Compare two runs, task by task.",
+    "report": "Write a report about runs, as one document or a site of pages.",
+    "search": "Search all sealed traces for words, with the step of each match.",
+    "trace": "Summarize, classify, compare, follow or convert what an agent did.",
+    "ledger": "Manage the sealed log: append-only, and verifiable by anyone.",
+    "import": "Import runs into the ledger: from other systems, or from bundles.",
+    "export": "Export sealed trials in a format that other tools read.",
+    "case": "Write one sealed trial as an HTML page that verifies itself.",
+    "record": "Make a trial record, or print the schema of records.",
+    "task": "Print the digests that pin task directories.",
+    "image": "Import, list and remove root file systems for the sandbox.",
 }
 """Every command and the first line of its help; proctor.cli.NAME holds it."""
 
@@ -69,7 +69,7 @@ class Commands(CommandTable):
 )
 @click.version_option(__version__, prog_name="proctor")
 def cli() -> None:
-    """Runs agents at benchmark tasks, marks them exactly, checks that published numbers follow."""
+    """Run agents on benchmark tasks, score them exactly, and verify published numbers."""
 
 
 def main() -> None:

@@ -35,30 +35,32 @@ _COMPANIONS = {
 
 @click.command("outcome")
 @click.argument("job", required=False, type=PATH)
-@click.option("--stdout", type=PATH, help="Read a run by its stdout; - is standard input.")
-@click.option("--exit-code", type=int, help="With --stdout: the exit code of the run.")
-@click.option("--timed-out", is_flag=True, help="With --stdout: the run was stopped for time.")
-@click.option("--reason", help="Find the reason code that a text stands for.")
+@click.option(
+    "--stdout", type=PATH, help="Judge a run by its stdout, read from this file; - for stdin."
+)
+@click.option("--exit-code", type=int, help="With --stdout: exit code of the run.")
+@click.option("--timed-out", is_flag=True, help="With --stdout: the run was stopped by a timeout.")
+@click.option("--reason", help="Find the reason code for this text.")
 @click.option(
     "--attempt",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="With --reason: which attempt this was.",
+    help="With --reason: number of the attempt.",
 )
-@click.option("--score-record", type=PATH, help="Write the job's score record to a file.")
-@click.option("--run-id", help="With --score-record: name of the run; else the job's.")
+@click.option("--score-record", type=PATH, help="Write the job's score record to this file.")
+@click.option("--run-id", help="With --score-record: name of the run.  [default: the job's name]")
 @click.option(
     "--aggregate",
     default="mean",
     show_default=True,
-    help="With --score-record: score of a task: mean, best-of-k.",
+    help="With --score-record: how to score a task: mean or best-of-k.",
 )
 @click.option(
     "--keep",
     default="off",
     show_default=True,
-    help="With --score-record: tasks that count: off, drop-lowest-n=N, threshold-band=T.",
+    help="With --score-record: which tasks count: off, drop-lowest-n=N or threshold-band=T.",
 )
 @json_option
 def command(
@@ -74,15 +76,15 @@ def command(
     keep: str,
     as_json: bool,
 ) -> int:
-    """The result line, what its reader makes of it, and reason codes.
+    """Print a result line, judge a run by it, or find a reason code.
 
-    For JOB, a job directory or its result.json, prints the line that stands behind the run. With
-    --stdout, judges a run by what it printed and how it ended. With --reason, names the code that
-    a text stands for, and the rule that says so. With --score-record, writes the scores of all
-    tasks as a canonical record with its digest.
+    For JOB, a job directory or its result.json, prints the result line of the run. With --stdout,
+    judges a run by what it printed and how it ended. With --reason, prints the reason code for a
+    text, and the rule that gives it. With --score-record, writes the scores of all tasks as a
+    canonical record with its digest.
 
-    In the line, `score` is the mean of the job's metrics, `total` the planned trials, and
-    `resolved` is score x total, rounded: it is not a count of trials that passed.
+    In the result line, `score` is the mean of the job's metrics, `total` is the number of planned
+    trials, and `resolved` is score x total, rounded: it is not a count of trials that passed.
 
     Example: proctor outcome jobs/nightly
     """

@@ -36,17 +36,17 @@ _MOST_SHOWN = 20
 
 rule_options = section(
     "Rules",
-    option("--experiment", metavar="ID", help="The experiment that is planned."),
+    option("--experiment", metavar="ID", help="Experiment to plan."),
     option(
         "--exclude-rule",
         "exclusions",
         type=click.Choice(_CAUSES),
         multiple=True,
-        help="A cause for which another trial may stand in for one.  [default: none]",
+        help="Allow replacing a trial by another for this cause.  [default: none]",
     ),
-    option("--note", default="", metavar="TEXT", help="What else there is to say."),
-    option("--author", metavar="NAME", help="Who plans.  [default: your login name]"),
-    option("--dry-run", is_flag=True, help="Print the plan; seal nothing."),
+    option("--note", default="", metavar="TEXT", help="Add a note to the plan."),
+    option("--author", metavar="NAME", help="Author of the plan.  [default: your login name]"),
+    option("--dry-run", is_flag=True, help="Print the plan without sealing it."),
 )
 
 
@@ -67,12 +67,12 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Seal what is to be run, before it is.
+    """Seal a plan of what will be run, before running it.
 
     The plan names every task with its digest, the agents with a digest of their settings, the
-    attempts, the limits, which trials may be run again and for which causes one may be left out of
-    the numbers. Its options are those of `proctor run`. Run it under the same --experiment, and
-    `proctor audit EXPERIMENT --plan` shows each deviation.
+    attempts, the limits, which trials may be retried, and for which causes a trial may be excluded
+    from the numbers. The options are those of `proctor run`. Run the job under the same
+    --experiment; `proctor audit EXPERIMENT --plan` then shows each deviation.
 
     Example: proctor plan -p tasks -a oracle -k 5 --experiment nightly --exclude-rule infrastructure
     """
@@ -168,9 +168,9 @@ def render_plan(plan: RunPlan) -> Iterator[str]:
 @ledger_option
 @json_option
 def show(name: str | None, directory: str | None, as_json: bool) -> int:
-    """Show a sealed plan; without a name, list all.
+    """Show a sealed plan; without a name, list all plans.
 
-    Of an experiment that was planned more than once the first plan is shown.
+    If an experiment was planned more than once, the first plan is shown.
 
     Example: proctor plan show nightly
     """

@@ -25,7 +25,7 @@ from proctor.trajectory.writer import Redactor
 
 @click.group("record")
 def command() -> None:
-    """What is kept of one trial: make a record, and its schema.
+    """Make a trial record, or print the schema of records.
 
     Example: proctor record make jobs/nightly/fix-bug__a1B2c3D --experiment nightly -o record.json
     """
@@ -34,12 +34,14 @@ def command() -> None:
 @command.command("make")
 @click.argument("trial", type=PATH)
 @click.option("--experiment", required=True, help="Experiment that the record belongs to.")
-@click.option("-o", "--output", required=True, type=PATH, help="File to write it to; -: stdout.")
-@click.option("--task", type=PATH, help="Directory of the task that the trial sat.")
-@click.option("--dataset-id", help="name@version of the dataset that the task is from.")
-@click.option("--adaptation", type=PATH, help="JSON file with the task's adaptation.")
-@click.option("--pins", type=PATH, help="Write what the record rests on to this file.")
-@click.option("--complete", "must_complete", is_flag=True, help="Refuse to write a partial one.")
+@click.option(
+    "-o", "--output", required=True, type=PATH, help="Write the record to this file; - for stdout."
+)
+@click.option("--task", type=PATH, help="Directory of the task that the trial ran.")
+@click.option("--dataset-id", help="Dataset of the task, as name@version.")
+@click.option("--adaptation", type=PATH, help="Read the task's adaptation from this JSON file.")
+@click.option("--pins", type=PATH, help="Write what the record is based on to this file.")
+@click.option("--complete", "must_complete", is_flag=True, help="Refuse to write a partial record.")
 @secret_option
 @json_option
 def make(
@@ -54,12 +56,12 @@ def make(
     secret_names: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Make a TrialRecord of a harbor TRIAL directory.
+    """Make a TrialRecord from a harbor TRIAL directory.
 
-    Rewards are read and scored as `proctor score` does. Without the task the record is partial,
-    and what would make it complete is said; with --task, whose digests must be those that the
-    trial ran, every file of the task is pinned by its SHA-256. Nothing is written into the trial,
-    and a record that is there already is never changed.
+    Rewards are read and scored as `proctor score` does. Without --task the record is partial, and
+    the output says what would make it complete. With --task, whose digests must match those that
+    the trial ran, every file of the task is pinned by its SHA-256. Nothing is written into the
+    trial, and an existing record is never changed.
 
     Example: proctor record make jobs/nightly/fix-bug__a1B2c3D --experiment nightly -o record.json
     """
@@ -94,8 +96,8 @@ def make(
 def schema() -> int:
     """Print the JSON Schema of a record.
 
-    It says what proctor accepts and writes: shapes, ranges and what each field means. Rules
-    between fields, and what `complete` promises, are checked when a record is read.
+    The schema describes what proctor accepts and writes: types, ranges and the meaning of each
+    field. Rules between fields, and what `complete` promises, are checked when a record is read.
 
     Example: proctor record schema > trial-record.schema.json
     """

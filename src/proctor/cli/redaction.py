@@ -13,7 +13,7 @@ secret_option = click.option(
     "secret_names",
     multiple=True,
     metavar="NAME",
-    help="Environment variable whose value must not be written; may be given several times.",
+    help="Environment variable whose value must not be written; can be repeated.",
 )
 
 

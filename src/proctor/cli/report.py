@@ -35,11 +35,15 @@ _SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "markdown", ".json":
 @ledger_option
 @click.option(
     "--format", "face", type=click.Choice(_FORMATS),
-    help="How it is written.  [default: by the name of -o, else text]",
+    help="Output format.  [default: by the file name of -o, else text]",
 )  # fmt: skip
-@click.option("-o", "--output", type=PATH, help="Write it to this file.  [default: stdout]")
-@click.option("--site", type=PATH, help="Write a site into this new directory: a page per trial.")
-@click.option("--no-behaviour", is_flag=True, help="Read no traces: scores, time and cost only.")
+@click.option("-o", "--output", type=PATH, help="Write the report to this file.  [default: stdout]")
+@click.option(
+    "--site", type=PATH, help="Write a site, with a page per trial, into this new directory."
+)
+@click.option(
+    "--no-behaviour", is_flag=True, help="Skip the traces: report only scores, time and cost."
+)
 @json_option
 def command(
     things: tuple[str, ...],
@@ -50,12 +54,12 @@ def command(
     no_behaviour: bool,
     as_json: bool,
 ) -> int:
-    """One document about runs, or a site of pages.
+    """Write a report about runs, as one document or a site of pages.
 
-    It says what was run, what came of it, how sure that is and what it rests on. A RUN is an
-    experiment of a ledger, or a harbor job's directory. HTML is one file that needs nothing beside
-    itself, plots and all. --site makes pages that open from a disk or any static host: the report,
-    and one page a trial with its score, its trace and its verifier's output.
+    The report shows what was run, the results, their uncertainty and what they are based on. A RUN
+    is an experiment in a ledger, or the directory of a harbor job. HTML is one self-contained file,
+    including plots. --site writes pages that open from a disk or any static host: the report, and
+    one page per trial with its score, its trace and the output of its verifier.
 
     Example: proctor report nightly -o nightly.html
     """

@@ -11,16 +11,20 @@ _OPTIONS = (
         "--rerun",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Run N trials of a job, or of a claim, again.",
+        help="Run N trials of a job or of a claim again.",
     ),
     click.option(
         "--seed",
         default="0",
         show_default=True,
-        help="With --rerun: which ones; any text. Choose it after the results were handed in.",
+        help="With --rerun: seed that selects the trials, any text. Choose it after the "
+        "results were submitted.",
     ),
     click.option(
-        "-e", "--env", "environment", help="With --rerun: another environment than the recorded."
+        "-e",
+        "--env",
+        "environment",
+        help="With --rerun: use this environment instead of the recorded one.",
     ),
     click.option(
         "--tasks",
@@ -28,7 +32,7 @@ _OPTIONS = (
         multiple=True,
         type=PATH,
         metavar="DIR",
-        help="With --rerun: where the tasks are now.",
+        help="With --rerun: directory where the tasks are now.",
     ),
     click.option(
         "-o",
@@ -37,16 +41,20 @@ _OPTIONS = (
         default="reruns",
         show_default=True,
         metavar="DIR",
-        help="With --rerun: where the new jobs are kept.",
+        help="With --rerun: directory for the new jobs.",
     ),
     click.option(
         "--ledger",
         "ledger_dir",
         type=PATH,
-        help="With --plan, or --rerun of a claim: the ledger.  [default: PROCTOR_LEDGER, ./ledger]",
+        help="With --plan, or --rerun of a claim: ledger directory.  [default: PROCTOR_LEDGER,"
+        " ./ledger]",
     ),
     click.option(
-        "-y", "--yes", is_flag=True, help="With --rerun: tasks may take variables of the host."
+        "-y",
+        "--yes",
+        is_flag=True,
+        help="With --rerun: allow tasks to read host environment variables.",
     ),
 )
 

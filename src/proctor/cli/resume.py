@@ -27,22 +27,26 @@ from proctor.job.wish import ResumeWish
     "-f",
     multiple=True,
     metavar="TYPE",
-    help=f"Run trials again that ended in this exception.  [always: {CANCELLED}]",
+    help=f"Also rerun trials that ended with this exception.  [always: {CANCELLED}]",
 )
 @click.option(
     "-n",
     "--n-concurrent",
     type=Concurrency(),
     metavar="N|auto",
-    help="Trials at once, if not as before.",
+    help="Number of trials to run at once.  [default: as before]",
 )
-@click.option("--ae", "secrets", multiple=True, metavar="K=V", help="Value of a redacted variable.")
-@click.option("--ledger", type=PATH, help="Ledger to seal into, if not the one as before.")
-@click.option("--no-ledger", is_flag=True, help="Seal nothing.")
-@click.option("--key", type=PATH, help="Signing key.  [default: PROCTOR_KEY, your own]")
-@click.option("--dry-run", is_flag=True, help="Say what would be run, kept or redone, and why.")
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
-@click.option("--result-line", is_flag=True, help="Print the outcome line last; harbor's codes.")
+@click.option(
+    "--ae", "secrets", multiple=True, metavar="K=V", help="Supply the value of a redacted variable."
+)
+@click.option("--ledger", type=PATH, help="Seal trials into this ledger.  [default: as before]")
+@click.option("--no-ledger", is_flag=True, help="Do not seal trials into a ledger.")
+@click.option("--key", type=PATH, help="Signing key.  [default: PROCTOR_KEY, your own key]")
+@click.option("--dry-run", is_flag=True, help="Show what would be run, kept or redone, and why.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
+@click.option(
+    "--result-line", is_flag=True, help="Print the result line last, and use harbor's exit codes."
+)
 @json_option
 def command(
     job: str,
@@ -57,12 +61,13 @@ def command(
     result_line: bool,
     as_json: bool,
 ) -> int:
-    """Go on with a job that was stopped.
+    """Resume a stopped job.
 
-    It may have been killed, or begun by harbor. What has a result is kept, what has none is run.
-    A trial that is run again keeps what its earlier attempt left in attempts/N. A task, agent or
-    image that has changed since makes a new trial beside the old one. A secret that the job's
-    files have only redacted is asked for. What a kill kept from being sealed is sealed.
+    The job may have been killed, or started by harbor. Trials with a result are kept, trials
+    without one are run. A trial that is run again keeps what its earlier attempt left in
+    attempts/N. A task, agent or image that has changed since makes a new trial beside the old one.
+    Secrets that are redacted in the job's files must be given with --ae or as environment
+    variables. Trials that a kill left unsealed are sealed.
 
     Exit codes are those of `proctor run`.
 

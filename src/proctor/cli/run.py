@@ -41,16 +41,16 @@ from proctor.job.wish import JobWish
 @record_options
 @output_options
 def command(**given: Any) -> int:
-    """Run an agent at tasks, many trials as one job.
+    """Run an agent on tasks: many trials in one job.
 
     Flags, job directory and scores are harbor's. The default environment is a sandbox on this
-    machine: no daemon, no images to fetch. Every attempt is kept, and a job that was stopped is
-    gone on with by `proctor resume`. Ctrl-C once ends the trials and keeps their records, twice
-    stops at once. Each trial is sealed into the ledger when it ends.
+    machine: no daemon, no images to fetch. Every attempt is kept; resume a stopped job with
+    `proctor resume`. Press Ctrl-C once to end the trials and keep their records, twice to stop
+    immediately. Each trial is sealed into the ledger when it ends.
 
-    Exit code 0: done. 2: wrong use or bad input; nothing was run. 3: done, but some trials have no
-    score or some tasks were refused. 130: interrupted. With --result-line: 0 unless the job itself
-    died.
+    Exit code 0: done. 2: wrong usage or bad input; nothing was run. 3: done, but some trials were
+    not scored or some tasks were refused. 130: interrupted. With --result-line: 0 unless the job
+    itself died.
 
     Example: proctor run -p tasks --command 'my-agent "$(cat)"' -m provider/model -k 3
     """

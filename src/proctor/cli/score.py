@@ -32,12 +32,16 @@ from proctor.reward.profile import DEFAULT_PROFILE, PROFILES
     type=click.Choice(list(PROFILES)),
     default=DEFAULT_PROFILE.name,
     show_default=True,
-    help="Rules to score by.",
+    help="Scoring rules.",
 )
-@click.option("--explain", "explained", is_flag=True, help="List every operand, to the last bit.")
-@click.option("--certificate", type=PATH, help="Write every operand and result to a file.")
-@click.option("--allow-mixed", is_flag=True, help="Score as one what is not one honest number.")
-@click.option("--run-metric-scripts", is_flag=True, help="Run the job's own metric programs.")
+@click.option("--explain", "explained", is_flag=True, help="List every operand at full precision.")
+@click.option("--certificate", type=PATH, help="Write every operand and result to this file.")
+@click.option(
+    "--allow-mixed",
+    is_flag=True,
+    help="Score jobs together even if their attempts, tasks or limits differ.",
+)
+@click.option("--run-metric-scripts", is_flag=True, help="Run the job's own metric scripts.")
 @json_option
 def command(
     jobs: tuple[str, ...],
@@ -48,11 +52,11 @@ def command(
     run_metric_scripts: bool,
     as_json: bool,
 ) -> int:
-    """Recompute a job's numbers from its evidence.
+    """Recompute a job's scores from its evidence.
 
-    Rewards are read from the reward files where verification ended without an exception, else
-    from the trial results. Several JOBS are scored as one, in the order given. Nothing is
-    written into a job, and nothing of it is run unless asked for.
+    Rewards are read from the reward files if verification ended without an exception, else from the
+    trial results. Several JOBS are scored as one, in the given order. Nothing is written into a
+    job, and nothing in it is run unless you ask for it.
 
     Exit code 3: done, but some planned trials have no reward.
 

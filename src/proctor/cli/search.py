@@ -36,11 +36,18 @@ _SNIPPET = 200
 @filter_options
 @click.option(
     "--page", "number", type=click.IntRange(min=1, max=1_000_000), default=1,
-    help="Which page of so many hits.  [default: 1]",
+    help="Show this page of results.  [default: 1]",
 )  # fmt: skip
-@click.option("--rank", is_flag=True, help="The most relevant first, not the newest.")
-@click.option("--exact", is_flag=True, help="Count, and rank, all matches, not the newest 10,000.")
-@click.option("--trials", "by_trial", is_flag=True, help="One line a trial, with its count.")
+@click.option("--rank", is_flag=True, help="Sort by relevance instead of newest first.")
+@click.option(
+    "--exact", is_flag=True, help="Count and rank all matches, not only the newest 10,000."
+)
+@click.option(
+    "--trials",
+    "by_trial",
+    is_flag=True,
+    help="Print one line per trial, with its number of matches.",
+)
 @json_option
 def command(
     words: tuple[str, ...],
@@ -52,17 +59,18 @@ def command(
     as_json: bool,
     wanted: TrialFilter,
 ) -> int:
-    """Find words in every sealed trace, with the step they are in.
+    """Search all sealed traces for words, with the step of each match.
 
-    All words have to be in one entry: a message, a command, an output. "two words" in quotes are a
-    phrase, and so is apt-get; instal* is how a word begins; -word is left out; OR stands between
-    two. role:tool_call, tool:bash, exit:0 and exit:!0 choose entries; model:, task:, experiment:
-    and trial: choose trials. Case makes no difference. A call has the exit code of its result.
+    All words must be in one entry: a message, a command, an output. "two words" in quotes are a
+    phrase, and so is apt-get; instal* matches the beginning of a word; -word excludes a word; OR
+    combines alternatives. role:tool_call, tool:bash, exit:0 and exit:!0 select entries; model:,
+    task:, experiment: and trial: select trials. Case is ignored. A call has the exit code of its
+    result.
 
-    Found are traces, and the roles instruction, answer, exception, verifier, change, review and
-    note; a change is the path of a file that the agent changed.
-    The trial that was sealed last comes first, in it the last step. The index is brought up to the
-    ledger first; it is derived, and may be deleted.
+    The search covers traces, and the roles instruction, answer, exception, verifier, change, review
+    and note; a change is the path of a file that the agent changed. The most recently sealed trial
+    comes first, and within it the last step. The index is updated from the ledger first; it is
+    derived data and can be deleted.
 
     Example: proctor search role:tool_call apt-get exit:!0
     """

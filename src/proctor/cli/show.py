@@ -18,21 +18,35 @@ from proctor.cli.trace_text import LONGEST
 
 @click.command("show")
 @click.argument("thing", type=PATH)
-@click.option("--step", type=StepRange(), help="Only this step of a trace, or these: 3-7.")
-@click.option("--errors", is_flag=True, help="Only steps in which a tool's result is an error.")
-@click.option("--tool", metavar="NAME", help="Only steps that use this tool.")
-@click.option("--grep", type=Expression(), help="Only steps with a text that this is found in.")
-@click.option("--part", metavar="NAME", help="Only this part of a trial of several steps.")
-@click.option("--changes", is_flag=True, help="Only what the agent changed, path by path.")
-@click.option("--full", is_flag=True, help=f"Whole texts, not {LONGEST:,} characters of each.")
-@click.option("--raw", is_flag=True, help="The bytes of a record, exactly as they are stored.")
 @click.option(
-    "--evidence", "evidence_path", metavar="PATH", help="One file of a sealed trial's evidence."
+    "--step", type=StepRange(), help="Show only this step of a trace, or a range such as 3-7."
 )
 @click.option(
-    "--ledger", "directory", type=PATH, help="The ledger.  [default: PROCTOR_LEDGER, ./ledger]"
+    "--errors", is_flag=True, help="Show only steps in which the result of a tool is an error."
 )
-@click.option("--no-pager", is_flag=True, help="Print it, also where there is a screen.")
+@click.option("--tool", metavar="NAME", help="Show only steps that use this tool.")
+@click.option(
+    "--grep",
+    type=Expression(),
+    help="Show only steps with a text that matches this regular expression.",
+)
+@click.option("--part", metavar="NAME", help="Show only this part of a multi-step trial.")
+@click.option("--changes", is_flag=True, help="Show only the paths that the agent changed.")
+@click.option("--full", is_flag=True, help=f"Show whole texts, not {LONGEST:,} characters of each.")
+@click.option("--raw", is_flag=True, help="Print the bytes of a record exactly as stored.")
+@click.option(
+    "--evidence",
+    "evidence_path",
+    metavar="PATH",
+    help="Print one file of the evidence of a sealed trial.",
+)
+@click.option(
+    "--ledger",
+    "directory",
+    type=PATH,
+    help="Ledger directory.  [default: PROCTOR_LEDGER, ./ledger]",
+)
+@click.option("--no-pager", is_flag=True, help="Do not use a pager, even on a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(
     thing: str,
@@ -49,18 +63,18 @@ def command(
     no_pager: bool,
     as_json: bool,
 ) -> int:
-    """Show a trial, its trace, a step of it, or a record, readable.
+    """Show a trial, its trace, one step, or a record in readable form.
 
     THING is a file (a trajectory.jsonl, a conversation.jsonl, an ATIF trajectory.json, a trial
-    record), the directory of a trial, or something sealed: a trial's id, EXPERIMENT/TRIAL, the
-    number of an entry, the digest of a record, or the beginning of one that fits no other. A file
-    goes first. What cannot be read of it is said where it stands; `proctor check` judges it.
+    record), a trial directory, or something sealed: a trial id, EXPERIMENT/TRIAL, an entry number,
+    the digest of a record, or a unique prefix of one. A file takes precedence. Unreadable parts are
+    marked where they occur; to check a file, use `proctor check`.
 
-    --step, --errors, --tool and --grep choose steps, which are shown whole; given together, all of
-    them have to fit. A step of a conversation begins with each turn of the assistant.
+    --step, --errors, --tool and --grep select steps, which are shown whole; a step must match all
+    of the given options. Each turn of the assistant begins a new step of a conversation.
 
-    --changes lists the paths of a trial's environment that differ from its image: system paths,
-    the working directory and homes as the agent left them, then what changed during verification.
+    --changes lists the paths in a trial's environment that differ from its image: system paths, the
+    working directory and homes as the agent left them, then what changed during verification.
 
     `proctor show TRIAL --raw | sha256sum` recomputes the digest of a sealed record.
 

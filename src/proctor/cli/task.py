@@ -20,7 +20,7 @@ from proctor.task.manifest import dataset_digest
 
 @click.group("task")
 def command() -> None:
-    """Task directories: the digests that pin them.
+    """Print the digests that pin task directories.
 
     Example: proctor task digest tasks/fix-bug
     """
@@ -33,10 +33,10 @@ def command() -> None:
 def digest(paths: tuple[str, ...], with_files: bool, as_json: bool) -> int:
     """Print the digests of tasks and datasets.
 
-    Of a task: the task_checksum that harbor writes into a trial's result, the digest that it
-    writes into a job's lock.json, and the task's digest in dataset digest v1. Of a dataset: the
-    same for every task that harbor takes, and dataset digest v1 over them. A task that harbor
-    would not take has digests too, and its faults are named.
+    For a task: the task_checksum that harbor writes into a trial's result, the digest that it
+    writes into a job's lock.json, and the task's digest in dataset digest v1. For a dataset: the
+    same for every task that harbor accepts, and dataset digest v1 over them. A task that harbor
+    would not accept has digests too, and its problems are listed.
 
     Example: proctor task digest tasks/hello-world
     """

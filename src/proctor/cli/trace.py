@@ -55,7 +55,7 @@ class _Commands(click.Group):
 
 @click.group("trace", cls=_Commands)
 def command() -> None:
-    """What an agent did: summary, classify, diff, follow, convert.
+    """Summarize, classify, compare, follow or convert what an agent did.
 
     Example: proctor trace follow trial/agent/trajectory.jsonl
     """
@@ -66,13 +66,15 @@ command.add_command(diff)
 
 
 @command.command("writer")
-@click.option("-o", "--output", type=PATH, help="Write it to this file; not over another.")
+@click.option(
+    "-o", "--output", type=PATH, help="Write to this file instead of stdout; never overwrite one."
+)
 @json_option
 def writer(output: str | None, as_json: bool) -> int:
     """Print the trajectory writer, one Python file.
 
     It needs Python 3.8 or later and nothing else: copy it into a container, where a harness imports
-    it and writes /workspace/trajectory.jsonl. Its first lines say how.
+    it and writes /workspace/trajectory.jsonl. Its first lines explain how to use it.
 
     Example: proctor trace writer > trajectory_writer.py
     """
@@ -111,18 +113,18 @@ class _Wishes:
     type=click.IntRange(min=0),
     default=10,
     show_default=True,
-    help="How many of the lines that are there to show first.",
+    help="Number of existing lines to show first.",
 )
-@click.option("--from-start", is_flag=True, help="Show all lines that are there.")
-@click.option("--once", is_flag=True, help="Show what is there and stop.")
+@click.option("--from-start", is_flag=True, help="Show all existing lines first.")
+@click.option("--once", is_flag=True, help="Show the existing lines and exit.")
 @click.option("--wait", is_flag=True, help="Wait for the file to appear.")
 @click.option(
     "--until-idle",
     type=click.FloatRange(min=0, max=1e9),
     metavar="SECONDS",
-    help="Stop when nothing has come for this long.",
+    help="Exit when no line was added for this long.",
 )
-@click.option("--full", is_flag=True, help=f"Show texts whole, not {LONGEST:,} characters of them.")
+@click.option("--full", is_flag=True, help=f"Show whole texts, not {LONGEST:,} characters of each.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line.")
 def follow(
     file: str,
@@ -136,8 +138,9 @@ def follow(
 ) -> int:
     """Show a trajectory while it is being written.
 
-    Each entry is printed as soon as its line is whole. A line that is no entry is shown with what
-    is wrong with it. When the file is cut or replaced, that is said and the new lines are followed.
+    Each entry is printed as soon as its line is complete. A line that is not a valid entry is shown
+    with what is wrong with it. If the file is truncated or replaced, a message says so and the new
+    lines are followed.
 
     Example: proctor trace follow trial/agent/trajectory.jsonl
     """

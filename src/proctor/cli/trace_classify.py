@@ -49,14 +49,15 @@ def classify(
     wanted: TrialFilter,
     **judging: Any,
 ) -> int:
-    """Say what every turn of an agent was for.
+    """Label each turn of an agent by its purpose.
 
-    Each gets one label: execution, verification, deliberation or exploration. THING is a trace, a
-    trial, a job, or a sealed trial or experiment; without one, the filters choose. One trial is
-    shown turn by turn, several as shares, with what follows what and how far each is from the good
-    runs at its task. The labels come from rules, offline; --judge asks a model too, keeps its
-    answers, and shows its labels instead. A label never moves a score. Exit 3: some trials have no
-    trace, or a judge left turns without a label.
+    Each turn gets one label: execution, verification, deliberation or exploration. THING is a
+    trace, a trial, a job, or a sealed trial or experiment; without one, the filters select trials.
+    One trial is shown turn by turn; several are shown as shares, with the transitions between
+    labels and the distance of each trial from the good runs of its task. Labels come from rules,
+    offline; --judge asks a model too, stores its answers, and shows its labels instead. Labels
+    never change a score. Exit code 3: some trials have no trace, or a judge left turns without a
+    label.
 
     Example: proctor trace classify jobs/nightly
     """

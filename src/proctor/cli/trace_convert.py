@@ -37,12 +37,12 @@ _SHOWN = 50
     "target",
     required=True,
     type=click.Choice(["trajectory", "atif"]),
-    help="What to make of it.",
+    help="Output format.",
 )
-@click.option("-o", "--output", type=PATH, help="Write it here instead of to stdout.")
-@click.option("--salvage", is_flag=True, help="Convert what can be read of a damaged trace.")
+@click.option("-o", "--output", type=PATH, help="Write to this file instead of stdout.")
+@click.option("--salvage", is_flag=True, help="Convert the readable part of a damaged trace.")
 @click.option("--no-header", is_flag=True, help="Leave out the header line of a trajectory.")
-@click.option("--agent", "agent_name", help="Name of the agent, where the trace says none.")
+@click.option("--agent", "agent_name", help="Name of the agent, if the trace has none.")
 @click.option("--agent-version", help="Version of that agent.")
 @secret_option
 @json_option
@@ -57,10 +57,10 @@ def convert(
     secret_names: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Make a trajectory or an ATIF file of any trace.
+    """Convert any trace to a trajectory or an ATIF file.
 
-    Every field that does not survive is listed on stderr. ATIF to trajectory and back gives the
-    same document: what a trajectory has no field for travels in its metadata.
+    Every field that is lost is listed on stderr. Converting ATIF to a trajectory and back gives the
+    same document: what a trajectory has no field for is kept in its metadata.
 
     Example: proctor trace convert agent/trajectory.json --to trajectory -o trajectory.jsonl
     """

@@ -44,10 +44,10 @@ _LONGEST = 800
 @click.command("diff")
 @click.argument("a")
 @click.argument("b")
-@click.option("--part", metavar="NAME", help="Only this part of trials of several steps.")
-@click.option("--full", is_flag=True, help="Whole texts and all of the alignment.")
+@click.option("--part", metavar="NAME", help="Compare only this part of multi-step trials.")
+@click.option("--full", is_flag=True, help="Show whole texts and the whole alignment.")
 @ledger_option
-@click.option("--no-pager", is_flag=True, help="Print it, also where there is a screen.")
+@click.option("--no-pager", is_flag=True, help="Do not use a pager, even on a terminal.")
 @json_option
 def diff(
     a: str,
@@ -58,12 +58,12 @@ def diff(
     no_pager: bool,
     as_json: bool,
 ) -> int:
-    """Lay two trajectories side by side, and say where they part.
+    """Compare two trajectories side by side, and show where they diverge.
 
-    A and B are traces, trials or sealed trials, each of any kind. Actions are compared: the tool
-    and its command without blanks that mean nothing. What an agent says is not. Where the same
-    action was answered differently before the agents part, the environment was first; times,
-    process ids, temporary names and the like in answers are not counted as differences.
+    A and B are traces, trials or sealed trials, in any combination. Only actions are compared: the
+    tool and its command, ignoring insignificant whitespace. What an agent says is not compared. If
+    the same action got different results before the agents diverge, the environment diverged first;
+    times, process ids, temporary names and the like in results do not count as differences.
 
     Example: proctor trace diff job/hello__AbCdEfg job/hello__HiJkLmN
     """

@@ -26,20 +26,27 @@ _WORDS: Final = (("base_url", "--judge-url"), ("-m names it", "--judge names it"
 """What the chat agent calls its settings, and what they are called here."""
 
 judge_options: Final = (
-    click.option("--judge", "judges", multiple=True, metavar="MODEL", help="Ask a model as well."),
+    click.option(
+        "--judge",
+        "judges",
+        multiple=True,
+        metavar="MODEL",
+        help="Ask this model for labels too; can be repeated.",
+    ),
     click.option(
         "--judge-url",
         "urls",
         multiple=True,
         metavar="URL",
-        help="Its OpenAI-compatible endpoint, such as https://…/v1; one for all judges, or each.",
+        help="OpenAI-compatible endpoint of the judge, such as https://…/v1: one for all "
+        "judges, or one each.",
     ),
     click.option(
         "--judge-key-env",
         "keys",
         multiple=True,
         metavar="NAME",
-        help=f"Variable that holds its key.  [default: {KEY_VARIABLE}]",
+        help=f"Environment variable with the judge's API key.  [default: {KEY_VARIABLE}]",
     ),
     click.option(
         "-n",
@@ -47,9 +54,9 @@ judge_options: Final = (
         type=click.IntRange(1, 64),
         default=4,
         show_default=True,
-        help="Requests to a judge at once.",
+        help="Number of concurrent requests to a judge.",
     ),
-    click.option("--agree", is_flag=True, help="Say how far the rules and the judges agree."),
+    click.option("--agree", is_flag=True, help="Show how far the rules and the judges agree."),
 )
 
 

@@ -38,7 +38,7 @@ _PLAIN_WIDTH: Final = 100
 @click.argument("things", nargs=-1, metavar="[THING]...")
 @ledger_option
 @filter_options
-@click.option("--compat", is_flag=True, help="Print aec-bench's own numbers instead of ours.")
+@click.option("--compat", is_flag=True, help="Print aec-bench's numbers instead of proctor's.")
 @json_option
 def summary(
     things: tuple[str, ...],
@@ -47,11 +47,11 @@ def summary(
     as_json: bool,
     wanted: TrialFilter,
 ) -> int:
-    """Sum up what happened: turns, tool calls, errors, loops, time, tokens, cause of failure.
+    """Summarize traces: turns, tool calls, errors, loops, time, tokens, cause of failure.
 
-    A THING is a trace, a trial, a job, a record, a sealed trial or an experiment; without any, all
-    sealed trials that the filters let through. One trial gets a page, several get a table and what
-    they come to. docs/summaries.md says what each number counts and where it comes from.
+    A THING is a trace, a trial, a job, a record, a sealed trial or an experiment; without one, all
+    sealed trials that match the filters are summarized. One trial gets a page; several get a table
+    and totals. docs/summaries.md explains what each number counts and where it comes from.
 
     Example: proctor trace summary --experiment nightly --reward ..0.5
     """

@@ -13,18 +13,18 @@ from proctor.cli.options import PATH
 @ledger_option
 @click.option(
     "--port", type=click.IntRange(0, 65535),
-    help="Where to answer; 0 takes a free one.  [default: 8380, else a free one]",
+    help="Port to listen on; 0 picks a free one.  [default: 8380, else a free one]",
 )  # fmt: skip
 @click.option("--open/--no-open", "opens", help="Open the page in a browser.  [default: no]")
 @json_option
 def command(
     thing: str | None, directory: str | None, port: int | None, opens: bool, as_json: bool
 ) -> int:
-    """Look at runs in a browser: a ledger, a job, or a directory of jobs.
+    """View a ledger, a job, or a directory of jobs in a browser.
 
-    It answers on this machine alone, until it is interrupted: Ctrl-C is how it is ended, and
-    gives exit code 0. Reading needs nothing; writing, such as a review, needs the token in the
-    address that is printed.
+    The server is reachable from this machine only, and runs until it is interrupted: Ctrl-C ends it
+    with exit code 0. Reading requires nothing; writing, such as a review, requires the token in the
+    printed address.
 
     Example: proctor view jobs/nightly
     """

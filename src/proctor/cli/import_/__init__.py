@@ -16,11 +16,11 @@ from proctor.cli.commands import CommandTable
 from proctor.cli.printable import printable
 
 COMMANDS = {
-    "aec-bench": "A tree of aec-bench's records, of any generation.",
-    "harbor": "The trials of harbor's jobs, each with all its files.",
-    "traces": "Loose trajectories, conversations and ATIF files.",
-    "bundle": "A bundle from another ledger, checked before it is taken.",
-    "prime": "The hosted samples of a Prime evaluation.",
+    "aec-bench": "Import a tree of aec-bench records, of any generation.",
+    "harbor": "Import the trials of harbor jobs, each with all its files.",
+    "traces": "Import loose trajectories, conversations and ATIF files.",
+    "bundle": "Import a bundle from another ledger, after checking it.",
+    "prime": "Import the hosted samples of a Prime evaluation.",
 }
 
 
@@ -45,7 +45,7 @@ class _Imports(CommandTable):
 
 @click.group("import", cls=_Imports, epilog="Example: proctor import harbor jobs/nightly")
 def command() -> None:
-    """Bring runs into the ledger: what other systems left, and bundles.
+    """Import runs into the ledger: from other systems, or from bundles.
 
-    A missing ledger is made.
+    Creates the ledger if it is missing.
     """

@@ -22,8 +22,8 @@ _NOUN = "record"
 def command(tree: str, directory: str | None, key_file: str | None, as_json: bool) -> int:
     """Seal the records of a tree: EXPERIMENT/TRIAL.json, and the files in _artifacts/TRIAL.
 
-    All three generations of the format are read. A record that is refused is named with the reason
-    and does not stop the others: exit 3 then, and 2 where nothing was sealed.
+    Reads all three generations of the format. A refused record is reported with the reason and does
+    not stop the others: the exit code is then 3, or 2 if nothing was sealed.
 
     Example: proctor import aec-bench ~/ledger
     """

@@ -17,7 +17,7 @@ from proctor.ledger.exchange.unbundle import check_bundle
 @click.command("bundle")
 @click.argument("bundle", type=PATH)
 @click.option(
-    "--signed-by", metavar="PUB", help="The other ledger's public key, or a file that holds it."
+    "--signed-by", metavar="PUB", help="Public key of the other ledger, or a file that contains it."
 )
 @ledger_option
 @key_option
@@ -31,10 +31,10 @@ def command(
 ) -> int:
     """Seal the trials of a bundle into this ledger, with their evidence.
 
-    Everything in it is checked first: the leaves give the signed root, the evidence has its
-    digests. Without --signed-by the key that the bundle itself names is taken, which shows that it
-    is whole and not whose it is. What is sealed here already is left as it is. A trial that was
-    superseded by one that is left out is refused.
+    Everything in the bundle is checked first: the leaves must give the signed root, and the
+    evidence must match its digests. Without --signed-by, the key named in the bundle is used, which
+    proves that the bundle is intact but not who signed it. Trials that are already sealed here are
+    left unchanged. A trial that was superseded by a trial left out of the bundle is refused.
 
     Example: proctor import bundle nightly.tar.zst --signed-by owner.pub
     """

@@ -21,15 +21,17 @@ from proctor.ledger.sealing import Submission
 @click.command("harbor")
 @click.argument("jobs", nargs=-1, required=True, type=PATH, metavar="JOB…")
 @click.option(
-    "--experiment", metavar="ID", help="Experiment of all trials.  [default: each job's name]"
+    "--experiment",
+    metavar="ID",
+    help="Seal all trials under this experiment.  [default: each job's name]",
 )
 @extend_option
-@click.option("--dataset-id", help="name@version of the dataset that the tasks are from.")
+@click.option("--dataset-id", help="Dataset of the tasks, as name@version.")
 @click.option(
     "--killed",
     "is_over",
     is_flag=True,
-    help="The job is over: trials without a result are taken as killed.",
+    help="The job has ended: import trials without a result as killed.",
 )
 @secret_option
 @ledger_option
@@ -46,15 +48,15 @@ def command(
     key_file: str | None,
     as_json: bool,
 ) -> int:
-    """Seal the trials of harbor's jobs, each with all its files; nothing of them is run.
+    """Seal the trials of harbor jobs, each with all its files, without running anything.
 
-    JOB is a job's directory, or one that holds jobs. A record is made of every trial, as
-    `proctor record make` does; trials that proctor ran have their own. A trial that is sealed
-    already is left as it is, so that a job can be imported again once more of it is done. In a job
-    that does not say it is finished, trials without a result are left for later, or taken as
-    killed with --killed. `proctor export --format harbor` gives the files back.
+    JOB is a job directory, or a directory of jobs. A record is made for every trial, as `proctor
+    record make` does; trials run by proctor already have one. Trials that are already sealed are
+    left unchanged, so a job can be imported again when more of it is done. In a job that is not
+    marked as finished, trials without a result are left for later, or imported as killed with
+    --killed. `proctor export --format harbor` restores the files.
 
-    Exit 3 where trials were refused or left for later, 2 where nothing was sealed.
+    Exit code 3: trials were refused or left for later. 2: nothing was sealed.
 
     Example: proctor import harbor jobs/nightly
     """

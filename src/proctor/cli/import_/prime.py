@@ -52,36 +52,43 @@ class _Found:
 
 @click.command("prime", epilog="Example: proctor import prime EVAL_ID --experiment nightly")
 @click.argument("eval_id", required=False)
-@click.option("-e", "--experiment", help="What to seal under.  [default: prime-eval-EVAL_ID]")
 @click.option(
-    "--evaluation-json", type=PATH, help="Read the evaluation from a file, and ask nobody."
+    "-e", "--experiment", help="Seal under this experiment.  [default: prime-eval-EVAL_ID]"
 )
 @click.option(
-    "--samples-json", type=PATH, multiple=True, help="A file with samples; again for more pages."
+    "--evaluation-json",
+    type=PATH,
+    help="Read the evaluation from a file, without network requests.",
 )
 @click.option(
-    "--base-url", help=f"Prime's interface.  [default: PRIME_API_BASE_URL, {DEFAULT_URL}]"
+    "--samples-json",
+    type=PATH,
+    multiple=True,
+    help="Read samples from a file; can be repeated for more pages.",
+)
+@click.option(
+    "--base-url", help=f"URL of Prime's API.  [default: PRIME_API_BASE_URL, {DEFAULT_URL}]"
 )
 @click.option(
     "--page-size",
     type=click.IntRange(1, LARGEST_PAGE),
     default=PAGE_SIZE,
     show_default=True,
-    help="Samples to ask for at once.",
+    help="Number of samples per request.",
 )
 @click.option(
     "--timeout",
     type=click.IntRange(1, 86400),
     default=60,
     show_default=True,
-    help="Seconds for one answer.",
+    help="Timeout of one request, in seconds.",
 )
 @click.option(
     "--retries",
     type=click.IntRange(0),
     default=5,
     show_default=True,
-    help="How often one question is asked again.",
+    help="Number of retries per request.",
 )
 @ledger_option
 @key_option
@@ -101,11 +108,11 @@ def command(
 ) -> int:
     """Seal one partial record for each hosted sample of a Prime evaluation.
 
-    The key is that of PRIME_API_KEY, else of ~/.prime/config.json. Each trial keeps the raw sample,
-    its messages as conversation.jsonl, and what was handed in. Samples are sealed as their pages
-    arrive: the same command goes on after an interruption, and what is sealed is not sealed twice.
-    A sample that is refused is named with the reason and does not stop the others: exit 3 then.
-    aec-bench's name for it, `proctor import-prime-eval`, is the same command.
+    The API key comes from PRIME_API_KEY, else from ~/.prime/config.json. Each trial keeps the raw
+    sample, its messages as conversation.jsonl, and what was submitted. Samples are sealed as their
+    pages arrive: after an interruption, run the same command again to continue; nothing is sealed
+    twice. A refused sample is reported with the reason and does not stop the others: the exit code
+    is then 3. `proctor import-prime-eval`, the name in aec-bench, is the same command.
     """
     if bool(evaluation_json) != bool(samples_json):
         raise click.UsageError("--evaluation-json and --samples-json go together; one is missing")

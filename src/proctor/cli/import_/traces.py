@@ -20,13 +20,17 @@ _NOUN = "trace"
 @click.command("traces")
 @click.argument("root", type=PATH, metavar="DIR")
 @click.option(
-    "--experiment", metavar="ID", help="Experiment of all.  [default: the directory's name]"
+    "--experiment",
+    metavar="ID",
+    help="Seal all trials under this experiment.  [default: the directory's name]",
 )
-@click.option("--task", metavar="NAME", help="The task that was sat.")
-@click.option("--dataset-id", help="name@version of the dataset that the task is from.")
-@click.option("--model", metavar="NAME", help="The model, where a trace names none.")
-@click.option("--agent", metavar="NAME", help="The agent that ran.")
-@click.option("--when", metavar="TIME", help="When those ran that tell no time: ISO 8601, UTC.")
+@click.option("--task", metavar="NAME", help="Task that was run.")
+@click.option("--dataset-id", help="Dataset of the task, as name@version.")
+@click.option("--model", metavar="NAME", help="Model, for traces that do not name one.")
+@click.option("--agent", metavar="NAME", help="Agent that ran.")
+@click.option(
+    "--when", metavar="TIME", help="Time of the run, for traces that have none: ISO 8601, UTC."
+)
 @secret_option
 @ledger_option
 @key_option
@@ -46,11 +50,11 @@ def command(
 ) -> int:
     """Seal every trace below a directory, each with a partial record.
 
-    Trajectories and conversations (.jsonl) and ATIF files (.json) are told by what is in them;
-    other files, links and hidden names are passed over. Files called trajectory.jsonl,
-    conversation.jsonl and trajectory.json that lie together are one run's. A trial is named after
-    its path. A trace that is refused does not stop the others: exit 3 then, and 2 where nothing was
-    sealed.
+    Trajectories and conversations (.jsonl) and ATIF files (.json) are recognized by their content;
+    other files, links and hidden names are skipped. Files named trajectory.jsonl,
+    conversation.jsonl and trajectory.json in the same directory belong to one run. A trial is named
+    after its path. A refused trace does not stop the others: the exit code is then 3, or 2 if
+    nothing was sealed.
 
     Example: proctor import traces runs/ --model acme/model-x --task fix-bug
     """

@@ -29,18 +29,18 @@ import click
 from proctor.cli.commands import CommandTable
 
 COMMANDS = {
-    "init": "Make a ledger, signed by your key; a key that is not there yet is made.",
-    "seal": "Seal records or trials, with their evidence; a missing ledger is made.",
+    "init": "Create a ledger signed by your key; create the key if it is missing.",
+    "seal": "Seal records or trials with their evidence; create the ledger if it is missing.",
     "list": "List sealed trials, in the order they were sealed.",
-    "verify": "Recompute everything, and name what is damaged; exit 1 then.",
+    "verify": "Recompute everything and report damage; exit with 1 if there is any.",
     "prove": "Prove that an entry is in the ledger, or that the ledger only grew.",
-    "attest": "State, signed, which entries of an EXPERIMENT the ledger holds.",
-    "claim": "Pack a score, the entries it rests on, their proof and the checkpoint into one file.",
+    "attest": "Sign a statement of which entries of an EXPERIMENT the ledger holds.",
+    "claim": "Pack a score, its entries, their proof and the checkpoint into one file.",
     "checkpoint": "Print or save the ledger's checkpoint: origin, size, root and signature.",
-    "cosign": "Put your own signature, with the time, under a copy of somebody's CHECKPOINT.",
-    "watch": "Follow ledgers and report forks, rollbacks, duplicates, withholdings and damage.",
-    "review": "Say what you think of a trial; nothing is changed by it.",
-    "withhold": "Take bytes out and keep their digests, or bring them back.",
+    "cosign": "Add your own timestamped signature to a copy of someone else's CHECKPOINT.",
+    "watch": "Watch ledgers and report forks, rollbacks, duplicates, withholdings and damage.",
+    "review": "Record your verdict on a trial, without changing the trial.",
+    "withhold": "Remove bytes but keep their digests, or restore them.",
     "stats": "Show counts and bytes per experiment.",
 }
 """Every command and the first line of its help; proctor.cli.ledger.NAME holds it."""
@@ -55,9 +55,9 @@ class LedgerCommands(CommandTable):
 
 @click.group("ledger", cls=LedgerCommands)
 def command() -> None:
-    """The sealed log: append-only, checkable by anyone.
+    """Manage the sealed log: append-only, and verifiable by anyone.
 
-    It is the directory that --ledger names, else PROCTOR_LEDGER, else ./ledger.
+    The ledger is the directory given by --ledger, else PROCTOR_LEDGER, else ./ledger.
 
     Example: proctor ledger seal jobs/nightly/fix-bug__a1B2c3D --experiment nightly
     """

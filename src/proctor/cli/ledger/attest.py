@@ -17,7 +17,9 @@ from proctor.sentence import count_of
 
 @click.command("attest")
 @click.argument("experiment")
-@click.option("--author", metavar="NAME", help="Who states it.  [default: your user name]")
+@click.option(
+    "--author", metavar="NAME", help="Author of the statement.  [default: your login name]"
+)
 @ledger_option
 @key_option
 @json_option
@@ -28,12 +30,12 @@ def command(
     key_file: str | None,
     as_json: bool,
 ) -> int:
-    """State, signed, which entries of an EXPERIMENT the ledger holds.
+    """Sign a statement of which entries of an EXPERIMENT the ledger holds.
 
-    The statement has the count and the digest of all of them so far: trials, withheld and
-    superseded ones included, plans, reviews, rescores, supersessions and withholdings. Claims
-    carry the latest one, so that a claim that leaves a trial out contradicts it, and `proctor
-    ledger verify` recomputes all of them. It says nothing about trials that were never sealed.
+    The statement contains the count and the digest of all its entries so far: trials (including
+    withheld and superseded ones), plans, reviews, rescores, supersessions and withholdings. Claims
+    carry the latest statement, so a claim that leaves a trial out contradicts it; `proctor ledger
+    verify` recomputes all of them. It says nothing about trials that were never sealed.
 
     Example: proctor ledger attest nightly
     """

@@ -13,15 +13,19 @@ from proctor.ledger.signature import check_signature
 
 
 @click.command("checkpoint")
-@click.option("--public-key", is_flag=True, help="The key that its signature is checked with.")
-@click.option("-o", "--output", type=PATH, help="Save it to this file; not over another.")
+@click.option(
+    "--public-key", is_flag=True, help="Print the public key that verifies the signature."
+)
+@click.option(
+    "-o", "--output", type=PATH, help="Save the checkpoint to this file; never overwrite one."
+)
 @ledger_option
 @json_option
 def command(public_key: bool, output: str | None, directory: str | None, as_json: bool) -> int:
     """Print or save the ledger's checkpoint: origin, size, root and signature.
 
-    Whoever keeps one can show later that the ledger was changed or cut: `proctor ledger verify
-    --since`. The log is held against it before it is printed.
+    Keep a checkpoint to prove later that the ledger was changed or truncated: `proctor ledger
+    verify --since`. The log is checked against the checkpoint before it is printed.
 
     Example: proctor ledger checkpoint -o checkpoint-2026-11-15
     """

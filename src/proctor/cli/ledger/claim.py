@@ -20,8 +20,8 @@ from proctor.reward.metric import DEFAULT_METRIC, METRICS
 
 
 @click.command("claim")
-@click.option("--experiment", required=True, help="Whose trials are claimed.")
-@click.option("--dataset", help="Only trials of this dataset, as `board` lists it.")
+@click.option("--experiment", required=True, help="Claim the trials of this experiment.")
+@click.option("--dataset", help="Include only trials of this dataset, as listed by `board`.")
 @click.option(
     "--metric",
     "metrics",
@@ -29,13 +29,18 @@ from proctor.reward.metric import DEFAULT_METRIC, METRICS
     type=click.Choice(list(METRICS)),
     default=[DEFAULT_METRIC],
     show_default=True,
-    help="What is computed of each group; may be given several times.",
+    help="Metric to compute for each group; can be repeated.",
 )
-@click.option("--planned", type=click.IntRange(min=0), help="Trials that were to be run.")
+@click.option("--planned", type=click.IntRange(min=0), help="Number of trials planned.")
 @click.option("--sealed-only", is_flag=True, help="Leave out trials whose records are partial.")
-@click.option("--checkpoint", type=PATH, help="Claim under this one, such as a cosigned copy.")
 @click.option(
-    "-o", "--output", type=PATH, help="Write it to this file; a name with .zst is compressed."
+    "--checkpoint", type=PATH, help="Claim against this checkpoint, such as a cosigned copy."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    help="Write the claim to this file; compress it if the name ends in .zst.",
 )
 @ledger_option
 @json_option
@@ -50,11 +55,12 @@ def command(
     directory: str | None,
     as_json: bool,
 ) -> int:
-    """Pack a score, the entries it rests on, their proof and the checkpoint into one file.
+    """Pack a score, its entries, their proof and the checkpoint into one file.
 
-    Every trial of the experiment is in it: counted, superseded, an earlier attempt, withheld or,
-    with --sealed-only, left out as diagnostic. A stranger checks it without the ledger, with
-    `proctor check CLAIM --key PUB`. It cannot show what is not in it: that takes the ledger.
+    The claim contains every trial of the experiment: counted, superseded, an earlier attempt,
+    withheld or, with --sealed-only, left out as diagnostic. Anyone can check it without the ledger:
+    `proctor check CLAIM --key PUB`. A claim cannot show what is not in it: that requires the
+    ledger.
 
     Example: proctor ledger claim --experiment nightly -o claim.json.zst
     """

@@ -18,16 +18,21 @@ from proctor.ledger.keys import SigningKey, load_key, make_key
 @click.command("cosign")
 @click.argument("checkpoint", type=PATH)
 @click.option(
-    "--key", "key_file", type=PATH, required=True, help="Your signing key; not the ledger's."
+    "--key", "key_file", type=PATH, required=True, help="Your own signing key, not the ledger's."
 )
-@click.option("--name", help="Make the key, under this name, where there is none yet.")
+@click.option("--name", help="Create the key under this name if it is missing.")
 @click.option(
-    "--log-key", metavar="PUB", help="The ledger's public key; needed the first time you see it."
+    "--log-key",
+    metavar="PUB",
+    help="Public key of the ledger; required the first time you see the ledger.",
 )
 @click.option(
-    "--ledger", "directory", type=PATH, help="The ledger, to show that it only grew since then."
+    "--ledger",
+    "directory",
+    type=PATH,
+    help="Ledger, to prove that it only grew since the last checkpoint.",
 )
-@click.option("--proof", type=PATH, help="A consistency proof that shows it without the ledger.")
+@click.option("--proof", type=PATH, help="Consistency proof of the same, without the ledger.")
 @state_option
 @json_option
 def command(
@@ -40,12 +45,13 @@ def command(
     state: str | None,
     as_json: bool,
 ) -> int:
-    """Put your own signature, with the time, under a copy of somebody's CHECKPOINT.
+    """Add your own timestamped signature to a copy of someone else's CHECKPOINT.
 
-    It says: I saw this at that time, and it extends everything I saw of this ledger before. The
-    last checkpoint of each ledger is remembered, and the next one is cosigned only if it extends
-    it: --ledger or --proof shows that. A fork or a step back is refused with exit code 1, and both
-    signed checkpoints are kept. Cosigning twice with one key changes nothing.
+    The signature states: I saw this checkpoint at that time, and it extends everything I saw of
+    this ledger before. The last checkpoint of each ledger is remembered, and the next one is
+    cosigned only if it extends it, as proved with --ledger or --proof. A fork or a rollback is
+    refused with exit code 1, and both signed checkpoints are kept. Cosigning twice with one key
+    changes nothing.
 
     Example: proctor ledger cosign checkpoint-2026-11-15 --key ~/keys/mine --ledger ledger
     """

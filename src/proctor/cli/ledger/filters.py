@@ -9,18 +9,25 @@ import click
 from proctor.ledger.query import STATUSES, TrialFilter
 
 _OPTIONS = (
-    click.option("--experiment", metavar="ID", help="Only trials of this experiment."),
-    click.option("--trial", metavar="ID", help="Only trials of this id."),
-    click.option("--dataset", metavar="NAME", help="Only trials of this dataset of `board`."),
-    click.option("--task", metavar="PREFIX", help="Only tasks whose id begins so."),
-    click.option("--harness", help="Only trials by this agent."),
-    click.option("--model", help="Only trials with this model."),
+    click.option("--experiment", metavar="ID", help="Filter by experiment."),
+    click.option("--trial", metavar="ID", help="Filter by trial id."),
+    click.option("--dataset", metavar="NAME", help="Filter by dataset, as listed by `board`."),
+    click.option("--task", metavar="PREFIX", help="Filter by the beginning of the task id."),
+    click.option("--harness", help="Filter by agent."),
+    click.option("--model", help="Filter by model."),
     click.option(
-        "--reward", metavar="RANGE", help="Only rewards in 0.5..1, 0.5.. or ..1, or just 1."
+        "--reward", metavar="RANGE", help="Filter by reward: 0.5..1, 0.5.., ..1, or exactly 1."
     ),
-    click.option("--status", type=click.Choice(STATUSES), help="Only trials of this status."),
-    click.option("--since", metavar="TIME", help="Only trials that ran at that time or later."),
-    click.option("-l", "--limit", type=click.IntRange(min=1), help="At most so many, the latest."),
+    click.option("--status", type=click.Choice(STATUSES), help="Filter by status."),
+    click.option(
+        "--since", metavar="TIME", help="Filter by time: trials that ran at TIME or later."
+    ),
+    click.option(
+        "-l",
+        "--limit",
+        type=click.IntRange(min=1),
+        help="Limit the number of results, keeping the latest.",
+    ),
 )
 
 

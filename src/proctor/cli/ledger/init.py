@@ -18,11 +18,11 @@ _LONGEST = 200
 @click.command("init")
 @ledger_option
 @click.option(
-    "--origin", help="Its name, which checkpoints state; a URL without its scheme is usual."
+    "--origin", help="Name of the ledger in checkpoints, usually a URL without its scheme."
 )
 @key_option
 @click.option(
-    "--next-key", "next_file", type=PATH, help="Key that is to sign a ledger from here on."
+    "--next-key", "next_file", type=PATH, help="Sign an existing ledger with this key from now on."
 )
 @json_option
 def command(
@@ -32,13 +32,13 @@ def command(
     next_file: str | None,
     as_json: bool,
 ) -> int:
-    """Make a ledger, signed by your key; a key that is not there yet is made.
+    """Create a ledger signed by your key; create the key if it is missing.
 
-    Keep the key: without it nothing more can be sealed. Give the public key and an early
-    checkpoint to somebody else: with them anybody can tell later whether the log only grew.
+    Keep the key: without it nothing more can be sealed. Give the public key and an early checkpoint
+    to someone else: with them anyone can check later whether the log only grew.
 
-    With --next-key, a ledger that is there gets another key, by an entry that the present one
-    signs. Whoever trusts the former key can follow.
+    With --next-key, an existing ledger gets a new key, through an entry signed by the current key.
+    Anyone who trusts the former key can follow the change.
 
     Example: proctor ledger init --origin example.org/our-runs
     """

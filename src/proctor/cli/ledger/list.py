@@ -30,9 +30,9 @@ from proctor.ledger.withheld import UnnamedWithholding, find_unnamed, render_unn
 @click.command("list")
 @ledger_option
 @filter_options
-@click.option("--columns", metavar="A,B,…", help=f"Which of {', '.join(NAMES)}.")
+@click.option("--columns", metavar="A,B,…", help=f"Columns to show: {', '.join(NAMES)}.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-@click.option("--jsonl", "as_jsonl", is_flag=True, help="Print one JSON object a line.")
+@click.option("--jsonl", "as_jsonl", is_flag=True, help="Print one JSON object per line.")
 @json_option
 def command(
     directory: str | None,
@@ -44,10 +44,10 @@ def command(
 ) -> int:
     """List sealed trials, in the order they were sealed.
 
-    A reward that is missing is `not scored`, or null, which is not 0; a range leaves it out. A
-    partial record is `diagnostic`. A trial whose bytes were withheld has its ids and its digest
-    left. An entry that was withheld without naming a trial is a row without ids in CSV and JSON,
-    and a note. `review` is the latest verdict; `proctor show TRIAL` has all of them.
+    A missing reward is `not scored`, or null, which is not 0; a reward range excludes it. A partial
+    record is `diagnostic`. A trial whose bytes were withheld keeps its ids and its digest. An entry
+    that was withheld without naming a trial is a row without ids in CSV and JSON, and a note.
+    `review` is the latest verdict; `proctor show TRIAL` shows all of them.
 
     Example: proctor ledger list --experiment nightly --reward 0.5.. --json
     """

@@ -11,20 +11,24 @@ from proctor.ledger.memory import Memory, default_memory_path
 from proctor.ledger.place import ledger_directory
 
 ledger_option = click.option(
-    "--ledger", "directory", type=PATH, help="The ledger.  [default: PROCTOR_LEDGER, ./ledger]"
+    "--ledger",
+    "directory",
+    type=PATH,
+    help="Ledger directory.  [default: PROCTOR_LEDGER, ./ledger]",
 )
 key_option = click.option(
-    "--key", "key_file", type=PATH, help="Signing key.  [default: PROCTOR_KEY, your own]"
+    "--key", "key_file", type=PATH, help="Signing key.  [default: PROCTOR_KEY, your own key]"
 )
 state_option = click.option(
     "--state",
     type=PATH,
-    help="Where seen checkpoints are kept.  [default: $XDG_STATE_HOME/proctor/checkpoints]",
+    help="Directory of the checkpoints seen before.  [default: "
+    "$XDG_STATE_HOME/proctor/checkpoints]",
 )
 extend_option = click.option(
     "--extend-experiment",
     is_flag=True,
-    help="Add trials of another job by other agents to an experiment.",
+    help="Allow adding trials of another job by other agents to an experiment.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 

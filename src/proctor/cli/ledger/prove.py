@@ -23,12 +23,23 @@ from proctor.ledger.query import find_one
 
 @click.command("prove")
 @click.argument("trial", required=False)
-@click.option("--since", type=PATH, metavar="CHECKPOINT", help="Prove that it only grew from this.")
-@click.option("--checkpoint", type=PATH, help="Prove under this one, such as a cosigned copy.")
 @click.option(
-    "--leaf-only", is_flag=True, help="Keep the entry back: only its hash is in the proof."
+    "--since",
+    type=PATH,
+    metavar="CHECKPOINT",
+    help="Prove that the ledger only grew since CHECKPOINT.",
 )
-@click.option("-o", "--output", type=PATH, help="Write it to this file; not over another.")
+@click.option(
+    "--checkpoint", type=PATH, help="Prove against this checkpoint, such as a cosigned copy."
+)
+@click.option(
+    "--leaf-only",
+    is_flag=True,
+    help="Include only the hash of the entry in the proof, not the entry.",
+)
+@click.option(
+    "-o", "--output", type=PATH, help="Write the proof to this file; never overwrite one."
+)
 @ledger_option
 @json_option
 def command(
@@ -42,8 +53,8 @@ def command(
 ) -> int:
     """Prove that an entry is in the ledger, or that the ledger only grew.
 
-    TRIAL is a trial's id, EXPERIMENT/TRIAL, or an entry's number. The proof holds the entry, the
-    way to the root, and the signed checkpoint; `proctor check PROOF --key PUB` needs nothing else.
+    TRIAL is a trial id, EXPERIMENT/TRIAL, or an entry number. The proof contains the entry, the
+    path to the root, and the signed checkpoint; `proctor check PROOF --key PUB` needs nothing else.
 
     Example: proctor ledger prove fix-bug__a1B2c3D -o proof.json
     """

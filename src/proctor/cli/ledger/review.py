@@ -18,10 +18,10 @@ from proctor.sentence import count_of
 @click.command("review")
 @click.argument("trial")
 @click.option(
-    "--verdict", required=True, type=click.Choice(("pass", "fail", "defer")), help="What you say."
+    "--verdict", required=True, type=click.Choice(("pass", "fail", "defer")), help="Your verdict."
 )
-@click.option("--reviewer", required=True, metavar="NAME", help="Who says it.")
-@click.option("--note", default="", metavar="TEXT", help="Why.")
+@click.option("--reviewer", required=True, metavar="NAME", help="Name of the reviewer.")
+@click.option("--note", default="", metavar="TEXT", help="Reason for the verdict.")
 @ledger_option
 @key_option
 @json_option
@@ -34,10 +34,10 @@ def command(
     key_file: str | None,
     as_json: bool,
 ) -> int:
-    """Say what you think of a trial; nothing is changed by it.
+    """Record your verdict on a trial, without changing the trial.
 
-    The review is an entry of its own that names the digest of the record it is about. Further
-    reviews are appended: lists show the latest, `proctor show TRIAL` shows all.
+    The review is a separate entry that names the digest of the reviewed record. Further reviews are
+    appended: lists show the latest, `proctor show TRIAL` shows all.
 
     Example: proctor ledger review fix-bug__a1B2c3D --verdict pass --reviewer ana --note "read it"
     """

@@ -71,10 +71,10 @@ class _Target:
 
 @click.command("seal")
 @click.argument("things", nargs=-1, required=True, type=PATH, metavar="THING…")
-@click.option("--experiment", metavar="ID", help="Experiment that trials are sealed under.")
+@click.option("--experiment", metavar="ID", help="Seal trials under this experiment.")
 @extend_option
-@click.option("--task", type=PATH, help="Directory of the task that a harbor trial sat.")
-@click.option("--dataset-id", help="name@version of the dataset that the task is from.")
+@click.option("--task", type=PATH, help="Directory of the task of a harbor trial.")
+@click.option("--dataset-id", help="Dataset of the task, as name@version.")
 @secret_option
 @ledger_option
 @key_option
@@ -90,16 +90,17 @@ def command(
     key_file: str | None,
     as_json: bool,
 ) -> int:
-    """Seal records or trials, with their evidence; a missing ledger is made.
+    """Seal records or trials with their evidence; create the ledger if it is missing.
 
-    THING is a record's file, whose evidence is what it names and lies beside it, or a trial's
-    directory, all of whose files are evidence. A trial that proctor ran has its record; of any
-    other harbor trial one is made under --experiment, complete only with --task. Kept attempts are
-    sealed with their trial.
+    THING is a record file, whose evidence is the files that it names and that are beside it, or a
+    trial directory, all of whose files are evidence. A trial run by proctor has a record; for any
+    other harbor trial, a record is made under --experiment, complete only with --task. Kept
+    attempts are sealed with their trial.
 
-    A complete record is `sealed`, a partial one `diagnostic`. What is sealed already is left as it
-    is; with other bytes it is refused, as is whatever holds the value of a --secret-env. What is
-    refused does not stop the others: exit 3 then, and 2 where nothing was sealed.
+    A complete record is `sealed`, a partial one `diagnostic`. What is already sealed is left
+    unchanged. The same trial with different bytes is refused, and so is anything that contains the
+    value of a --secret-env. A refusal does not stop the others: the exit code is then 3, or 2 if
+    nothing was sealed.
 
     Example: proctor ledger seal jobs/nightly/fix-bug__a1B2c3D --experiment nightly
     """

@@ -27,9 +27,9 @@ _COLUMNS = (
 def command(directory: str | None, as_json: bool) -> int:
     """Show counts and bytes per experiment.
 
-    `records` are the trials' entries, `plain` is their evidence as it was, `on disk` what it takes
-    compressed. The same file is kept once: each experiment counts what it names, the last line
-    counts every file once.
+    `records` are the entries of trials, `plain` is the uncompressed size of their evidence, `on
+    disk` its compressed size. Identical files are stored once: each experiment counts the files
+    that it names, the last line counts every file once.
 
     Example: proctor ledger stats
     """

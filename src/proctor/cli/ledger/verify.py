@@ -22,12 +22,16 @@ _MOST_SHOWN = 50
     multiple=True,
     type=PATH,
     metavar="CHECKPOINT",
-    help="An older checkpoint that it must have grown from; may be given again.",
+    help="Require that the ledger extends this older checkpoint; can be repeated.",
 )
-@click.option("--key", metavar="KEY", help="The public key to trust, or a file with it.")
-@click.option("--fast", is_flag=True, help="The chain and the signatures only, no evidence.")
+@click.option("--key", metavar="KEY", help="Public key to trust, or a file that contains it.")
 @click.option(
-    "--processes", type=click.IntRange(1, 64), help="How many work at it.  [default: by its size]"
+    "--fast", is_flag=True, help="Check only the chain and the signatures, not the evidence."
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    help="Number of processes.  [default: by the size of the ledger]",
 )
 @json_option
 def command(
@@ -38,13 +42,13 @@ def command(
     processes: int | None,
     as_json: bool,
 ) -> int:
-    """Recompute everything, and name what is damaged; exit 1 then.
+    """Recompute everything and report damage; exit with 1 if there is any.
 
-    Every line is hashed and decoded, the tree made anew, the signatures and key changes checked,
-    every artifact read. Without --key the ledger's own first entry says whose it is: that shows
-    that it hangs together, not who made it. Only with --since, a checkpoint that you kept, can an
-    owner who signed everything anew be caught. An index that is out of step with the log is
-    deleted and made anew.
+    Hashes and decodes every line, rebuilds the tree, checks the signatures and key changes, and
+    reads every artifact. Without --key, the first entry of the ledger names its signer: this proves
+    that the ledger is consistent, not who made it. An owner who signed everything again is detected
+    only with --since and a checkpoint that you kept. An index that does not match the log is
+    deleted and rebuilt.
 
     Example: proctor ledger verify --since checkpoint-2026-11-15
     """

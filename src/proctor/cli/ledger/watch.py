@@ -21,24 +21,27 @@ from proctor.ledger.watch.watching import Monitor
 
 @click.command("watch")
 @click.argument("ledgers", metavar="LEDGER...", nargs=-1, required=True, type=PATH)
-@click.option("--once", is_flag=True, help="Look once, for cron; the exit code says the result.")
+@click.option(
+    "--once", is_flag=True, help="Check once and exit with a code for the result, for cron."
+)
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.1),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time between two looks.",
+    help="Time between two checks.",
 )
 @click.option(
     "--key",
     "keys",
     multiple=True,
     metavar="PUB",
-    help="A public key that ledgers must be signed by: its text or a file; may be given again.",
+    help="Require that this public key signed the ledgers. Takes the key itself or a file;"
+    " can be repeated.",
 )
 @state_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def command(
     ledgers: tuple[str, ...],
     once: bool,
@@ -47,15 +50,16 @@ def command(
     state: str | None,
     as_json: bool,
 ) -> int:
-    """Follow ledgers and report forks, rollbacks, duplicates, withholdings and damage.
+    """Watch ledgers and report forks, rollbacks, duplicates, withholdings and damage.
 
-    Also reported: supersessions of trials that have a reward, and key changes. Everything is
-    reported once, across restarts: what was seen of each ledger is remembered. Ledgers are only
-    read, and only new entries are decoded. The first look starts at the first entry.
+    Also reports supersessions of trials that have a reward, and key changes. Everything is reported
+    once, across restarts: what was seen of each ledger is remembered. Ledgers are only read, and
+    only new entries are decoded. The first check starts at the first entry.
 
-    Exit code with --once: 0 nothing new, 1 something to see, 2 a ledger cannot be watched. Without
-    it, a ledger that cannot be watched from the start ends the program with 2, and Ctrl-C with 0 or
-    1. A ledger that cannot be read later is reported, and watched again when it can.
+    Exit code with --once: 0 nothing new, 1 something to report, 2 a ledger cannot be watched.
+    Without --once, a ledger that cannot be watched from the start ends the program with 2, and
+    Ctrl-C ends it with 0 or 1. A ledger that becomes unreadable later is reported, and watched
+    again when it is readable.
 
     Example: proctor ledger watch --once /srv/ledgers/* || mail -s ledgers me@example.org
     """

@@ -28,18 +28,20 @@ _SHOWN = 16
 
 @click.command("withhold")
 @click.argument("trial")
-@click.option("--reason", metavar="TEXT", help="Why; it is sealed.")
-@click.option("--author", metavar="NAME", help="Who does it.  [default: your user name]")
-@click.option("--evidence-only", is_flag=True, help="Take out all evidence; the record stays.")
+@click.option("--reason", metavar="TEXT", help="Reason, which is sealed into the ledger.")
+@click.option(
+    "--author", metavar="NAME", help="Author of the withholding.  [default: your login name]"
+)
+@click.option("--evidence-only", is_flag=True, help="Remove all evidence, but keep the record.")
 @click.option(
     "--evidence",
     "paths",
     multiple=True,
     metavar="PATH",
-    help="Take out only this file of the evidence; may be given again.",
+    help="Remove only this file of the evidence; can be repeated.",
 )
 @click.option(
-    "--restore", "source", type=PATH, help="Bring the bytes back from this file or directory."
+    "--restore", "source", type=PATH, help="Restore the bytes from this file or directory."
 )
 @ledger_option
 @key_option
@@ -55,15 +57,16 @@ def command(
     key_file: str | None,
     as_json: bool,
 ) -> int:
-    """Take bytes out and keep their digests, or bring them back.
+    """Remove bytes but keep their digests, or restore them.
 
-    For a key that leaked, or 300 GB that nobody needs. First an entry is sealed that says what is
-    taken out, why and by whom; then the bytes go. All proofs stay as they were, and `verify` counts
-    what is withheld. Evidence that another trial names too stays until that is withheld as well.
-    After a crash, run the same again. An entry that is no trial is named by its number.
+    Use this for a leaked key, or 300 GB that nobody needs. First an entry is sealed that states
+    what is removed, why and by whom; then the bytes are deleted. All proofs stay valid, and
+    `verify` counts what is withheld. Evidence that another trial names too stays until that trial
+    is withheld as well. After a crash, run the same command again. To withhold an entry that is not
+    a trial, give its number.
 
-    With --restore a file, a directory or another copy of the ledger is looked through, and what has
-    the very hashes is taken back.
+    With --restore, a file, a directory or another copy of the ledger is searched, and everything
+    with exactly the same hashes is restored.
 
     Example: proctor ledger withhold fix-bug__a1B2c3D --reason "an API key in the trace"
     """

@@ -101,59 +101,132 @@ def _many(*declarations: str, **attributes: Any) -> Any:
     return option(*declarations, multiple=True, **attributes)
 
 
-_CONFIG = option("-c", "--config", type=FILE, help="Job config, .yaml or .json; flags override it.")
-_ATTEMPTS = option(
-    "-k", "--n-attempts", type=_FROM_1, metavar="N", help="At each task.  [default: 1]"
+_CONFIG = option(
+    "-c",
+    "--config",
+    type=FILE,
+    help="Read the job config from a .yaml or .json file; flags override it.",
 )
-_ENVIRONMENT = option("-e", "--env", "environment", help="sandbox, null.  [default: sandbox]")
+_ATTEMPTS = option(
+    "-k",
+    "--n-attempts",
+    type=_FROM_1,
+    metavar="N",
+    help="Number of attempts per task.  [default: 1]",
+)
+_ENVIRONMENT = option(
+    "-e", "--env", "environment", help="Environment: sandbox, docker or null.  [default: sandbox]"
+)
 _DATASET_ID = option(
     "--dataset-id",
     metavar="NAME@VERSION",
-    help="Dataset of the records.  [default: what --dataset found]",
+    help="Dataset to name in the records.  [default: the one --dataset found]",
 )
 _OVERRIDES = (
-    option("--override-cpus", type=_FROM_1, metavar="N", help="Processors for every task."),
-    option("--override-memory-mb", type=_FROM_1, metavar="N", help="MiB of memory."),
-    option("--override-storage-mb", type=_FROM_1, metavar="N", help="MiB of disk."),
-    option("--override-gpus", type=_FROM_0, metavar="N", help="Graphics processors."),
-    option("--override-tpu", metavar="TYPE=TOPOLOGY", help="TPU slice, such as v6e=2x4."),
+    option(
+        "--override-cpus", type=_FROM_1, metavar="N", help="Set the number of CPUs for every task."
+    ),
+    option(
+        "--override-memory-mb",
+        type=_FROM_1,
+        metavar="N",
+        help="Set the memory for every task, in MiB.",
+    ),
+    option(
+        "--override-storage-mb",
+        type=_FROM_1,
+        metavar="N",
+        help="Set the disk space for every task, in MiB.",
+    ),
+    option(
+        "--override-gpus", type=_FROM_0, metavar="N", help="Set the number of GPUs for every task."
+    ),
+    option(
+        "--override-tpu",
+        metavar="TYPE=TOPOLOGY",
+        help="Set the TPU slice for every task, such as v6e=2x4.",
+    ),
 )
 _RETRIES = (
-    option("-r", "--max-retries", type=_FROM_0, metavar="N", help="Of a trial.  [default: 0]"),
-    _many("--retry-include", metavar="TYPE", help="Exception to retry.  [default: any]"),
+    option(
+        "-r",
+        "--max-retries",
+        type=_FROM_0,
+        metavar="N",
+        help="Maximum number of retries per trial.  [default: 0]",
+    ),
+    _many(
+        "--retry-include",
+        metavar="TYPE",
+        help="Retry trials with this exception.  [default: any not excluded]",
+    ),
     _many(
         "--retry-exclude",
         metavar="TYPE",
-        help="Exception not to retry; goes before --retry-include.",
+        help="Do not retry trials with this exception; takes precedence over --retry-include.",
     ),
 )
 _MULTIPLIERS = (
-    option("--timeout-multiplier", type=Multiplier(), help="For all timeouts.  [default: 1]"),
-    option("--agent-timeout-multiplier", type=Multiplier(), help="For the agent's instead."),
-    option("--verifier-timeout-multiplier", type=Multiplier(), help="For the verifier's."),
-    option("--agent-setup-timeout-multiplier", type=Multiplier(), help="For agent set-up."),
-    option("--environment-build-timeout-multiplier", type=Multiplier(), help="For building."),
+    option(
+        "--timeout-multiplier",
+        type=Multiplier(),
+        help="Multiply all timeouts by FACTOR.  [default: 1]",
+    ),
+    option(
+        "--agent-timeout-multiplier",
+        type=Multiplier(),
+        help="Use this factor for the agent timeout instead.",
+    ),
+    option(
+        "--verifier-timeout-multiplier",
+        type=Multiplier(),
+        help="Use this factor for the verifier timeout instead.",
+    ),
+    option(
+        "--agent-setup-timeout-multiplier",
+        type=Multiplier(),
+        help="Use this factor for the agent setup timeout instead.",
+    ),
+    option(
+        "--environment-build-timeout-multiplier",
+        type=Multiplier(),
+        help="Use this factor for the environment build timeout instead.",
+    ),
 )
 
 task_options: Decorator = section(
     "Tasks",
-    option("-p", "--path", type=FILE, help="A task directory, or a directory of them."),
-    option("-d", "--dataset", metavar="NAME[@VERSION]", help="Dataset of a registry, or ORG/NAME."),
-    option("-t", "--task", metavar="ORG/NAME[@REF]", help="One task of harbor's local cache."),
-    _many("-i", "--include-task-name", "include", metavar="GLOB", help="Only tasks so named."),
-    _many("-x", "--exclude-task-name", "exclude", metavar="GLOB", help="No tasks so named."),
-    option("-l", "--n-tasks", type=_FROM_1, metavar="N", help="At most so many."),
-    option("--registry-path", type=FILE, help="JSON registry that --dataset is looked up in."),
-    option("--registry-url", help="The same, from the network."),
-    option("--task-git-url", help="Git repository in which --path is."),
-    option("--task-git-commit", help="Its commit; needs --task-git-url."),
-    _many("--extra-instruction-path", type=FILE, help="File added to every instruction."),
+    option("-p", "--path", type=FILE, help="Task directory, or a directory of task directories."),
+    option(
+        "-d",
+        "--dataset",
+        metavar="NAME[@VERSION]",
+        help="Dataset in a registry, or ORG/NAME in harbor's local cache.",
+    ),
+    option("-t", "--task", metavar="ORG/NAME[@REF]", help="One task in harbor's local cache."),
+    _many(
+        "-i",
+        "--include-task-name",
+        "include",
+        metavar="GLOB",
+        help="Include only tasks matching GLOB.",
+    ),
+    _many(
+        "-x", "--exclude-task-name", "exclude", metavar="GLOB", help="Exclude tasks matching GLOB."
+    ),
+    option("-l", "--n-tasks", type=_FROM_1, metavar="N", help="Limit the number of tasks."),
+    option("--registry-path", type=FILE, help="Look up --dataset in this JSON registry."),
+    option("--registry-url", help="Look up --dataset in the JSON registry at this URL."),
+    option("--task-git-url", help="Git repository that contains --path."),
+    option("--task-git-commit", help="Commit of that repository; requires --task-git-url."),
+    _many("--extra-instruction-path", type=FILE, help="Append this file to every instruction."),
     option(
         "--task-order",
         type=click.Choice(["name", "directory"]),
-        help="Sorted by name, or as the directory lists them, as harbor.  [default: name]",
+        help="Sort tasks by name, or keep the order of the directory listing, as harbor does."
+        "  [default: name]",
     ),
-    option("--strict-tasks", is_flag=True, help="One invalid task refuses the whole job."),
+    option("--strict-tasks", is_flag=True, help="Refuse the whole job if any task is invalid."),
 )
 
 agent_options: Decorator = section(
@@ -161,78 +234,169 @@ agent_options: Decorator = section(
     option(
         "-a",
         "--agent",
-        help="oracle, nop, command, scripted, chat, replay, harbor's.  [default: oracle]",
+        help="Agent: oracle, nop, command, scripted, chat, replay, or one of harbor's agents."
+        "  [default: oracle]",
     ),
-    option("--agent-import-path", metavar="MODULE:CLASS", help="A class with harbor's interface."),
-    option("--command", "shell_command", metavar="CMD", help="Your agent: a shell command."),
-    option("--agent-tree", type=FILE, help="Directory of your agent, put into the environment."),
-    option("--agent-version-command", metavar="CMD", help="Prints your agent's revision."),
-    _many("-m", "--model", "models", metavar="NAME", help="Model; each makes one more agent."),
-    _many("--ak", "--agent-kwarg", "agent_kwargs", metavar="K=V", help="Argument of the agent."),
-    _many("--ae", "--agent-env", "agent_env", metavar="K=V", help="Variable of the agent."),
-    _many("--mcp-config", type=FILE, help="File with MCP servers for the agent."),
-    _many("--skill", "--skills", "skills", type=FILE, help="Directory of a skill, or of several."),
-    _many("--allow-agent-host", metavar="HOST", help="Host the agent may reach besides."),
+    option(
+        "--agent-import-path",
+        metavar="MODULE:CLASS",
+        help="Use a Python class with harbor's agent interface.",
+    ),
+    option(
+        "--command", "shell_command", metavar="CMD", help="Run this shell command as the agent."
+    ),
+    option(
+        "--agent-tree", type=FILE, help="Copy the directory of your agent into the environment."
+    ),
+    option(
+        "--agent-version-command",
+        metavar="CMD",
+        help="Command that prints the revision of your agent.",
+    ),
+    _many(
+        "-m",
+        "--model",
+        "models",
+        metavar="NAME",
+        help="Model to use; repeat to run one agent per model.",
+    ),
+    _many(
+        "--ak",
+        "--agent-kwarg",
+        "agent_kwargs",
+        metavar="K=V",
+        help="Pass an argument to the agent.",
+    ),
+    _many(
+        "--ae",
+        "--agent-env",
+        "agent_env",
+        metavar="K=V",
+        help="Set an environment variable for the agent.",
+    ),
+    _many("--mcp-config", type=FILE, help="Read MCP servers for the agent from this file."),
+    _many(
+        "--skill",
+        "--skills",
+        "skills",
+        type=FILE,
+        help="Add a skill directory, or a directory of skills.",
+    ),
+    _many(
+        "--allow-agent-host", metavar="HOST", help="Allow the agent to reach this additional host."
+    ),
 )
 
 environment_options: Decorator = section(
     "Environment",
     _ENVIRONMENT,
-    option("--environment-import-path", metavar="MODULE:CLASS", help="A class of your own."),
-    option("--base", metavar="host|IMAGE", help="Root file system of the sandbox; --ek base=…"),
-    _many("--ek", "--environment-kwarg", "environment_kwargs", metavar="K=V", help="Its argument."),
-    _many("--allow-environment-host", metavar="HOST", help="Host that may be reached besides."),
-    option("--force-build/--no-force-build", default=None, help="Build anew what is cached."),
-    option("--delete/--no-delete", default=None, help="Whether it is gone afterwards."),
-    option("--cpus", type=POLICIES, help="How a task's cpus are enforced.  [default: auto]"),
-    option("--memory", type=POLICIES, help="How its memory is.  [default: auto]"),
+    option(
+        "--environment-import-path", metavar="MODULE:CLASS", help="Use your own environment class."
+    ),
+    option(
+        "--base",
+        metavar="host|IMAGE",
+        help="Root file system of the sandbox; short for --ek base=…",
+    ),
+    _many(
+        "--ek",
+        "--environment-kwarg",
+        "environment_kwargs",
+        metavar="K=V",
+        help="Pass an argument to the environment.",
+    ),
+    _many(
+        "--allow-environment-host",
+        metavar="HOST",
+        help="Allow the environment to reach this additional host.",
+    ),
+    option(
+        "--force-build/--no-force-build",
+        default=None,
+        help="Rebuild the environment even if it is cached.",
+    ),
+    option(
+        "--delete/--no-delete",
+        default=None,
+        help="Delete the environment after the trial, or keep it.",
+    ),
+    option(
+        "--cpus", type=POLICIES, help="How to enforce the CPU limit of a task.  [default: auto]"
+    ),
+    option(
+        "--memory",
+        type=POLICIES,
+        help="How to enforce the memory limit of a task.  [default: auto]",
+    ),
     *_OVERRIDES,
 )
 
 verifier_options: Decorator = section(
     "Verifier",
-    _many("--ve", "--verifier-env", "verifier_env", metavar="K=V", help="Variable of the tests."),
-    option("--verifier-import-path", metavar="MODULE:CLASS", help="A class of your own."),
-    _many("--verifier-kwarg", "verifier_kwargs", metavar="K=V", help="Argument of that class."),
-    option("--disable-verification/--enable-verification", help="Run no tests."),
+    _many(
+        "--ve",
+        "--verifier-env",
+        "verifier_env",
+        metavar="K=V",
+        help="Set an environment variable for the tests.",
+    ),
+    option("--verifier-import-path", metavar="MODULE:CLASS", help="Use your own verifier class."),
+    _many(
+        "--verifier-kwarg",
+        "verifier_kwargs",
+        metavar="K=V",
+        help="Pass an argument to the verifier class.",
+    ),
+    option("--disable-verification/--enable-verification", help="Do not run the tests."),
     option(
         "--verifier-compat",
         type=click.Choice(["harbor-0.13.1"]),
-        help="Leave the agent's files in /tests and /logs/verifier, as harbor does.",
+        help="Keep the agent's files in /tests and /logs/verifier, as harbor does.",
     ),
     option(
         "--verify-again",
         type=Number(0, MOST_AGAIN),
         default=0,
         metavar="N",
-        help="Verify what the agent left N times more, and say how far the results agree.",
+        help="Run the verifier N more times on the state the agent left, and report how far "
+        "the results agree.",
     ),
     option(
         "--clean-room/--no-clean-room",
         default=True,
-        help="Repeat the tests of a trial with a reward without the agent's changes to the system.",
+        help="Repeat the tests of trials with a reward above 0 without the agent's changes to "
+        "the system.",
     ),
 )
 
 job_options: Decorator = section(
     "Job",
     _CONFIG,
-    option("-o", "--jobs-dir", type=FILE, help="Where jobs are kept.  [default: jobs]"),
-    option("--job-name", help="Name of the job.  [default: the time]"),
+    option("-o", "--jobs-dir", type=FILE, help="Directory for jobs.  [default: jobs]"),
+    option("--job-name", help="Name of the job.  [default: the current time]"),
     _ATTEMPTS,
     option(
         "-n",
         "--n-concurrent",
         type=Concurrency(),
         metavar="N|auto",
-        help="Trials at once.  [default: 4]",
+        help="Number of trials to run at once.  [default: 4]",
     ),
     *_RETRIES,
-    _many("--artifact", "artifacts", metavar="PATH", help="Path inside that is collected."),
+    _many(
+        "--artifact", "artifacts", metavar="PATH", help="Collect this path from the environment."
+    ),
     *_MULTIPLIERS,
-    option("--env-file", type=FILE, help="Variables to take as the host's, in .env form."),
-    option("-y", "--yes", is_flag=True, help="Let tasks have the host's variables they ask for."),
-    option("--debug", is_flag=True, help="Say every phase of every trial, in lines."),
+    option(
+        "--env-file", type=FILE, help="Read a .env file, and treat its variables as the host's."
+    ),
+    option(
+        "-y",
+        "--yes",
+        is_flag=True,
+        help="Allow tasks to read the host environment variables they ask for.",
+    ),
+    option("--debug", is_flag=True, help="Print a line for each phase of each trial."),
 )
 
 planned_options: Decorator = section(
@@ -249,24 +413,32 @@ planned_options: Decorator = section(
 
 record_options: Decorator = section(
     "Records",
-    option("--experiment", help="Experiment of the records.  [default: the job's name]"),
+    option("--experiment", help="Experiment to name in the records.  [default: the job name]"),
     option(
         "--extend-experiment",
         is_flag=True,
-        help="Add other agents, tasks or attempts to an experiment of the ledger.",
+        help="Allow adding other agents, tasks or attempts to an experiment in the ledger.",
     ),
     _DATASET_ID,
-    option("--adaptation", type=FILE, help="JSON file with the tasks' adaptation."),
-    option("--system-prompt", type=FILE, help="File with the agent's system prompt."),
-    option("--ledger", type=FILE, help="Ledger to seal into.  [default: PROCTOR_LEDGER, ./ledger]"),
-    option("--no-ledger", is_flag=True, help="Seal nothing."),
-    option("--key", type=FILE, help="Signing key.  [default: PROCTOR_KEY, your own]"),
+    option("--adaptation", type=FILE, help="Read the tasks' adaptation from this JSON file."),
+    option("--system-prompt", type=FILE, help="Read the agent's system prompt from this file."),
+    option(
+        "--ledger",
+        type=FILE,
+        help="Seal trials into this ledger.  [default: PROCTOR_LEDGER, ./ledger]",
+    ),
+    option("--no-ledger", is_flag=True, help="Do not seal trials into a ledger."),
+    option("--key", type=FILE, help="Signing key.  [default: PROCTOR_KEY, your own key]"),
 )
 
 output_options: Decorator = section(
     "Output",
-    option("--dry-run", is_flag=True, help="Say what would run, and why; write nothing."),
-    option("-q", "--quiet", "--silent", is_flag=True, help="Show no progress."),
-    option("--result-line", is_flag=True, help="Print the outcome line last; harbor's exit codes."),
+    option("--dry-run", is_flag=True, help="Show what would run, and why; write nothing."),
+    option("-q", "--quiet", "--silent", is_flag=True, help="Do not show progress."),
+    option(
+        "--result-line",
+        is_flag=True,
+        help="Print the result line last, and use harbor's exit codes.",
+    ),
     option("--json", "as_json", is_flag=True, help="Print one JSON document."),
 )
