@@ -1,4 +1,4 @@
-"""One trial: an agent sat down to a task in an environment, verified, and put on record.
+"""One trial: an agent runs on a task in an environment, is verified, and recorded.
 
     trial           the whole course of it, on one page
     sitting         a trial while it runs
@@ -11,6 +11,7 @@
     verification, again, flakes           once, once more, and how far both agree
     integrity, linked, tools, unchanged, clock, solution  what a reader of its score should know
     changes, account, clean_room, cause   what the agent changed, the tests without it, and why less
+    unasked, pausing                      files nobody asked for; survivors stopped while files are read
     opened, packages                      who opened the verifier's files; packages installed again
     change_record, clean_room_result      their files as values; the one reader of each
     record, recording, swap               its TrialRecord, at each phase
