@@ -11,7 +11,7 @@
     verification, again, flakes           once, once more, and how far both agree
     integrity, linked, tools, unchanged, clock, solution  what a reader of its score should know
     changes, account, clean_room, cause   what the agent changed, the tests without it, and why less
-    unasked, pausing                      files nobody asked for; survivors stopped while files are read
+    unasked, pausing                      files nobody asked for; stopping survivors
     opened, packages                      who opened the verifier's files; packages installed again
     change_record, clean_room_result      their files as values; the one reader of each
     record, recording, swap               its TrialRecord, at each phase
