@@ -83,7 +83,9 @@ def test_a_pid_1_that_is_killed_before_it_is_up_is_an_error_that_says_so(tmp_pat
         # It waits there for somebody who reads.
         (tmp_path / "group").mkdir()
         os.mkfifo(tmp_path / "group" / "cgroup.procs")
-        blueprint = make_blueprint(tmp_path / "a", cgroups=(str(tmp_path / "group"),))
+        # With ids of its own, the zygote enters the group for it and would be the one that waits.
+        groups = (str(tmp_path / "group"),)
+        blueprint = make_blueprint(tmp_path / "a", cgroups=groups, first_id=0)
         try:
             spawning = asyncio.ensure_future(zygote.spawn(blueprint))
             while not zygote._boxes:
