@@ -202,7 +202,7 @@ class ImageError(InputError):
 
 
 class UnsupportedError(InputError):
-    """A task that asks for something this environment does not have; names the field."""
+    """Something that this environment does not have: a field of a task, or a clean room."""
 
 
 class LedgerError(InputError):

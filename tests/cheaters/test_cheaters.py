@@ -96,9 +96,12 @@ def test_a_cheater_is_a_task_that_says_what_it_tries(name: str) -> None:
     readme = (folder / "README.md").read_text()
     for heading in ("**What it tries.**", "**Why it would work.**", "**What is expected.**"):
         assert heading in readme
-    for path in ("task.toml", "instruction.md", "environment/Dockerfile", "solution/solve.sh"):
+    for path in ("task.toml", "environment/Dockerfile"):
         assert (folder / path).is_file()
-    assert "answer-is-5f" not in (folder / "solution" / "solve.sh").read_text()
+    # A task of several steps has an instruction and a solution for each.
+    for part in sorted(folder.glob("steps/*")) or [folder]:
+        assert (part / "instruction.md").is_file()
+        assert "answer-is-5f" not in (part / "solution" / "solve.sh").read_text()
 
 
 def test_every_folder_of_the_pack_is_a_cheater() -> None:

@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from proctor.errors import StateTooLargeError, TrialError
+from proctor.errors import EngineError, StateTooLargeError, TrialError, UnsupportedError
 from proctor.files import replace_file
 from proctor.task.directory import Step
 from proctor.trial.account import join_instructions
@@ -80,8 +80,7 @@ async def keep_for_clean_room(
         except Exception as error:  # noqa: BLE001 - an environment may raise anything; scores stand
             told = sitting.describe(error).exception_message
             room.reason = f"the state could not be kept: {told}"
-            # It is the agent's state.
-            room.is_prevented = True
+            room.is_prevented = _is_prevented(error)
     sitting.clean_room = room
 
 
@@ -136,12 +135,20 @@ async def verify_in_clean_room(sitting: Sitting, environment: Environment | None
     except Exception as error:  # noqa: BLE001 - whatever it is, the score stands
         told = sitting.describe(error)
         room.reason = f"{told.exception_type}: {told.exception_message}"
-        room.is_prevented = True
+        room.is_prevented = _is_prevented(error)
     finally:
         if room.reason is not None:
             _skip(sitting, room.reason, is_prevented=room.is_prevented)
         if room.clean:
             _write(sitting, room, verdict, sitting.clock.monotonic() - began)
+
+
+def _is_prevented(error: Exception) -> bool:
+    """Whether it may be for what the agent left that there is no clean room.
+
+    It is not where the environment has no clean rooms, or the engine is gone.
+    """
+    return not isinstance(error, UnsupportedError | EngineError | TrialError)
 
 
 def _gave_something(kept: Kept) -> bool:

@@ -11,7 +11,7 @@ from proctor.environments.docker import environment as environment_module
 from proctor.environments.docker.program import call_docker
 from proctor.environments.docker.reap import reap_containers
 from proctor.environments.sandbox.reap import Reaped
-from proctor.errors import DockerError
+from proctor.errors import DockerError, UnsupportedError
 from proctor.trial.changes import LeftOut
 from proctor.trial.environment import Environment
 from tests.cli.programs import run_here
@@ -130,7 +130,7 @@ def test_without_the_layers_there_is_no_clean_room(
             with pytest.raises(DockerError, match="no state of this container was kept"):
                 await place.open_clean(place.trial_paths, NOTHING)
             await place.freeze()
-            with pytest.raises(DockerError, match="takes root on the engine's machine"):
+            with pytest.raises(UnsupportedError, match="takes root on the engine's machine"):
                 await place.open_clean(place.trial_paths, NOTHING)
 
     asyncio.run(go())

@@ -43,7 +43,7 @@ from proctor.environments.sandbox.limits import limits_of
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.scratch import make_private, open_run, scratch_roots
 from proctor.environments.shells import find_shell
-from proctor.errors import DockerError
+from proctor.errors import DockerError, UnsupportedError
 from proctor.task.network import NetworkMode
 from proctor.trial.changes import LeftOut
 from proctor.trial.environment import Environment, Process, Snapshot
@@ -302,11 +302,12 @@ class DockerEnvironment(ChangedContainer):
         """Another container: the image, and what is not left out; see Accounting.
 
         Raises:
+            UnsupportedError: there are no clean rooms on this engine.
             DockerError, SandboxError, OSError: nothing was kept, or it cannot be brought up.
         """
         kept, now = self._check_kept(), self._now()
         if not self._has_layers_here():
-            raise DockerError(
+            raise UnsupportedError(
                 "a clean room in Docker takes root on the engine's machine, and an engine that "
                 "keeps the layers of containers as overlay2 does"
             )

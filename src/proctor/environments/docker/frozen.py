@@ -15,7 +15,7 @@ from proctor.environments.docker.image import Image
 from proctor.environments.docker.program import run_docker
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.mapped import run_mapped
-from proctor.errors import DockerError
+from proctor.errors import UnsupportedError
 from proctor.trial.changes import LeftOut
 
 _UPPER = "{{if .GraphDriver.Data}}{{.GraphDriver.Data.UpperDir}}{{end}}"
@@ -28,7 +28,7 @@ async def keep_as_image(container: str, image: Image) -> Image:
         DockerError: they cannot be kept.
     """
     if image.has_volumes:
-        raise DockerError(f"{image.pin}: has volumes, and what lies in those is in no image")
+        raise UnsupportedError(f"{image.pin}: has volumes, and what lies in those is in no image")
     labels = [word for word in words_of_labels() if word != "--label"]
     # Containers inherit an image's labels; one that begins with this has no evidence to bring in.
     changes = [f"LABEL {label}" for label in (*labels, f"{TRIAL}=")]
@@ -68,5 +68,5 @@ async def _find_layer(*words: str) -> str:
     """Where the topmost layer of something lies on this machine."""
     layer = (await run_docker(*words[:-1], "--format", _UPPER, words[-1])).out.strip()
     if not posixpath.isabs(layer) or not Path(layer).is_dir():
-        raise DockerError(f"{words[-1]}: its topmost layer is not on this machine: {layer!r}")
+        raise UnsupportedError(f"{words[-1]}: its topmost layer is not on this machine: {layer!r}")
     return layer
