@@ -25,7 +25,7 @@ ROOT = HERE.parents[1]
 _CANARY = "host-canary-0f83bd17"
 _FLOOD = 200_000_000
 _SCRATCH_MIB = 192
-_PATIENCE_SEC = 400
+_PATIENCE_SEC = 1500
 IMAGE = "debian:bookworm-slim"
 """What the tasks of the pack are built from."""
 _KERNEL = ("kernel/core_pattern", "kernel/hostname", "vm/overcommit_memory", "fs/file-max")

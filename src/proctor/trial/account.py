@@ -109,7 +109,8 @@ def _find_late_system(sitting: Sitting, account: Account) -> None:
     """
     if any(_PACKAGE_LISTS.search(each.path) for each in account.late):
         return
-    found = [each for each in account.late if _is_program(each, account)]
+    late = (each for each in account.late if each.path not in account.restored)
+    found = [each for each in late if _is_program(each, account)]
     if found:
         sitting.add_finding(
             FindingCode.SYSTEM_CHANGED_LATE,

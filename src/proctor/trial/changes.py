@@ -106,6 +106,8 @@ class Account:
     """Other work of the agent's that a clean room does without."""
     merged: list[str] = field(default_factory=list)
     """Directories in place of the image's that a clean room has both of."""
+    restored: set[str] = field(default_factory=set)
+    """Tools of the image that were put back before the tests, which is no change of theirs."""
     is_cut: bool = False
     """Some paths are missing."""
     is_noted: bool = False

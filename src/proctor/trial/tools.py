@@ -29,6 +29,8 @@ async def keep_tools(sitting: Sitting, environment: Environment) -> None:
     if not can_keep(environment) or not (changed := await environment.find_changed_tools()):
         return
     _find(sitting, changed, f"{_count(changed)} when verification began")
+    if sitting.account is not None:
+        sitting.account.restored |= {file.path for file in changed}
     try:
         await environment.give_back_tools(changed)
     except (SandboxError, DockerError, OSError) as error:

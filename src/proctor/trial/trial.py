@@ -137,10 +137,19 @@ async def _verify(sitting: Sitting, environment: Environment, kept: Kept | None)
     if find_own_environment(sitting) is not None:
         await stop_environment(sitting)
     timing = sitting.result.verifier = TimingInfo()
-    with sitting.timed(timing):
-        verifying = run_verification(sitting, environment, sitting.paths.artifacts_dir)
-        both = (kept, sitting.clean_room.kept if sitting.clean_room else None)
-        sitting.result.verifier_result = await noted(sitting, both, verifying)
+    verifying = run_verification(sitting, environment, sitting.paths.artifacts_dir)
+    both = (kept, sitting.clean_room.kept if sitting.clean_room else None)
+    try:
+        with sitting.timed(timing):
+            sitting.result.verifier_result = await noted(sitting, both, verifying)
+    except Exception:
+        # An agent that spoils the verification is found out as well.
+        await _note_late_changes(sitting, environment)
+        raise
+    await _note_late_changes(sitting, environment)
+
+
+async def _note_late_changes(sitting: Sitting, environment: Environment) -> None:
     if not sitting.is_stopped:
         await note_late_changes(sitting, environment)
 

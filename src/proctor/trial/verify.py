@@ -124,6 +124,7 @@ async def run_verifier(
     sitting: Sitting, environment: Environment, step: Step | None, *, has_tests: bool = False
 ) -> VerifierResult:
     """Run the task's tests, or the job's own verifier; `has_tests`: the image brings them along."""
+    sitting.opened = None
     custom = make_verifier(sitting, environment, step)
     if custom is not None:
         verified = await custom.verify()
