@@ -64,6 +64,14 @@ def nobodys_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield place
 
 
+@pytest.fixture(autouse=True, scope="module")
+def modules_ledger(nobodys_key: Path) -> Iterator[None]:
+    """A ledger for the jobs that fixtures of a module run: an experiment takes only its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PROCTOR_LEDGER", str(nobodys_key / f"ledger-{next(_NUMBERS)}"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def own_ledger(nobodys_key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ledger of its own for each test that seals something."""

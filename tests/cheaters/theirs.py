@@ -13,6 +13,8 @@ from tests.parity.theirs import Harbor
 
 TITLE = "harbor 0.13.1"
 NOT_RUN = "not run"
+RACE = "race"
+"""In a folder: harbor gives it a reward or none, as luck has it."""
 
 
 def run_harbor(harbor: Harbor, place: Path) -> dict[str, str]:
@@ -23,12 +25,17 @@ def run_harbor(harbor: Harbor, place: Path) -> dict[str, str]:
     run_theirs(harbor, "-p", HERE, *chosen, "-a", "oracle", "-n", 2, jobs=place)
     found = {path.parent.name.partition("__")[0]: path for path in place.glob("job/*/result.json")}
     cells = {name: _render(json.loads(found[name].read_text())) for name in names}
+    cells |= {name: "**reward 1** or none" for name in names if _is_race(cheaters[name])}
     return dict.fromkeys(cheaters, NOT_RUN) | cells
 
 
 def is_for_harbor(cheater: Cheater) -> bool:
     """Whether its folder says that it is no danger to a machine."""
     return bool(cheater.declared.get("harbor"))
+
+
+def _is_race(cheater: Cheater) -> bool:
+    return cheater.declared.get("harbor") == RACE
 
 
 def _render(result: dict[str, dict[str, dict[str, float]] | None]) -> str:
