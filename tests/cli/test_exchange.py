@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
-import pyarrow.parquet
 import pytest
 
 from tests.cli.programs import Proctor
+from tests.lazy_imports import LazyModule
 from tests.ledger.ledgers import make_ledger, record_bytes
+
+PARQUET = LazyModule("pyarrow.parquet")
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def test_a_table_has_a_row_a_trial(proctor: Proctor, ledger: Path, tmp_path: Pat
     target = tmp_path / "trials.parquet"
     ran = proctor("export", "--ledger", ledger, "--format", "parquet", "-o", target)
     assert ran.code == 0
-    table = pyarrow.parquet.read_table(target)
+    table = PARQUET.read_table(target)
     assert table.column("trial_id").to_pylist() == ["a", "b", "c"]
     assert table.column("reward").to_pylist() == [1.0, 1.0, 1.0]
     again = proctor("export", "--ledger", ledger, "--format", "parquet", "-o", target)

@@ -4,18 +4,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
-
 from tests.cli.programs import Proctor
 from tests.exporters.sealed import EXPERIMENT, lost_of, seal_job
+from tests.lazy_imports import LazyModule
 from tests.ledger.trials import open_ledger, seal_files
+
+PARQUET = LazyModule("pyarrow.parquet")
 
 
 def exported(proctor: Proctor, tmp_path: Path) -> list[dict[str, Any]]:
     options = ("--ledger", tmp_path / "ledger", "--format", "parquet")
     ran = proctor("export", *options, "-o", tmp_path / "out.parquet")
     assert (ran.code, ran.err) == (0, "")
-    rows: list[dict[str, Any]] = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    rows: list[dict[str, Any]] = PARQUET.read_table(tmp_path / "out.parquet").to_pylist()
     return rows
 
 

@@ -7,15 +7,17 @@ import json
 from pathlib import Path
 
 import pytest
-from harbor.environments.base import BaseEnvironment
 
 from proctor.environments.null import NullEnvironment
 from proctor.environments.sandbox.environment import SandboxEnvironment
+from tests.lazy_imports import LazyModule
 from tests.parity.beside import run_ours, run_theirs
 from tests.parity.facts import TASKS, load_facts, load_groups
 from tests.parity.shared import made_once
 from tests.parity.theirs import Harbor
 from tests.parity.trees import load_tree
+
+HARBOR = LazyModule("harbor.environments.base")
 
 AGENTS = """
 n_attempts: 2
@@ -93,7 +95,8 @@ def test_only_proctor_keeps_what_a_failed_attempt_left(jobs: tuple[Path, Path]) 
 
 @pytest.mark.parametrize("environment", [SandboxEnvironment, NullEnvironment])
 def test_our_environments_have_every_public_name_of_harbors(environment: type) -> None:
-    names = {*dir(BaseEnvironment), *BaseEnvironment.__annotations__}
+    theirs = HARBOR.BaseEnvironment
+    names = {*dir(theirs), *theirs.__annotations__}
     public = {name for name in names if not name.startswith("_")}
     instance = {"default_user", "session_id", "trial_paths"}
     assert public - set(dir(environment)) - instance == NOT_FOR_AGENTS

@@ -6,14 +6,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from harbor.models.job.config import RetryConfig
-from harbor.models.trial.config import EnvironmentConfig
-
+from tests.lazy_imports import LazyModule
 from tests.parity.beside import proctor, run_ours, run_theirs
 from tests.parity.facts import JOBS, TASKS
 from tests.parity.small_tasks import score, write_task
 from tests.parity.theirs import NULL, Harbor
 from tests.parity.watching import watch_result
+
+JOB = LazyModule("harbor.models.job.config")
+TRIAL = LazyModule("harbor.models.trial.config")
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "parity.md"
 
@@ -185,8 +186,8 @@ def test_the_jobs_result_is_replaced_once_a_second_here_and_rewritten_in_place_t
 
 def test_sets_have_one_order_here_and_any_order_there(our_job: Path) -> None:
     retry = load(our_job / "config.json")["retry"]
-    assert retry["exclude_exceptions"] == sorted(RetryConfig().exclude_exceptions)
-    assert isinstance(RetryConfig().exclude_exceptions, set)
+    assert retry["exclude_exceptions"] == sorted(JOB.RetryConfig().exclude_exceptions)
+    assert isinstance(JOB.RetryConfig().exclude_exceptions, set)
     result = load(oracle_at("ms-mean", our_job) / "result.json")
     # The mean over steps has its keys in the order in which the steps brought them.
     steps = [list(step["verifier_result"]["rewards"]) for step in result["step_results"]]
@@ -221,7 +222,7 @@ def oracle_at(task: str, job: Path) -> Path:
 def test_the_default_environment_is_the_sandbox_here_and_docker_there(our_job: Path) -> None:
     chosen = load(our_job / "config.json")["environment"]
     assert chosen["import_path"] == "proctor.environments.sandbox.environment:SandboxEnvironment"
-    assert EnvironmentConfig().type.value == "docker"
+    assert TRIAL.EnvironmentConfig().type.value == "docker"
 
 
 def test_every_difference_of_the_page_names_tests_that_exist() -> None:

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harbor.models.job.config import JobConfig
-from harbor.models.job.lock import JobLock
-from harbor.models.job.result import JobResult
-from harbor.models.trial.config import TrialConfig
-from harbor.models.trial.result import TrialResult
 
+from tests.lazy_imports import LazyModule
 from tests.parity.beside import run_ours
 from tests.parity.facts import TASKS, load_groups
 from tests.parity.shared import made_once
 from tests.parity.theirs import Harbor
 from tests.parity.trees import load_tree
 from tests.parity.viewer import Viewer, viewing
+
+JOB_CONFIG = LazyModule("harbor.models.job.config")
+JOB_LOCK = LazyModule("harbor.models.job.lock")
+JOB_RESULT = LazyModule("harbor.models.job.result")
 
 N_TRIALS = 24
 N_KEPT = 8
@@ -133,28 +133,29 @@ def test_resume_finds_nothing_to_do_and_leaves_the_trials_alone(
     assert len([name for name in after if "/attempts/1/result.json" in name]) == N_KEPT
 
 
-@pytest.mark.parametrize(("name", "model"), [("config", TrialConfig), ("result", TrialResult)])
-def test_every_file_of_a_trial_is_harbors_to_the_byte(job: Path, name: str, model: Any) -> None:
+@pytest.mark.parametrize(("name", "model"), [("config", "TrialConfig"), ("result", "TrialResult")])
+def test_every_file_of_a_trial_is_harbors_to_the_byte(job: Path, name: str, model: str) -> None:
     files = [*job.glob(f"*/{name}.json"), *job.glob(f"*/attempts/*/{name}.json")]
     assert len(files) == N_TRIALS + N_KEPT
+    theirs = getattr(LazyModule(f"harbor.models.trial.{name}"), model)
     for path in files:
         text = path.read_text(encoding="utf-8")
-        assert model.model_validate_json(text).model_dump_json(indent=4) == text, path
+        assert theirs.model_validate_json(text).model_dump_json(indent=4) == text, path
 
 
 def test_the_result_of_the_job_is_harbors_to_the_byte(job: Path) -> None:
     text = (job / "result.json").read_text(encoding="utf-8")
-    result = JobResult.model_validate_json(text)
+    result = JOB_RESULT.JobResult.model_validate_json(text)
     assert result.model_dump_json(indent=4, exclude={"trial_results"}) == text
 
 
 def test_config_and_lock_are_harbors_but_for_the_order_of_a_set(job: Path) -> None:
     text = (job / "config.json").read_text(encoding="utf-8")
-    again = JobConfig.model_validate_json(text).model_dump_json(indent=4)
+    again = JOB_CONFIG.JobConfig.model_validate_json(text).model_dump_json(indent=4)
     assert in_order(json.loads(again)) == in_order(json.loads(text))
     assert sorted(again) == sorted(text)
     text = (job / "lock.json").read_text(encoding="utf-8")
-    again = JobLock.model_validate_json(text).model_dump_json(indent=4, exclude_none=True)
+    again = JOB_LOCK.JobLock.model_validate_json(text).model_dump_json(indent=4, exclude_none=True)
     assert in_order(json.loads(again)) == in_order(json.loads(text))
     assert sorted(again) == sorted(text)
 

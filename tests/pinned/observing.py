@@ -25,12 +25,14 @@ from pathlib import Path
 
 import httpx
 from backports import zstd
-from pyarrow import parquet
 
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
+from tests.lazy_imports import LazyModule
 from tests.pinned.cases import Case, PageCase
 from tests.pinned.workspace import Output, Workspace
+
+PARQUET = LazyModule("pyarrow.parquet")
 
 FACTS = ("json", "files", "pages")
 LARGEST = 24_000
@@ -150,7 +152,7 @@ def _contents(directory: Path) -> Iterator[tuple[str, bytes]]:
         if name.endswith(".tar.zst"):
             yield from _members(name, data)
         elif data.startswith(b"PAR1"):
-            rows = parquet.read_table(path).to_pylist()
+            rows = PARQUET.read_table(path).to_pylist()
             yield name, "".join(json.dumps(row, default=str) + "\n" for row in rows).encode()
         elif name.endswith(".html"):
             # The data that a page holds; the rest is its words and script.

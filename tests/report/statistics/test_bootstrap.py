@@ -7,12 +7,14 @@ import numpy
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.stats import bootstrap
 
 from proctor.errors import StatisticsError
 from proctor.report.statistics import resampling
 from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.intervals import Interval
+from tests.lazy_imports import LazyModule
+
+SCIPY = LazyModule("scipy.stats")
 
 rewards = st.floats(-10, 10, allow_nan=False).map(lambda x: round(x, 3)) | st.sampled_from([0, 1.0])
 clustered = st.lists(st.lists(rewards, min_size=1, max_size=6), min_size=2, max_size=20)
@@ -26,7 +28,7 @@ def drawn_by_scipy(clusters: list[list[float]]) -> tuple[float, float]:
     def mean(chosen: Any, axis: int) -> Any:
         return sums[chosen].sum(axis=axis) / sizes[chosen].sum(axis=axis)
 
-    found = bootstrap(
+    found = SCIPY.bootstrap(
         (places,), mean, n_resamples=20_000, method="percentile", rng=numpy.random.default_rng(7)
     )
     return found.confidence_interval.low, found.confidence_interval.high

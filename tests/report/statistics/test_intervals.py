@@ -3,11 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
-from statsmodels.stats.proportion import proportion_confint
 
 from proctor.errors import StatisticsError
 from proctor.report.statistics.intervals import wilson
+from tests.lazy_imports import LazyModule
+
+SCIPY = LazyModule("scipy.stats")
+STATSMODELS = LazyModule("statsmodels.stats.proportion")
 
 counts = st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
@@ -34,9 +36,9 @@ def test_published_values(successes: int, n: int, low: float, high: float) -> No
 def test_scipy_and_statsmodels_agree(counted: tuple[int, int], confidence: float) -> None:
     found = wilson(*counted, confidence)
     assert found is not None
-    theirs = binomtest(*counted).proportion_ci(confidence, method="wilson")
+    theirs = SCIPY.binomtest(*counted).proportion_ci(confidence, method="wilson")
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
-    others = proportion_confint(*counted, alpha=1 - confidence, method="wilson")
+    others = STATSMODELS.proportion_confint(*counted, alpha=1 - confidence, method="wilson")
     assert (found.low, found.high) == pytest.approx(others, abs=1e-12)
 
 

@@ -4,11 +4,13 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from statsmodels.stats.contingency_tables import mcnemar
 
 from proctor.errors import StatisticsError
 from proctor.report.statistics.paired import compare_paired
 from proctor.report.statistics.signs import EXACT, MCNEMAR
+from tests.lazy_imports import LazyModule
+
+STATSMODELS = LazyModule("statsmodels.stats.contingency_tables")
 
 sides = st.dictionaries(
     st.sampled_from("abcdefghij"),
@@ -26,7 +28,9 @@ def test_statsmodels_finds_the_same_by_mcnemar(table: tuple[int, int, int, int])
     )
     assert found.method == MCNEMAR
     assert (found.wins, found.ties, found.losses) == (wins, both + neither, losses)
-    expected = mcnemar(numpy.array([[both, wins], [losses, neither]]), exact=True).pvalue
+    expected = STATSMODELS.mcnemar(
+        numpy.array([[both, wins], [losses, neither]]), exact=True
+    ).pvalue
     assert found.p_value == pytest.approx(expected)
 
 

@@ -7,10 +7,12 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest, permutation_test
 
 from proctor.report.statistics import signs
 from proctor.report.statistics.signs import EXACT, MONTE_CARLO, binomial_two_sided, sign_flip
+from tests.lazy_imports import LazyModule
+
+SCIPY = LazyModule("scipy.stats")
 
 
 def by_going_through(differences: list[int]) -> float:
@@ -22,7 +24,7 @@ def by_going_through(differences: list[int]) -> float:
 
 
 def by_scipy(differences: list[float]) -> float:
-    found = permutation_test(
+    found = SCIPY.permutation_test(
         (numpy.array(differences),), numpy.sum, permutation_type="samples", n_resamples=numpy.inf
     )
     return float(found.pvalue)
@@ -30,7 +32,7 @@ def by_scipy(differences: list[float]) -> float:
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_scipy_finds_the_same_binomial_tail(wins: int, losses: int) -> None:
-    expected = binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
+    expected = SCIPY.binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
     assert binomial_two_sided(wins, losses) == pytest.approx(expected, rel=1e-9)
     assert binomial_two_sided(wins, losses) == binomial_two_sided(losses, wins)
 

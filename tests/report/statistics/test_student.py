@@ -4,11 +4,13 @@ import random
 
 import numpy
 import pytest
-from statsmodels.api import OLS
 
 from proctor.errors import StatisticsError
 from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.student import cluster_student
+from tests.lazy_imports import LazyModule
+
+STATSMODELS = LazyModule("statsmodels.regression.linear_model")
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 40])
@@ -18,7 +20,7 @@ def test_statsmodels_finds_the_same_with_uneven_clusters(n: int, confidence: flo
     clusters = [[draw.gauss(i % 3) for _ in range(draw.randint(1, 5))] for i in range(n)]
     values = numpy.array([value for cluster in clusters for value in cluster])
     groups = numpy.repeat(numpy.arange(n), [len(cluster) for cluster in clusters])
-    fitted = OLS(values, numpy.ones(len(values))).fit(
+    fitted = STATSMODELS.OLS(values, numpy.ones(len(values))).fit(
         cov_type="cluster", cov_kwds={"groups": groups}, use_t=True
     )
     found = cluster_student(clusters, confidence=confidence)

@@ -6,9 +6,11 @@ from statistics import variance
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import f_oneway
 
 from proctor.report.statistics.variance import spread_of
+from tests.lazy_imports import LazyModule
+
+SCIPY = LazyModule("scipy.stats")
 
 tasks = st.dictionaries(
     st.text(max_size=3), st.lists(st.sampled_from([0.0, 0.5, 1.0]), max_size=5), max_size=8
@@ -24,7 +26,7 @@ def test_the_split_is_that_of_an_analysis_of_variance() -> None:
     assert found.between is not None
     # F is the mean square between tasks over the one within; with six attempts a task.
     assert (6 * found.between + found.within) / found.within == pytest.approx(
-        f_oneway(*tasks.values()).statistic
+        SCIPY.f_oneway(*tasks.values()).statistic
     )
 
 
