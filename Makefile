@@ -62,7 +62,7 @@ soak: .venv/.installed  ## the long versions: all of the fuzz, all kills
 	@scripts/get-packages
 	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n $(WORKERS) -m soak $(ARGS)
 
-mutation: .venv-mutation/.installed  ## change lines of reward/ and outcome/ and see whether a test notices
+mutation: .venv-mutation/.installed  ## change lines of reward/ and of scoring in record/ and see whether a test notices
 	@PATH="$(CURDIR)/$(MUTATION):$(CURDIR)/.tools:$$PATH" $(MUTATION)/mutmut run $(ARGS)
 	@PATH="$(CURDIR)/$(MUTATION):$$PATH" $(MUTATION)/mutmut results
 

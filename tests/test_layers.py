@@ -25,7 +25,7 @@ LAYERS = (
     ("ledger",),
     ("trial", "audit"),
     ("harbor", "inspection"),
-    ("outcome", "record"),
+    ("record",),
     ("task", "trajectory", "reward"),
     (
         "contained",
@@ -61,7 +61,7 @@ LOADED_ON_USE = frozenset(
         "proctor.job.registry",
         "proctor.judge.judging",
         "proctor.judge.kept",
-        "proctor.record.generation2_read",
+        "proctor.record.generation2",
         "proctor.record.prices",
         "proctor.reward.coerce",
         "proctor.reward.script",
@@ -252,14 +252,14 @@ def judged(tmp_path: Path, files: dict[str, str]) -> list[str]:
             "reward/parse.py:1: imports .metrics relatively; write it from proctor on",
         ),
         (
-            "outcome/line.py",
+            "harbor/line.py",
             "import click\n",
-            "outcome/line.py:1: imports click; outcome may use msgspec, pydantic, pydantic_core",
+            "harbor/line.py:1: imports click; harbor may use msgspec, pydantic, pydantic_core",
         ),
         (
-            "outcome/line.py",
+            "harbor/line.py",
             "import importlib\nimportlib.import_module('proctor.cli')\n",
-            "outcome/line.py:2: imports by name at run time; only cli may",
+            "harbor/line.py:2: imports by name at run time; only cli may",
         ),
         (
             "files.py",

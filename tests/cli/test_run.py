@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proctor.outcome.line import PREFIX
+from proctor.record.outcome import PREFIX
 from tests.cli.programs import Proctor, Ran, run_child
 
 TASKS = Path(__file__).parent.parent / "data" / "harbor" / "tasks" / "binary"

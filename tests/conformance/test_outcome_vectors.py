@@ -7,11 +7,9 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from proctor import errors
-from proctor.outcome.concurrency import size_concurrency
-from proctor.outcome.consumer import RunReading, read_run
-from proctor.outcome.f64be import render_f64be
-from proctor.outcome.line import render_line, summarize_result
-from proctor.outcome.policy import (
+from proctor.job.concurrency import size_concurrency
+from proctor.record.outcome import RunReading, read_run, render_line, summarize_result
+from proctor.record.policy import (
     Keep,
     aggregate_trials,
     job_score,
@@ -19,7 +17,7 @@ from proctor.outcome.policy import (
     parse_aggregation,
     parse_keep_policy,
 )
-from proctor.outcome.reasons import (
+from proctor.record.reasons import (
     WORD_RULES,
     classify,
     find_word_rule,
@@ -27,13 +25,14 @@ from proctor.outcome.reasons import (
     is_retryable,
     normalize_reason,
 )
-from proctor.outcome.score_record import (
+from proctor.record.score_record import (
     check_score_record,
     make_score_record,
     parse_score_record,
+    parse_scoring_policy,
+    render_f64be,
     render_score_record,
 )
-from proctor.outcome.scoring_policy import parse_scoring_policy
 from tests.conformance.vectors import Line, load_lines
 
 # The seed document quotes only these three rules; its `null` means that none of them fits.

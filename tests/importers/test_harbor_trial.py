@@ -10,9 +10,8 @@ import pytest
 from proctor.errors import InputError, JobError, RecordError
 from proctor.importers.harbor_trial import Wish, make_record
 from proctor.record.model import AdaptationProvenance
-from proctor.record.read import parse_record
+from proctor.record.read import parse_record, render_record
 from proctor.record.rules import check_record
-from proctor.record.write import render_record
 from proctor.trajectory.writer import Redactor
 from tests.audit.directories import listing
 from tests.importers.trials import (

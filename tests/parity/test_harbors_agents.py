@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proctor.outcome.reasons import ReasonCode, is_known, reason_for_exception
+from proctor.record.reasons import ReasonCode, is_known, reason_for_exception
 from proctor.trial.finding import Level, worst_level
 from tests.agents import model_server
 from tests.agents.model_server import TOO_LONG, WRONG_KEY, Model, served, terminal_turn

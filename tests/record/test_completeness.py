@@ -3,14 +3,16 @@
 import pytest
 
 from proctor.errors import IncompleteRecordError, RecordError
-from proctor.record.completeness import (
+from proctor.record.rules import (
     PLACEHOLDERS,
     REQUIRED,
     check_complete,
+    check_dataset_id,
+    check_record,
     find_missing,
+    find_problems,
     is_sha256,
 )
-from proctor.record.rules import check_dataset_id, check_record, find_problems
 from tests.record.samples import complete, made
 
 REVISION, TOOLS, FILES = REQUIRED

@@ -10,6 +10,7 @@ from proctor.record.cost import (
     CostBasis,
     Coverage,
     Spending,
+    Usage,
     find_cost,
     make_cost,
     reported_cost,
@@ -17,7 +18,6 @@ from proctor.record.cost import (
     unknown_cost,
     usage_in,
 )
-from proctor.record.usage import Usage
 from tests.record.samples import complete
 
 ESTIMATE = CostBasis(kind="estimated", amount_usd=0.5, notes=("n",))

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from proctor.record.foreign import find_foreign
-from proctor.record.write import render_record
+from proctor.record.read import render_record
+from proctor.record.rules import find_foreign
 from tests.record import seed
 from tests.record.samples import made
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import RecordError
-from proctor.record.generation2_read import parse_g2
+from proctor.record.generation2 import parse_g2
 from proctor.record.read import load_record, parse_record
 from tests.record.samples import DATA, Json, spelled, tree
 

@@ -14,9 +14,8 @@ import genai_prices
 import pytest
 from genai_prices import data, data_snapshot
 
-from proctor.record.cost import CostBasis, Spending, find_cost
+from proctor.record.cost import CostBasis, Spending, Usage, find_cost
 from proctor.record.prices import find_price_model
-from proctor.record.usage import Usage
 from tests.cli.programs import environment
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)

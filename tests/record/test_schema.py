@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from proctor.record.read import parse_record
+from proctor.record.read import parse_record, render_record
 from proctor.record.schema import render_schema
-from proctor.record.write import render_record
 from tests.record.samples import Json, documents, made, read_data, spelled, tree, without
 
 SCHEMA: Json = json.loads(render_schema())

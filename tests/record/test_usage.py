@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import RecordError
-from proctor.record.usage import Usage, sum_usage
+from proctor.record.cost import Usage, sum_usage
 
 counts = st.integers(0, 10**9)
 

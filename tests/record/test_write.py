@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 
 from proctor.errors import RecordError
-from proctor.record.additions import Kept
+from proctor.record.document import Kept
 from proctor.record.model import TrialRecord
-from proctor.record.read import parse_record
-from proctor.record.write import render_record
+from proctor.record.read import parse_record, render_record
 from tests.record import seed
 from tests.record.samples import Json, complete, documents, made, read_data, spelled, tree
 

@@ -13,8 +13,7 @@ import pytest
 
 from proctor.harbor.trial_result import TrialResult
 from proctor.importers.harbor_trial import Wish, make_record
-from proctor.record.read import parse_record
-from proctor.record.write import render_record
+from proctor.record.read import parse_record, render_record
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from proctor.trial.plan import RecordWish

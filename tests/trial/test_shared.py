@@ -7,8 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from proctor.harbor.trial_result import TrialResult
-from proctor.record.read import parse_record
-from proctor.record.write import render_record
+from proctor.record.read import parse_record, render_record
 from proctor.trial.plan import Plan, Shared
 from proctor.trial.unchanged import SeenTrees, find_looks
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment

@@ -10,8 +10,8 @@ import msgspec
 
 from proctor.harbor.job import Job
 from proctor.harbor.stats import Trial
-from proctor.outcome.policy import passed_task
-from proctor.outcome.reasons import reason_for_exception
+from proctor.record.policy import passed_task
+from proctor.record.reasons import reason_for_exception
 from proctor.reward.number import Number
 
 

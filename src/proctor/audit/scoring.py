@@ -35,7 +35,7 @@ from proctor.harbor.stats import (
     dataset_of_key,
 )
 from proctor.harbor.trial import Basis
-from proctor.outcome.line import Summary, summarize_result
+from proctor.record.outcome import Summary, summarize_result
 from proctor.reward.metric import METRICS, compute_metric
 from proctor.reward.profile import Profile
 from proctor.reward.score import Unscored

@@ -15,12 +15,10 @@ from proctor.errors import InputError
 from proctor.files import read_small
 from proctor.harbor.documents import JobDocument
 from proctor.harbor.job import load_job
-from proctor.outcome.consumer import RunReading, read_run
-from proctor.outcome.line import render_line, summarize_result
-from proctor.outcome.policy import Keep, KeepPolicy, parse_aggregation, parse_keep_policy
-from proctor.outcome.reasons import find_rule, is_known, is_retryable
-from proctor.outcome.score_record import make_score_record, render_score_record
-from proctor.outcome.scoring_policy import ScoringPolicy
+from proctor.record.outcome import RunReading, read_run, render_line, summarize_result
+from proctor.record.policy import Keep, KeepPolicy, parse_aggregation, parse_keep_policy
+from proctor.record.reasons import find_rule, is_known, is_retryable
+from proctor.record.score_record import ScoringPolicy, make_score_record, render_score_record
 
 _COMPANIONS = {
     "exit_code": "stdout",

@@ -16,9 +16,8 @@ from proctor.digest import sha256_hex
 from proctor.errors import IncompleteRecordError, InputError
 from proctor.importers.harbor_trial import Wish, make_record
 from proctor.importers.made import MadeRecord
-from proctor.record.adaptation import load_adaptation
+from proctor.record.read import load_adaptation, render_record
 from proctor.record.schema import render_schema
-from proctor.record.write import render_record
 from proctor.sentence import count_of
 from proctor.trajectory.writer import Redactor
 

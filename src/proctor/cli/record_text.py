@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from proctor.record.comparable import render_model
-from proctor.record.completeness import find_missing
 from proctor.record.cost import CostRecord
-from proctor.record.loaded import LoadedRecord
 from proctor.record.model import TimingRecord, TrialRecord
+from proctor.record.read import LoadedRecord
+from proctor.record.rules import find_missing
 
 _UNKNOWN = "unknown"
 _LONGEST = 400

@@ -18,9 +18,8 @@ from proctor.cli.stdout import send_bytes
 from proctor.errors import InputError
 from proctor.files import read_small
 from proctor.importers.traced_files import find_in_files
-from proctor.record.completeness import find_missing
-from proctor.record.loaded import LoadedRecord
-from proctor.record.read import load_record
+from proctor.record.read import LoadedRecord, load_record
+from proctor.record.rules import find_missing
 from proctor.traced.changes import CHANGES, CLEAN_ROOM
 from proctor.traced.trial import TracedTrial, opened_traces
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from proctor.harbor.documents import ExceptionDocument
-from proctor.outcome.reasons import reason_for_exception
 from proctor.record.fields import Object
 from proctor.record.model import ErrorTag, EvaluationResult, ValidityCheck
+from proctor.record.reasons import reason_for_exception
 from proctor.reward.number import Number, Rewards, find_primary
 
 type Status = Literal["completed", "partial", "failed"]

@@ -16,13 +16,14 @@ from proctor.record.cost import (
     CostBasis,
     CostRecord,
     Spending,
+    Usage,
     find_cost,
     make_cost,
     merge_bases,
     reported_cost,
+    sum_usage,
     unknown_cost,
 )
-from proctor.record.usage import Usage, sum_usage
 from proctor.trajectory.entry import Entry, Object
 from proctor.trajectory.trace import Trace, TraceKind
 

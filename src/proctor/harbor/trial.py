@@ -30,7 +30,7 @@ from proctor.harbor.documents import (
 )
 from proctor.harbor.render import written_text
 from proctor.harbor.stats import NO_USAGE, Trial, Usage, total_usage
-from proctor.outcome.reasons import ReasonCode, reason_for_exception
+from proctor.record.reasons import ReasonCode, reason_for_exception
 from proctor.reward.number import Rewards, is_finite, same_number
 from proctor.reward.profile import Profile
 from proctor.reward.read import read_score

@@ -17,9 +17,7 @@ from proctor.ledger.submission import find_refused, list_files
 from proctor.record.document import parse_document
 from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id
-from proctor.record.loaded import LoadedRecord
-from proctor.record.read import load_record, manifest_path
-from proctor.record.write import render_record
+from proctor.record.read import LoadedRecord, load_record, manifest_path, render_record
 
 
 def find_records(root: Path) -> list[Path]:

@@ -35,7 +35,7 @@ from proctor.ledger.submission import (
     submit_trial,
 )
 from proctor.record.ids import check_id, make_id, shown_name
-from proctor.record.write import render_record
+from proctor.record.read import render_record
 from proctor.sentence import count_of
 
 _OF_A_JOB = ("lock.json", "job.log", "result.json", "config.json")

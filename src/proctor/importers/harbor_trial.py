@@ -21,12 +21,11 @@ from proctor.importers.trial_redaction import redact_record, redact_rest, redact
 from proctor.importers.trial_results import make_evaluation, make_outputs
 from proctor.importers.trial_sources import ReadBefore, Sources, load_sources
 from proctor.importers.trial_timing import find_total, make_timing
-from proctor.record.completeness import Missing, find_missing
 from proctor.record.cost import CostBasis
+from proctor.record.document import render_refusal
 from proctor.record.ids import check_id, make_id
 from proctor.record.model import AdaptationProvenance, TrialRecord
-from proctor.record.refusal import render_refusal
-from proctor.record.rules import check_dataset_id, check_record
+from proctor.record.rules import Missing, check_dataset_id, check_record, find_missing
 from proctor.trajectory.media import Medium, collect_media, places_beside
 from proctor.trajectory.trace import TraceKind
 from proctor.trajectory.writer import Redactor

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from proctor.record.completeness import Missing
 from proctor.record.cost import CostBasis
 from proctor.record.model import TrialRecord
+from proctor.record.rules import Missing
 from proctor.trajectory.entry import Object
 
 

@@ -25,8 +25,7 @@ from proctor.ledger.submission import (
     submit_trial,
 )
 from proctor.record.evidence import find_evidence
-from proctor.record.read import load_record
-from proctor.record.write import render_record
+from proctor.record.read import load_record, render_record
 from proctor.sentence import count_of
 from proctor.trial.finding import FindingCode
 

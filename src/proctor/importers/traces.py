@@ -27,6 +27,7 @@ from proctor.importers.trace_told import Told, load_told
 from proctor.importers.trial_inputs import UNRESOLVED
 from proctor.ledger.entry import Source
 from proctor.ledger.sealing import Submission
+from proctor.record.document import render_refusal
 from proctor.record.ids import check_id, make_id, shown_name
 from proctor.record.model import (
     AgentReference,
@@ -37,9 +38,8 @@ from proctor.record.model import (
     TimingRecord,
     TrialRecord,
 )
-from proctor.record.refusal import render_refusal
+from proctor.record.read import render_record
 from proctor.record.rules import check_dataset_id, check_record
-from proctor.record.write import render_record
 from proctor.trajectory.media import collect_media, places_beside
 from proctor.trajectory.trace import TraceKind
 

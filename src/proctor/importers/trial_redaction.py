@@ -15,8 +15,7 @@ from proctor.harbor.documents import ExceptionDocument
 from proctor.importers.made import MadeRecord
 from proctor.importers.trial_sources import Sources
 from proctor.record.model import TrialRecord
-from proctor.record.read import parse_record
-from proctor.record.write import render_record
+from proctor.record.read import parse_record, render_record
 from proctor.trajectory.entry import Entry
 from proctor.trajectory.trace import Trace
 from proctor.trajectory.writer import Redactor

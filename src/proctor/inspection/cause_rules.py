@@ -26,7 +26,7 @@ from proctor.inspection.causes import (
     has_failed,
     quoted,
 )
-from proctor.outcome.reasons import RETRYABLE, ReasonCode, normalize_reason
+from proctor.record.reasons import RETRYABLE, ReasonCode, normalize_reason
 
 CHEATS: Final = frozenset(
     {

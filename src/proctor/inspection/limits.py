@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
-from proctor.outcome.reasons import ReasonCode
 from proctor.record.fields import Object
 from proctor.record.model import TrialRecord
+from proctor.record.reasons import ReasonCode
 
 KINDS: Final = ("turns", "tokens", "cost", "time", "context", "other")
 _NAMES: Final = {

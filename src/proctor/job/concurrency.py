@@ -1,12 +1,41 @@
-"""`-n auto`: how many trials fit on this machine at once, by its hungriest task."""
+"""`-n auto`: how many trials fit on this machine at once, by the task that needs the most."""
 
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from proctor.errors import PolicyError
 from proctor.harbor.configs import EnvironmentConfig
-from proctor.outcome.concurrency import size_concurrency
 from proctor.task.directory import Task
+
+_KIB_PER_MB = 1024
+
+
+def size_concurrency(
+    *,
+    nproc: int,
+    mem_total_kib: int,
+    task_cpus: float = 1.0,
+    task_memory_mb: int = 2048,
+    cap: int | None = None,
+) -> int:
+    """Trials at once by processors and memory of the hungriest task; a cap can only lower it.
+
+    At least 1, even where not one task fits, and never more than there are processors.
+
+    Raises:
+        PolicyError: a task asks for no processor or no memory.
+    """
+    if task_cpus <= 0 or task_memory_mb <= 0:
+        raise PolicyError(
+            f"a task asks for {task_cpus} cpus and {task_memory_mb} MB; expected more than 0"
+        )
+    by_processor = math.floor(nproc / task_cpus)
+    by_memory = mem_total_kib // (task_memory_mb * _KIB_PER_MB)
+    fits = min(by_processor, by_memory, nproc)
+    return max(1, fits if cap is None else min(fits, cap))
+
 
 _DEFAULT_CPUS = 1
 _DEFAULT_MEMORY_MB = 2048

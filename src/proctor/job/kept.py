@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.files import read_small, write_atomic
-from proctor.record.renamed import replace_id
+from proctor.record.read import replace_id
 
 ATTEMPTS = "attempts"
 

@@ -47,10 +47,8 @@ from proctor.ledger.keeping import (
 from proctor.ledger.ledger import Ledger, SealedTrial
 from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id
-from proctor.record.loaded import LoadedRecord
 from proctor.record.model import TrialRecord
-from proctor.record.read import parse_record
-from proctor.record.write import render_record
+from proctor.record.read import LoadedRecord, parse_record, render_record
 
 LARGEST_RECORD = 8 << 20
 """Bytes of a record; some hundred thousand times an ordinary one's."""

@@ -24,9 +24,9 @@ from proctor.json_values import check_values
 from proctor.ledger.entry import Slot, Source, TrialScore
 from proctor.ledger.keeping import AROUND, Around, check_evidence_path
 from proctor.ledger.sealing import Submission
-from proctor.outcome.reasons import ReasonCode
 from proctor.record.ids import check_id
-from proctor.record.renamed import replace_id
+from proctor.record.read import replace_id
+from proctor.record.reasons import ReasonCode
 from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.reward.read import LARGEST
 from proctor.reward.score import Unscored

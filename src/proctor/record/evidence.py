@@ -16,8 +16,8 @@ import msgspec
 
 from proctor.digest import sha256_file
 from proctor.errors import RecordError
-from proctor.record.completeness import is_sha256
 from proctor.record.model import TrialRecord
+from proctor.record.rules import is_sha256
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):

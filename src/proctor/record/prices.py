@@ -23,8 +23,7 @@ from genai_prices.data_snapshot import DataSnapshot
 
 from proctor.digest import sha256_file
 from proctor.errors import RecordError
-from proctor.record.cost import CostBasis, Matched, Spending, unknown_cost
-from proctor.record.usage import Usage
+from proctor.record.cost import CostBasis, Matched, Spending, Usage, unknown_cost
 
 SOURCE: Final = "genai-prices"
 

@@ -1,30 +1,69 @@
-"""Bytes or a file to a record, in either temper.
+"""Records read from bytes or files, strictly or salvaging, and written back.
 
-Strict refuses at the first problem: a key that no generation has, a key given twice, a byte order
-mark, a `complete` that is hollow, impossible token counts. Salvage reads on and returns them as
-diagnostics. What a record cannot hold at all (a missing field, a wrong type, bytes that are no
-JSON) is refused by both: nothing is repaired and nothing made up.
+Strict reading refuses at the first problem: an unknown key, a repeated key, a byte order mark, a
+false `complete`, impossible token counts. Salvaging continues and returns them as diagnostics.
+What a record cannot hold at all (a missing field, a wrong type, invalid JSON) is refused by both:
+nothing is repaired or made up.
 
     schema_version 2                   G2
     completeness, and added keys       G1x
     completeness                       G1
 
-Nothing here follows what a record names, apart from a G2 trial's manifest beside it.
+Written records are JSON with an indent of 2, keys in the order of the format, every optional key
+present, no final newline, and pydantic's text for numbers and times, as aec-bench has. No file
+that a record names is opened, apart from the manifest beside a G2 trial.
 """
 
+import json
+import re
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from pydantic_core import PydanticSerializationError, to_json
 
 from proctor.diagnostic import Diagnostic
 from proctor.digest import sha256_hex
 from proctor.errors import RecordError
-from proctor.record.additions import Kept, find_problems
-from proctor.record.document import Document, load_bytes, parse_document
-from proctor.record.loaded import LoadedRecord
-from proctor.record.model import TrialRecord
-from proctor.record.refusal import render_path
-from proctor.record.rules import find_problems as find_record_problems
-from proctor.record.validate import check_strict, validate
+from proctor.record.document import (
+    Document,
+    Kept,
+    check_strict,
+    find_addition_problems,
+    load_bytes,
+    parse_document,
+    put_back,
+    render_path,
+    validate,
+)
+from proctor.record.model import AdaptationProvenance, TrialRecord
+from proctor.record.rules import find_problems
+
+type Generation = Literal["G1", "G1x", "G2"]
+"""G1: the documented format; G1x: with added keys; G2: schema_version 2, in two documents."""
+
+
+class LoadedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What one file held."""
+
+    generation: Generation
+    record: TrialRecord
+    """As far as a record of the first generation can hold it."""
+    original: bytes
+    """The file's bytes, untouched."""
+    kept: tuple[Kept, ...] = ()
+    """Keys beyond the first generation; `render_record(record, kept)` writes them back. None for
+    G2, whose keys stand elsewhere: there, `original` is the only whole copy."""
+    manifest: bytes | None = None
+    """The run manifest that a G2 record was read with, untouched."""
+    without_place: tuple[str, ...] = ()
+    """G2 only: what the two documents say that the record has no place for; manifest keys begin
+    with "manifest."."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """What was noticed; a strict reader leaves only notes that break nothing."""
+
 
 _LATEST = 2
 
@@ -38,7 +77,7 @@ def load_record(path: Path, *, salvage: bool = False) -> LoadedRecord:
     data = load_bytes(path)
     document = parse_document(data, str(path))
     manifest = _read_manifest(path, document) if _is_g2(document) else None
-    return _parse(document, data, str(path), manifest=manifest, salvage=salvage)
+    return _parse_document(document, data, str(path), manifest=manifest, salvage=salvage)
 
 
 def parse_record(
@@ -50,15 +89,15 @@ def parse_record(
         RecordError: they hold none, or, when strict, one with a problem.
     """
     document = parse_document(data, source)
-    return _parse(document, data, source, manifest=manifest, salvage=salvage)
+    return _parse_document(document, data, source, manifest=manifest, salvage=salvage)
 
 
-def _parse(
+def _parse_document(
     document: Document, data: bytes, source: str, *, manifest: bytes | None, salvage: bool
 ) -> LoadedRecord:
     if _is_g2(document):
         # Records of that generation are rare, and what they may hold is much.
-        reader = import_module("proctor.record.generation2_read")
+        reader = import_module("proctor.record.generation2")
         loaded: LoadedRecord = reader.parse_g2(data, manifest, source, salvage=salvage)
         return loaded
     _check_first_generation(document, source)
@@ -81,7 +120,7 @@ def _find_notes(record: TrialRecord, kept: tuple[Kept, ...]) -> list[Diagnostic]
         for item in kept
         if not item.is_known
     ]
-    return [*unknown, *find_problems(kept), *find_record_problems(record)]
+    return [*unknown, *find_addition_problems(kept), *find_problems(record)]
 
 
 def _is_g2(document: Document) -> bool:
@@ -113,3 +152,57 @@ def _read_manifest(path: Path, document: Document) -> bytes | None:
 def manifest_path(path: Path, run_id: str) -> Path:
     """Where the manifest of a G2 trial's run lies."""
     return path.parent / "_runs" / f"{sha256_hex(run_id.encode())}.json"
+
+
+def render_record(record: TrialRecord, kept: Sequence[Kept] = ()) -> bytes:
+    """The bytes of a record.
+
+    Raises:
+        RecordError: something in it cannot be written, or `kept` does not fit it.
+    """
+    try:
+        if not kept:
+            return record.model_dump_json(indent=2).encode()
+        tree = record.model_dump(mode="json")
+        put_back(tree, kept)
+        return to_json(tree, indent=2)
+    except PydanticSerializationError as error:
+        raise RecordError(f"{record.trial_id!r} cannot be written: {error}") from error
+
+
+_IDS = {
+    key: re.compile(rb'("%s":\s*)"(?:[^"\\]|\\.)*"' % key.encode())
+    for key in ("trial_id", "experiment_id")
+}
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+
+
+def replace_id(data: bytes, key: str, value: str) -> bytes | None:
+    """The record's bytes with another `trial_id` or `experiment_id`; None where that cannot be.
+
+    Raises:
+        MsgspecError, UnicodeDecodeError, RecursionError: they are no JSON object.
+    """
+    record = _OBJECT.decode(data)
+    if record.get(key) == value:
+        return data
+    written = json.dumps(value).encode()
+    changed = _IDS[key].sub(lambda found: found[1] + written, data, count=1)
+    # Only where the key itself was hit, and not the same word in a text before it.
+    return changed if _OBJECT.decode(changed) == {**record, key: value} else None
+
+
+def load_adaptation(path: Path) -> AdaptationProvenance:
+    """What a file by itself says of the variation of a task; read strictly.
+
+    Raises:
+        RecordError: it cannot be read, or not as that.
+    """
+    document = parse_document(load_bytes(path), str(path))
+    adaptation, kept = validate(AdaptationProvenance, document.tree, str(path))
+    unknown = [
+        Diagnostic("unknown-key", f"has the unknown key {render_path(item.path)}") for item in kept
+    ]
+    for found in (*document.diagnostics, *unknown):
+        raise RecordError(f"{path}: {found.message}")
+    return adaptation

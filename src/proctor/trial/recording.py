@@ -14,11 +14,10 @@ from functools import lru_cache, partial
 from pydantic_core import to_json
 
 from proctor.harbor.trial_result import AgentInfo, TrialResult
-from proctor.record.completeness import find_missing
 from proctor.record.fields import Part
 from proctor.record.ids import make_id
 from proctor.record.model import AgentReference, OutputRecord, TrialRecord
-from proctor.record.rules import check_record
+from proctor.record.rules import check_record, find_missing
 from proctor.trajectory.trace import TRIAL_TRACES, Trace, TraceKind, find_trace
 from proctor.trajectory.writer import Redactor
 from proctor.trial.environment import Snapshot, Watched

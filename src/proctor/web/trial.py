@@ -16,8 +16,8 @@ from starlette.routing import BaseRoute, Route
 from proctor.inspection.trial import TrialSummary
 from proctor.ledger.entry import record_digest
 from proctor.record.comparable import render_model, settings_digest
-from proctor.record.completeness import find_missing
 from proctor.record.model import TrialRecord
+from proctor.record.rules import find_missing
 from proctor.report.statistics.efficiency import PASS_MARK
 from proctor.traced.summaries import summarise_traced
 from proctor.web.pages import render_page

@@ -23,7 +23,7 @@ from proctor.errors import (
     ModelTimeoutError,
     ModelUnreachableError,
 )
-from proctor.outcome.reasons import FINAL, RETRYABLE, reason_for_exception
+from proctor.record.reasons import FINAL, RETRYABLE, reason_for_exception
 from tests.agents.chat.server import (
     Reply,
     answers,

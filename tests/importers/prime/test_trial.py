@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proctor.errors import PrimeError
-from proctor.record.foreign import find_foreign
+from proctor.record.rules import find_foreign
 from tests.importers.prime.samples import CALL, evaluation, make_a, make_b, record_of, submit
 
 

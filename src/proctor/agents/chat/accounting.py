@@ -13,8 +13,15 @@ import msgspec
 
 from proctor.agents.chat.wire import Answer, Spent
 from proctor.errors import RecordError
-from proctor.record.cost import CostBasis, Spending, find_cost, merge_bases, unknown_cost
-from proctor.record.usage import Usage, sum_usage
+from proctor.record.cost import (
+    CostBasis,
+    Spending,
+    Usage,
+    find_cost,
+    merge_bases,
+    sum_usage,
+    unknown_cost,
+)
 from proctor.sentence import count_of
 from proctor.trial.agent import AgentContext
 

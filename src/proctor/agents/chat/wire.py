@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from proctor.errors import ModelAnswerError, RecordError
-from proctor.record.usage import Usage
+from proctor.record.cost import Usage
 
 type Object = dict[str, Any]
 """A JSON object as it goes over the wire."""

@@ -12,11 +12,10 @@ from proctor.audit.things import TRACES, Thing, find_thing
 from proctor.diagnostic import Diagnostic
 from proctor.errors import InputError, RecordError
 from proctor.record.evidence import Evidence, find_evidence
-from proctor.record.foreign import find_foreign
 from proctor.record.ids import check_id
-from proctor.record.loaded import LoadedRecord
 from proctor.record.model import TrialRecord
-from proctor.record.read import load_record
+from proctor.record.read import LoadedRecord, load_record
+from proctor.record.rules import find_foreign
 from proctor.sentence import count_of
 
 _GOOD = ("verified", "present")

@@ -8,9 +8,13 @@ from proctor.audit.things import Thing
 from proctor.diagnostic import Diagnostic
 from proctor.errors import CertificateError, InputError, PolicyError, ScoreRecordError
 from proctor.files import read_small
-from proctor.outcome.policy import Aggregation
-from proctor.outcome.score_record import check_score_record, parse_score_record
-from proctor.outcome.scoring_policy import ScoringPolicy, parse_scoring_policy
+from proctor.record.policy import Aggregation
+from proctor.record.score_record import (
+    ScoringPolicy,
+    check_score_record,
+    parse_score_record,
+    parse_scoring_policy,
+)
 
 _COMMON_POLICIES = (ScoringPolicy(), ScoringPolicy(aggregation=Aggregation.BEST_OF_K))
 _FOLLOWS = "every number follows from its operands"

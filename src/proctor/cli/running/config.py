@@ -25,7 +25,7 @@ from proctor.errors import InputError
 from proctor.harbor.configs import JobConfig
 from proctor.job.secrets import fill_secrets
 from proctor.job.settings import Settings
-from proctor.record.adaptation import load_adaptation
+from proctor.record.read import load_adaptation
 from proctor.record.rules import check_dataset_id
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")

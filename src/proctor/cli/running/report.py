@@ -23,8 +23,8 @@ from proctor.harbor.documents import TRIAL
 from proctor.harbor.result import JobResult, render_result
 from proctor.harbor.stats import GroupStats, JobStats, stats_document
 from proctor.job.wish import JobOutcome, SealedTrials
-from proctor.outcome.line import Summary, render_line, summarize_result
 from proctor.record.cost import LARGEST_USD
+from proctor.record.outcome import Summary, render_line, summarize_result
 from proctor.sentence import count_of
 from proctor.trial.finding import FindingCode, level_of
 

@@ -32,7 +32,6 @@ from proctor.importers.prime.reading import find_object, find_text, whole_text
 from proctor.importers.prime.sample import Sample
 from proctor.ledger.entry import Source
 from proctor.ledger.sealing import Submission
-from proctor.outcome.reasons import ReasonCode
 from proctor.record.cost import CostRecord
 from proctor.record.model import (
     AgentOutput,
@@ -46,8 +45,9 @@ from proctor.record.model import (
     TrialRecord,
     ValidityCheck,
 )
+from proctor.record.read import render_record
+from proctor.record.reasons import ReasonCode
 from proctor.record.rules import check_dataset_id, check_record
-from proctor.record.write import render_record
 from proctor.sentence import shown
 from proctor.trajectory.entry import Object
 from proctor.trial.finding import FindingCode

@@ -19,9 +19,8 @@ from proctor.ledger.exchange.copying import read_checked_head, write_below
 from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.withhold import find_withheld
-from proctor.record.foreign import find_foreign
-from proctor.record.read import parse_record
-from proctor.record.write import render_record
+from proctor.record.read import parse_record, render_record
+from proctor.record.rules import find_foreign
 
 ORIGINAL = "_generation2"
 """Where the evidence of a record of the second generation has its two files."""

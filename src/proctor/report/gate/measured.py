@@ -22,7 +22,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.verification.steps import Progress
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withheld import render_unnamed
-from proctor.outcome.reasons import reason_for_exception
+from proctor.record.reasons import reason_for_exception
 from proctor.report.attempt import Attempt
 from proctor.report.in_jobs import load_jobs
 from proctor.report.sealed import load_position

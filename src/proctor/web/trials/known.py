@@ -21,8 +21,7 @@ from proctor.ledger.sealing import Submission
 from proctor.ledger.submission import Beside, find_attempts, has_record, submit_record, submit_trial
 from proctor.ledger.tree import leaf_hash
 from proctor.record.ids import make_id
-from proctor.record.read import parse_record
-from proctor.record.write import render_record
+from proctor.record.read import parse_record, render_record
 from proctor.report.in_jobs import entry_of
 from proctor.traced.sealed import trace_entry
 from proctor.traced.trial import TracedTrial

@@ -3,7 +3,7 @@
 from typing import Final
 
 from proctor.inspection.causes import CauseKind
-from proctor.outcome.reasons import ReasonCode
+from proctor.record.reasons import ReasonCode
 from proctor.trial.finding import FindingCode
 
 REASONS: Final[dict[str, str]] = {

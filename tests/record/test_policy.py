@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import InvalidAggregationModeError, InvalidKeepPolicyError
-from proctor.outcome.policy import (
+from proctor.record.policy import (
     Aggregation,
     Keep,
     KeepPolicy,

@@ -4,18 +4,18 @@ import json
 
 import pytest
 
-from proctor.outcome.attempt import (
+from proctor.record.outcome import (
     STALE,
     AttemptOutcome,
+    RunReading,
     TrialReading,
-    find_score,
-    find_status,
+    find_trial_score,
+    find_trial_status,
     finish_attempt,
     read_trial,
     stand_in_trial,
 )
-from proctor.outcome.consumer import RunReading
-from proctor.outcome.policy import Aggregation
+from proctor.record.policy import Aggregation
 
 COMPLETED = RunReading("completed", 0.5, None, {})
 FAILED = RunReading("failed", 0.0, None, {})
@@ -121,7 +121,7 @@ def test_a_trials_reason_is_its_own_words(reason: object, code: str | None) -> N
     ],
 )
 def test_the_score_is_the_first_there_is(document: dict[str, object], score: float) -> None:
-    found = find_score(document)
+    found = find_trial_score(document)
     assert found == score
     assert isinstance(found, float)
 
@@ -144,8 +144,8 @@ def test_the_score_is_the_first_there_is(document: dict[str, object], score: flo
 def test_a_known_word_is_the_status_whatever_the_score(
     word: str, status: str, score: float
 ) -> None:
-    assert find_status({"status": f" {word.upper()}\n"}, score) == status
-    assert find_status({"status": "", "result": word}, score) == status
+    assert find_trial_status({"status": f" {word.upper()}\n"}, score) == status
+    assert find_trial_status({"status": "", "result": word}, score) == status
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_known_word_is_the_status_whatever_the_score(
 )
 def test_without_a_known_word_the_score_decides(document: dict[str, object]) -> None:
     scores = (0.0, 0.9999999999999999, 1.0, 2.0)
-    found = [find_status(document, score) for score in scores]
+    found = [find_trial_status(document, score) for score in scores]
     assert found == ["failed", "failed", "completed", "completed"]
 
 

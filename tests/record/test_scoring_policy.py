@@ -5,8 +5,8 @@ import json
 import pytest
 
 from proctor.errors import InvalidKeepPolicyError, PolicyError, ScoreRecordError
-from proctor.outcome.policy import Aggregation, Keep, KeepPolicy
-from proctor.outcome.scoring_policy import ScoringPolicy, parse_scoring_policy
+from proctor.record.policy import Aggregation, Keep, KeepPolicy
+from proctor.record.score_record import ScoringPolicy, parse_scoring_policy
 
 NEUTRAL: dict[str, object] = {
     "schema_version": 1,

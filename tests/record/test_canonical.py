@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from proctor.errors import ScoreRecordError
-from proctor.outcome.canonical import (
+from proctor.record.score_record import (
     Json,
     canonical_digest,
     parse_count,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import JobError
-from proctor.outcome.line import (
+from proctor.record.outcome import (
     MALFORMED,
     MISSING,
     OLDER_PREFIX,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import ScoreRecordError
-from proctor.outcome.f64be import parse_f64be, render_f64be
+from proctor.record.score_record import parse_f64be, render_f64be
 
 
 @pytest.mark.parametrize(

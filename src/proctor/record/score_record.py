@@ -1,31 +1,240 @@
-"""Score record v1: the scores of a run, down to the trial, in a form that can be hashed.
+"""Score record v1 and scoring policy v1: the scores of a run in a form that can be hashed.
 
     {"schema_version": 1, "eval_run_id", "policy_digest", "k",
      "tasks": [{"task_id", "trial_scores_f64be": [k of them],
                 "aggregate_score_f64be", "passed_trials"}],      sorted by task_id
      "final": {"job_score_f64be", "passed_tasks", "total_tasks"}}
 
-All but the trial scores follows from them and the policy; `check_score_record` sees that it does.
-Whether the trials happened is not known here.
+Both documents have exactly one spelling: sorted keys, no blanks, UTF-8, NFC text, whole numbers
+only, and each score as the 16 hex digits of its double. Anything with two spellings is refused.
+Everything except the trial scores follows from them and the policy; `check_score_record` checks
+that it does. Whether the trials happened is not known here.
 """
 
+import json
+import re
+import struct
+import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NoReturn
 
-from proctor.errors import ScoreRecordError
-from proctor.outcome.canonical import (
-    Json,
-    canonical_digest,
-    parse_count,
-    parse_json,
-    parse_list,
-    parse_object,
-    parse_text,
-    render_canonical,
+from proctor.digest import sha256_hex
+from proctor.errors import InvalidKeepPolicyError, PolicyError, ScoreRecordError
+from proctor.json_values import check_values
+from proctor.record.policy import Aggregation, Keep, KeepPolicy, aggregate_trials, job_score
+from proctor.reward.number import bits
+
+type Json = str | int | list[Json] | dict[str, Json] | None
+"""What a canonical document may hold; a bool is an int here, as in Python."""
+
+
+def parse_json(data: bytes) -> object:
+    """A document in any spelling that means one thing.
+
+    Raises:
+        ScoreRecordError: not UTF-8, not JSON, a number that is not whole, or a key given twice.
+    """
+    try:
+        check_values(data)
+        return json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_unique,
+            parse_float=_refuse_number,
+            parse_constant=_refuse_number,
+        )
+    except RecursionError as error:
+        raise ScoreRecordError("the document is nested too deeply to be read") from error
+    except ValueError as error:
+        raise ScoreRecordError(f"the document is not JSON in UTF-8: {error}") from error
+
+
+def render_canonical(value: Json) -> bytes:
+    """The one spelling of a document.
+
+    Raises:
+        ScoreRecordError: a text in it is not NFC, so another spelling would look the same.
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if not unicodedata.is_normalized("NFC", text):
+        raise ScoreRecordError("the document holds text that is not NFC; expected NFC throughout")
+    return text.encode("utf-8")
+
+
+def canonical_digest(value: Json) -> str:
+    """SHA-256 of the one spelling."""
+    return sha256_hex(render_canonical(value))
+
+
+def parse_object(value: object, where: str, fields: Sequence[str]) -> dict[str, object]:
+    """An object with exactly these fields."""
+    if not isinstance(value, dict):
+        raise ScoreRecordError(f"{where} is {value!r}; expected an object")
+    for name in fields:
+        if name not in value:
+            raise ScoreRecordError(f"{where} has no {name}")
+    for name in value:
+        if name not in fields:
+            raise ScoreRecordError(f"{where} has a field {name!r}; expected {', '.join(fields)}")
+    return value
+
+
+def parse_list(value: object, where: str) -> list[object]:
+    """A list with something in it."""
+    if not isinstance(value, list) or not value:
+        raise ScoreRecordError(f"{where} is {value!r}; expected a list that is not empty")
+    return value
+
+
+def parse_count(value: object, where: str, *, least: int = 0) -> int:
+    """A whole number, not below the least."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ScoreRecordError(f"{where} is {value!r}; expected a whole number, {least} or more")
+    return value
+
+
+def parse_text(value: object, where: str) -> str:
+    """A text, whatever is in it."""
+    if not isinstance(value, str):
+        raise ScoreRecordError(f"{where} is {value!r}; expected a text")
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ScoreRecordError(f"the key {twice!r} is given twice in one object")
+    return result
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ScoreRecordError(f"the document holds the number {text}; expected whole numbers only")
+
+
+_DIGITS = re.compile("[0-9a-f]{16}")
+_NEGATIVE_ZERO = 1 << 63
+
+
+def render_f64be(score: float) -> str:
+    """The digits of a score.
+
+    Raises:
+        ScoreRecordError: it is no score.
+    """
+    if not 0.0 <= score <= 1.0:
+        raise ScoreRecordError("score must be finite and in [0, 1]")
+    pattern = bits(score)
+    if pattern == _NEGATIVE_ZERO:
+        raise ScoreRecordError("negative zero is not canonical")
+    return f"{pattern:016x}"
+
+
+def parse_f64be(text: object, where: str) -> float:
+    """The score with these digits.
+
+    Raises:
+        ScoreRecordError: they are not 16 lower-case hex digits, or they spell no score.
+    """
+    if not isinstance(text, str) or _DIGITS.fullmatch(text) is None:
+        raise ScoreRecordError(f"{where} is {text!r}; expected 16 lower-case hex digits")
+    (score,) = struct.unpack(">d", bytes.fromhex(text))
+    try:
+        render_f64be(score)
+    except ScoreRecordError as error:
+        raise ScoreRecordError(f"{where} is {text}: {error}") from error
+    return float(score)
+
+
+_FIELDS = (
+    "schema_version",
+    "per_task_aggregation",
+    "keep_policy",
+    "drop_lowest_n",
+    "threshold_f64be",
 )
-from proctor.outcome.f64be import parse_f64be, render_f64be
-from proctor.outcome.policy import aggregate_trials, job_score
-from proctor.outcome.scoring_policy import ScoringPolicy
+_AGGREGATIONS = {"mean": Aggregation.MEAN, "best_of_k": Aggregation.BEST_OF_K}
+_KEEP_POLICIES = {
+    "off": KeepPolicy.OFF,
+    "drop_lowest_n": KeepPolicy.DROP_LOWEST_N,
+    "threshold_band": KeepPolicy.THRESHOLD_BAND,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringPolicy:
+    """How trials become task scores, and task scores the job's."""
+
+    aggregation: Aggregation = Aggregation.MEAN
+    keep: Keep = field(default_factory=Keep)
+
+    def __post_init__(self) -> None:
+        if self.keep.policy is KeepPolicy.BEST_OF_K:
+            names = ", ".join(_KEEP_POLICIES.values())
+            raise InvalidKeepPolicyError(
+                f"keep policy best-of-k cannot stand in a scoring policy; expected one of {names}"
+            )
+
+    @property
+    def document(self) -> dict[str, Json]:
+        """The policy as it is hashed."""
+        policy = self.keep.policy
+        dropping = policy is KeepPolicy.DROP_LOWEST_N
+        banding = policy is KeepPolicy.THRESHOLD_BAND
+        return {
+            "schema_version": 1,
+            "per_task_aggregation": self.aggregation.replace("-", "_"),
+            "keep_policy": policy.replace("-", "_"),
+            "drop_lowest_n": self.keep.drop_lowest_n if dropping else 0,
+            "threshold_f64be": render_f64be(self.keep.threshold) if banding else None,
+        }
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical document."""
+        return canonical_digest(self.document)
+
+
+def parse_scoring_policy(data: bytes) -> ScoringPolicy:
+    """The policy in a document.
+
+    Raises:
+        PolicyError: a field is missing, unknown, out of range or not neutral; says which.
+    """
+    try:
+        return _parse_policy(parse_object(parse_json(data), "the scoring policy", _FIELDS))
+    except ScoreRecordError as error:
+        raise PolicyError(str(error)) from error
+
+
+def _parse_policy(fields: dict[str, object]) -> ScoringPolicy:
+    version = parse_count(fields["schema_version"], "schema_version")
+    if version != 1:
+        raise PolicyError(f"schema_version is {version}; expected 1")
+    aggregation = _parse_name(fields, "per_task_aggregation", _AGGREGATIONS)
+    policy = _parse_name(fields, "keep_policy", _KEEP_POLICIES)
+    count = parse_count(fields["drop_lowest_n"], "drop_lowest_n")
+    if policy is not KeepPolicy.DROP_LOWEST_N and count != 0:
+        raise PolicyError(f"drop_lowest_n is {count}; expected 0 where nothing is dropped")
+    return ScoringPolicy(aggregation, Keep(policy, count, _parse_threshold(fields, policy)))
+
+
+def _parse_threshold(fields: dict[str, object], policy: KeepPolicy) -> float:
+    threshold = fields["threshold_f64be"]
+    if policy is KeepPolicy.THRESHOLD_BAND:
+        return parse_f64be(threshold, "threshold_f64be")
+    if threshold is not None:
+        raise PolicyError(f"threshold_f64be is {threshold!r}; expected null where there is no band")
+    return 0.0
+
+
+def _parse_name[T](fields: dict[str, object], key: str, names: dict[str, T]) -> T:
+    name = parse_text(fields[key], key)
+    if name not in names:
+        raise PolicyError(f"{key} is {name!r}; expected one of {', '.join(names)}")
+    return names[name]
+
 
 _RECORD_FIELDS = ("schema_version", "eval_run_id", "policy_digest", "k", "tasks", "final")
 _TASK_FIELDS = ("task_id", "trial_scores_f64be", "aggregate_score_f64be", "passed_trials")

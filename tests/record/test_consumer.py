@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from proctor.outcome.consumer import TIMED_OUT, RunReading, read_run
-from proctor.outcome.line import OLDER_PREFIX, PREFIX
+from proctor.record.outcome import OLDER_PREFIX, PREFIX, TIMED_OUT, RunReading, read_run
 
 
 def line(**fields: object) -> str:

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import ScoreRecordError
-from proctor.outcome.policy import Aggregation, Keep, KeepPolicy
-from proctor.outcome.score_record import (
+from proctor.record.policy import Aggregation, Keep, KeepPolicy
+from proctor.record.score_record import (
     ScoreRecord,
+    ScoringPolicy,
     check_score_record,
     make_score_record,
     parse_score_record,
     render_score_record,
 )
-from proctor.outcome.scoring_policy import ScoringPolicy
 
 MEAN = ScoringPolicy()
 TRIALS = {"b-task": [1.0, 0.0], "a-task": [1.0, 1.0]}

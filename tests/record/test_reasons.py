@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import RewardFileEmptyError, RewardFileNotFoundError, VerifierOutputParseError
-from proctor.outcome.reasons import (
+from proctor.record.reasons import (
     ALIASES,
     FINAL,
     KNOWN,

@@ -1,0 +1,421 @@
+"""The result line of a job: written from result.json, read back, and turned into attempt outcomes.
+
+    summarize_result   the bytes of result.json to the five facts of the line
+    read_run           stdout, exit code and time-out of a finished run back to status and score
+    finish_attempt     the trials of one task to the outcome of an attempt
+
+All rules are agent-challenge's, oddities included: a job without metrics completes with 0.0, and
+one metric that is not a number voids the score. Writing judges nothing (a mean of 12 is passed
+on); reading refuses a score outside 0 to 1 and repairs nothing.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from proctor.errors import JobError
+from proctor.json_values import MOST_VALUES, check_values
+from proctor.record.policy import Aggregation, aggregate_trials, passed_task
+from proctor.record.reasons import ReasonCode, classify, is_retryable, normalize_reason
+from proctor.reward.number import exact_sum
+
+PREFIX = "BASE_BENCHMARK_RESULT="
+OLDER_PREFIX = "PLATFORM_BENCHMARK_RESULT="
+"""The prefix of lines written before 2026-06-24."""
+
+_UNWRITABLE = 10**4300
+"""The first whole number that Python refuses to write in decimal."""
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The line as a value."""
+
+    status: Literal["completed", "failed"]
+    """Failed as soon as one trial errored, whatever the score."""
+    score: float
+    """Unweighted mean over all metric values of all groups; 0.0 if there are none."""
+    resolved: int
+    """score x planned trials, a half rounded to even. Not a count of solved trials."""
+    total: int
+    """Trials planned; if that is not known, completed + errored."""
+    reason_code: ReasonCode | None
+    """None as soon as the result could be read."""
+
+
+MISSING = Summary("failed", 0.0, 0, 0, ReasonCode.HARBOR_RESULT_MISSING)
+MALFORMED = Summary("failed", 0.0, 0, 0, ReasonCode.HARBOR_RESULT_MALFORMED)
+
+
+class JobNumbers(msgspec.Struct, frozen=True):
+    """The numbers of a job that the line is made of."""
+
+    total: int
+    """n_total_trials, 0 if it is not given."""
+    completed: int
+    """n_completed_trials; harbor counts the errored ones here too."""
+    errored: int
+    """n_errored_trials."""
+    values: tuple[float, ...]
+    """Metric values in the order of the groups, of their metrics, of the keys."""
+
+
+def summarize_result(data: bytes | None) -> Summary:
+    """What the line says for a result.json of these bytes; None means there is no file."""
+    if data is None:
+        return MISSING
+    try:
+        return summarize_numbers(parse_numbers(data))
+    except JobError:
+        return MALFORMED
+
+
+def summarize_numbers(numbers: JobNumbers) -> Summary:
+    """What the line says for these numbers.
+
+    Raises:
+        JobError: a metric is not finite, or a number is too large; the line is then malformed.
+    """
+    values = numbers.values
+    score = float(exact_sum(values)) / len(values) if values else 0.0
+    total = numbers.total or numbers.completed + numbers.errored
+    if abs(total) >= _UNWRITABLE:
+        # The block itself dies here and prints no line at all.
+        raise JobError("the number of trials is too large to be written")
+    try:
+        # Not `total`: where the plan is not known, nothing counts as resolved.
+        resolved = round(score * numbers.total)
+    except (OverflowError, ValueError) as error:
+        raise JobError(f"{score} x {numbers.total!r:.40} trials cannot be rounded") from error
+    status: Literal["completed", "failed"] = "completed" if numbers.errored == 0 else "failed"
+    return Summary(status, score, resolved, total, reason_code=None)
+
+
+def render_line(summary: Summary) -> str:
+    """The line, without its newline."""
+    fields = {
+        "reason_code": summary.reason_code,
+        "resolved": summary.resolved,
+        "score": summary.score,
+        "status": summary.status,
+        "total": summary.total,
+    }
+    return PREFIX + json.dumps(fields)
+
+
+def parse_numbers(data: bytes) -> JobNumbers:
+    """The numbers in a result.json.
+
+    Raises:
+        JobError: not JSON, or a part of it has a shape or value that cannot count; says which.
+    """
+    try:
+        # As text: given bytes, json would also take UTF-16 and a byte order mark.
+        check_values(data, 4 * MOST_VALUES)
+        document: object = json.loads(data.decode("utf-8"))
+    except RecursionError as error:
+        raise JobError("the result is nested too deeply to be read as JSON") from error
+    except ValueError as error:
+        raise JobError(f"the result is not JSON in UTF-8: {error}") from error
+    result = _object(document, "the result")
+    stats = _object(result.get("stats", {}), "stats")
+    return JobNumbers(
+        total=_count(result.get("n_total_trials"), "n_total_trials"),
+        completed=_count(stats.get("n_completed_trials"), "stats.n_completed_trials"),
+        errored=_count(stats.get("n_errored_trials"), "stats.n_errored_trials"),
+        values=tuple(_values(_object(stats.get("evals", {}), "stats.evals"))),
+    )
+
+
+def _values(evals: Mapping[str, object]) -> Iterator[float]:
+    for name, group in evals.items():
+        where = f"stats.evals[{name!r}]"
+        metrics = _object(group, where).get("metrics", [])
+        for index, metric in enumerate(_list(metrics, f"{where}.metrics")):
+            at = f"{where}.metrics[{index}]"
+            yield from _metric_values(_object(metric, at), at)
+
+
+def _metric_values(metric: Mapping[str, object], where: str) -> Iterator[float]:
+    """Only the mean if there is one, however many other keys stand beside it."""
+    for key in ["mean"] if "mean" in metric else metric:
+        value = metric[key]
+        try:
+            yield float(_scalar(value, f"{where}[{key!r}]", "a number"))
+        except (OverflowError, ValueError) as error:
+            raise JobError(f"{where}[{key!r}] is {value!r:.40}; expected a number") from error
+
+
+def _count(value: object, where: str) -> int:
+    """A whole number as `int` takes it from JSON; whatever is empty or null is 0."""
+    if not value:
+        return 0
+    try:
+        return int(_scalar(value, where, "a whole number"))
+    except (OverflowError, ValueError) as error:
+        raise JobError(f"{where} is {value!r:.40}; expected a whole number") from error
+
+
+def _scalar(value: object, where: str, expected: str) -> int | float | str:
+    if not isinstance(value, int | float | str):
+        raise JobError(f"{where} is {_kind(value)}; expected {expected}")
+    return value
+
+
+def _object(value: object, where: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise JobError(f"{where} is {_kind(value)}; expected an object")
+    return value
+
+
+def _list(value: object, where: str) -> list[object]:
+    if isinstance(value, list):
+        return value
+    # The block loops over whatever is there, and over nothing it can loop in peace.
+    if value in ("", {}):
+        return []
+    raise JobError(f"{where} is {_kind(value)}; expected a list")
+
+
+def _kind(value: object) -> str:
+    names = {bool: "true or false", dict: "an object", list: "a list", str: "a text"}
+    return "null" if value is None else names.get(type(value), "a number")
+
+
+TIMED_OUT = "timed_out"
+
+
+@dataclass(frozen=True, slots=True)
+class RunReading:
+    """What a run counts as."""
+
+    status: Literal["completed", "failed", "timed_out"]
+    score: float
+    """0.0 unless completed."""
+    reason_code: str | None
+    """A code, a slug of foreign text, or `timed_out`; a completed run may have one too."""
+    payload: Mapping[str, object]
+    """The JSON of the line as it stands; empty if there is no readable line."""
+
+
+def read_run(stdout: str, returncode: int, *, timed_out: bool, prefix: str = PREFIX) -> RunReading:
+    """Judge a run. The first that applies decides.
+
+    (1) It timed out.
+    (2) Its exit code is not 0: failed, for the line's reason or as a non-zero exit.
+    (3) There is no line, or its JSON is no object: failed.
+    (4) Status is no text, or there is no score: partial.
+    (5) Status is neither completed nor failed, or score is no number: invalid.
+    (6) Score is not within 0 and 1: invalid.
+    (7) Failed with a score above 0: invalid; failed with 0: failed, for the line's reason.
+    (8) Completed: the score counts.
+    """
+    payload, problem = _find_payload(stdout, prefix)
+    if timed_out:  # (1)
+        return RunReading("timed_out", 0.0, TIMED_OUT, payload)
+    reason = _reason(payload)
+    if returncode != 0:  # (2)
+        return _failed(payload, reason or ReasonCode.HARBOR_NONZERO_EXIT)
+    if problem is not None:  # (3)
+        return _failed(payload, problem)
+    return _judge(payload, reason)
+
+
+def _judge(payload: Mapping[str, object], reason: str | None) -> RunReading:
+    status, score = payload.get("status"), payload.get("score")
+    if not isinstance(status, str) or "score" not in payload:  # (4)
+        return _failed(payload, ReasonCode.HARBOR_RESULT_PARTIAL)
+    if isinstance(score, bool) or not isinstance(score, int | float):  # (5)
+        return _failed(payload, ReasonCode.HARBOR_RESULT_INVALID)
+    if not 0.0 <= score <= 1.0:  # (6)
+        return _failed(payload, ReasonCode.HARBOR_RESULT_INVALID)
+    if status == "completed":  # (8)
+        return RunReading("completed", float(score), reason, payload)
+    if status != "failed" or score > 0.0:  # (5) (7)
+        return _failed(payload, ReasonCode.HARBOR_RESULT_INVALID)
+    return _failed(payload, reason)
+
+
+def _find_payload(stdout: str, prefix: str) -> tuple[dict[str, object], ReasonCode | None]:
+    """The JSON of the last line that starts with the prefix. An earlier one is no substitute."""
+    for line in reversed(stdout.splitlines()):
+        if line.startswith(prefix):
+            return _parse_payload(line.removeprefix(prefix))
+    return {}, ReasonCode.HARBOR_RESULT_MISSING
+
+
+def _parse_payload(text: str) -> tuple[dict[str, object], ReasonCode | None]:
+    try:
+        payload: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}, ReasonCode.HARBOR_RESULT_MALFORMED
+    if not isinstance(payload, dict):
+        return {}, ReasonCode.HARBOR_RESULT_MALFORMED
+    return payload, None
+
+
+def _reason(payload: Mapping[str, object]) -> str | None:
+    reason = payload.get("reason_code")
+    return normalize_reason(reason) if isinstance(reason, str) else None
+
+
+def _failed(payload: Mapping[str, object], reason: str | None) -> RunReading:
+    return RunReading("failed", 0.0, reason, payload)
+
+
+type TrialStatus = Literal["completed", "errored", "failed"]
+
+_STATUS_WORDS: Mapping[str, TrialStatus] = {
+    "completed": "completed",
+    "passed": "completed",
+    "success": "completed",
+    "resolved": "completed",
+    "errored": "errored",
+    "error": "errored",
+    "failed": "failed",
+    "fail": "failed",
+    "unresolved": "failed",
+}
+_SCORE_KEYS = ("score", "accuracy", "pass_rate")
+_VERDICT_KEYS = ("resolved", "is_resolved", "passed", "success")
+
+
+@dataclass(frozen=True, slots=True)
+class TrialReading:
+    """What one trial of an attempt counts as."""
+
+    task_id: str
+    name: str
+    status: TrialStatus
+    score: float | None
+    """None if there was no result to take it from."""
+    reason_code: str | None
+    """As the result gives it; foreign text stays as it is."""
+    error: str | None = None
+    """Why the result could not be read, in Python's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOutcome:
+    """What an attempt at one task counts as."""
+
+    status: Literal["completed", "failed_retryable", "failed", "stale"]
+    score: float
+    """0.0 unless completed."""
+    reason_code: str | None
+    """A completed attempt keeps the reason its line gave."""
+    trials: tuple[TrialReading, ...] = ()
+    """What it rests on, the stand-in included."""
+
+
+STALE = AttemptOutcome("stale", 0.0, ReasonCode.TERMINAL_BENCH_ATTEMPT_NOT_RUNNING)
+"""The outcome of finishing an attempt that is not running any more."""
+
+
+def read_trial(data: bytes | None, *, directory: str, task_id: str) -> TrialReading:
+    """A trial by the bytes of its result.json (None: no file).
+
+    The directory's name and the task's id stand in where the result names neither.
+    """
+    if data is None:
+        missing = ReasonCode.HARBOR_TRIAL_RESULT_MISSING
+        return TrialReading(task_id, directory, "errored", None, missing)
+    try:
+        check_values(data, 4 * MOST_VALUES)
+        document: object = json.loads(data.decode("utf-8"))
+        if isinstance(document, dict):
+            return _read_document(document, directory, task_id)
+        error = "the trial result is not a JSON object"
+    except (ValueError, OverflowError, RecursionError) as problem:
+        error = str(problem)
+    malformed = ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED
+    return TrialReading(task_id, directory, "errored", None, malformed, error)
+
+
+def find_trial_score(document: Mapping[str, object]) -> float:
+    """The score in a trial result of whatever make; 0.0 if there is none.
+
+    (1) The first number of score, accuracy, pass_rate.
+    (2) The first yes or no of resolved, is_resolved, passed, success.
+    (3) The first number among the metrics.
+    """
+    for key in _SCORE_KEYS:  # (1)
+        if (score := _number(document.get(key))) is not None:
+            return score
+    for key in _VERDICT_KEYS:  # (2)
+        verdict = document.get(key)
+        if isinstance(verdict, bool):
+            return float(verdict)
+    metrics = document.get("metrics")  # (3)
+    numbers = map(_number, metrics.values()) if isinstance(metrics, dict) else ()
+    return next((number for number in numbers if number is not None), 0.0)
+
+
+def find_trial_status(document: Mapping[str, object], score: float) -> TrialStatus:
+    """The status in a trial result; by the score if the word is missing or not known."""
+    word = document.get("status") or document.get("result")
+    if isinstance(word, str) and (status := _STATUS_WORDS.get(word.strip().lower())):
+        return status
+    return "completed" if passed_task(score) else "failed"
+
+
+def stand_in_trial(run: RunReading, task_id: str) -> TrialReading:
+    """The one trial of an attempt that left none: the line's own word, or a missing result."""
+    if run.status == "completed":
+        return TrialReading(task_id, "stdout-summary", "completed", run.score, None)
+    if run.status == "failed" and run.reason_code is None:
+        return TrialReading(task_id, "stdout-summary", "failed", run.score, None)
+    return read_trial(None, directory=task_id, task_id=task_id)
+
+
+def finish_attempt(
+    run: RunReading,
+    trials: Sequence[TrialReading],
+    *,
+    task_id: str,
+    attempt: int,
+    planned: int | None = None,
+    aggregation: Aggregation = Aggregation.MEAN,
+) -> AttemptOutcome:
+    """The outcome of an attempt (counted per task, from 1) by its run and its trials, in order.
+
+    It is completed only if all its trials are, and as many as planned. Otherwise its reason is
+    the run's, else the first that a trial gives, else that trials failed or are too few.
+    """
+    counted = tuple(trials) or (stand_in_trial(run, task_id),)
+    reason = normalize_reason(run.reason_code) or _first_reason(counted)
+    as_planned = planned is None or len(counted) == planned
+    if as_planned and all(trial.status == "completed" for trial in counted):
+        score = aggregate_trials([trial.score or 0.0 for trial in counted], aggregation)
+        return AttemptOutcome("completed", score, reason, counted)
+    code = classify(reason or ReasonCode.HARBOR_RESULT_PARTIAL)
+    retry = is_retryable(code, attempt)
+    return AttemptOutcome("failed_retryable" if retry else "failed", 0.0, code, counted)
+
+
+def _read_document(document: dict[str, object], directory: str, task_id: str) -> TrialReading:
+    score = find_trial_score(document)
+    reason = document.get("reason_code")
+    return TrialReading(
+        task_id=str(document.get("task_id") or document.get("task_name") or task_id),
+        name=str(document.get("trial_name") or document.get("name") or directory),
+        status=find_trial_status(document, score),
+        score=score,
+        reason_code=reason if isinstance(reason, str) and reason else None,
+    )
+
+
+def _first_reason(trials: Sequence[TrialReading]) -> str | None:
+    """The first that any trial gives, or that one failed without giving any."""
+    given = next((trial.reason_code for trial in trials if trial.reason_code), None)
+    if given is None and any(trial.status != "completed" for trial in trials):
+        return ReasonCode.HARBOR_TRIAL_FAILED
+    return given
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value)
