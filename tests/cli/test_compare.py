@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.programs import Proctor
-from tests.importers.prime.samples import EVALUATION, make_b
+from tests.exchange.prime.samples import EVALUATION, make_b
 from tests.task.trees import JOBS
 
 ORACLE, SCRIPTED = JOBS / "03-binary-oracle-k5", JOBS / "04-binary-scripted-k5"

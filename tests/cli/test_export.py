@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.programs import Proctor
-from tests.exporters.sealed import ATIF, EXPERIMENT, TRAJECTORY, atif, small_ledger, trajectory
+from tests.exchange.sealed import ATIF, EXPERIMENT, TRAJECTORY, atif, small_ledger, trajectory
 from tests.ledger.trials import open_ledger, seal_files
 
 FORMS = ["atif", "otel", "every-eval-ever", "parquet"]

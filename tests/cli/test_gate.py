@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from proctor.importers.harbor_job import JobAsked, find_trials
-from proctor.importers.intake import take_in
+from proctor.exchange.harbor_job import JobAsked, find_trials
+from proctor.exchange.intake import take_in
 from proctor.ledger.api import Ledger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_supersession

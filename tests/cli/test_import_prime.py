@@ -13,8 +13,8 @@ from proctor.ledger.query import TrialFilter, find_trials
 from proctor.traced.sealed import find_sealed
 from proctor.traced.trial import opened_traces
 from tests.cli.programs import Proctor, Ran, command_line, environment, run_child
-from tests.importers.prime.samples import make_a, make_b, small
-from tests.importers.prime.server import (
+from tests.exchange.prime.samples import make_a, make_b, small
+from tests.exchange.prime.server import (
     KEY,
     Prime,
     bare,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.cli.programs import Proctor
-from tests.importers.prime.samples import EVALUATION, make_a, make_b, small
-from tests.importers.prime.server import KEY, serving
+from tests.exchange.prime.samples import EVALUATION, make_a, make_b, small
+from tests.exchange.prime.server import KEY, serving
 
 
 @pytest.fixture

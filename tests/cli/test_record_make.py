@@ -15,7 +15,7 @@ import pytest
 from proctor.record.read import load_record
 from tests.audit.directories import COPIED, copy_job, every_job, listing
 from tests.cli.programs import Proctor, run_child, run_unprivileged
-from tests.importers.trials import (
+from tests.exchange.trials import (
     HARBOR,
     SCRIPTED,
     TRIALS,
@@ -24,7 +24,7 @@ from tests.importers.trials import (
     find_task,
     write_trajectory,
 )
-from tests.importers.trials import make as make_from
+from tests.exchange.trials import make as make_from
 
 VALUE = 'sk-"quoted"\\päss'
 ADAPTATION = {

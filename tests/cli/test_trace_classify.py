@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proctor.digest import sha256_hex
-from proctor.importers.submission import Asked, find_submissions
+from proctor.exchange.submission import Asked, find_submissions
 from proctor.ledger.sealing import seal
 from tests.agents.chat.server import Connection, refuses, serving
 from tests.cli.programs import Proctor, command_line, environment

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proctor.importers.submission import Asked, find_submissions
+from proctor.exchange.submission import Asked, find_submissions
 from proctor.ledger.sealing import seal
 from tests.cli.programs import Proctor
 from tests.ledger.ledgers import make_ledger

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from proctor.exporters.atif import export_trials as export_atif
-from proctor.exporters.chosen import Chosen, Exporter
-from proctor.exporters.eee.export import export_trials as export_eee
-from proctor.exporters.otel.export import export_trials as export_otel
+from proctor.exchange.atif import export_trials as export_atif
+from proctor.exchange.eee import export_trials as export_eee
+from proctor.exchange.exporting import Chosen, Exporter
+from proctor.exchange.otel import export_trials as export_otel
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trials
 from tests.conformance.theirs import harbor_module
-from tests.exporters.sealed import (
+from tests.exchange.sealed import (
     ATIF,
     CONVERSATION,
     CONVERSED,

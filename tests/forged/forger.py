@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from proctor.importers.harbor_job import JobAsked, find_trials
-from proctor.importers.intake import take_in
+from proctor.exchange.harbor_job import JobAsked, find_trials
+from proctor.exchange.intake import take_in
 from proctor.ledger.api import Ledger
 from tests.audit.directories import Document, edit_json, publish, read_json
 from tests.forged.honest import HandedIn

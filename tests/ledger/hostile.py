@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 from backports import zstd
 
-from proctor.importers.harbor_job import JobAsked, find_trials
-from proctor.importers.intake import take_in
+from proctor.exchange.harbor_job import JobAsked, find_trials
+from proctor.exchange.intake import take_in
 from proctor.ledger.entry import TrialEntry, decode_line, encode_entry
 from proctor.ledger.exchange.bundle import FORMAT
 from proctor.ledger.ledger import Ledger

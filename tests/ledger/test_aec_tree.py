@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import InputError, LedgerError, RecordError
-from proctor.importers.aec_bench import find_records, submit_record
+from proctor.exchange.aec_bench import find_records, submit_record
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.exchange.aec_tree import write_tree
 from proctor.ledger.ledger import Ledger

@@ -16,8 +16,8 @@ import pytest
 from proctor.audit.certificate import make_certificate
 from proctor.audit.scoring import score_jobs
 from proctor.errors import DamageError, LedgerError, ProofFileError
+from proctor.exchange.submission import Asked, find_submissions
 from proctor.harbor.job import load_job
-from proctor.importers.submission import Asked, find_submissions
 from proctor.ledger.claims.checks import check_claim_file
 from proctor.ledger.claims.claim import Claim, find_differences, parse_claim, prove_claim
 from proctor.ledger.claims.claiming import Wishes, make_claim

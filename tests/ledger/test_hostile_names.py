@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from proctor.errors import AlteredArtifactError, InputError, JobError, LedgerError, ProctorError
-from proctor.exporters import atif
-from proctor.exporters.chosen import Chosen
+from proctor.exchange import atif
+from proctor.exchange.exporting import Chosen
 from proctor.job.kept import keep_attempt
 from proctor.job.store import CONFIG, LOG, RUNNER, held_job
 from proctor.ledger.entry import EvidenceFile, Source, TrialEntry

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.importers.traced_files import find_in_files
+from proctor.exchange.traced_files import find_in_files
 from proctor.report.comparison.compared import Terms, compare_sides
 from proctor.report.comparison.sides import make_side
 from proctor.report.comparison.told import tell_comparison

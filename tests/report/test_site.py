@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from proctor.importers.traced_files import find_in_files
+from proctor.exchange.traced_files import find_in_files
 from proctor.report.page.blocks import Cell, Lines, Paragraph, Table
 from proctor.report.site.changes import tell_changes
 from proctor.report.site.steps import MOST_STEPS, cut_text, tell_trace

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from proctor.cli.trace_summary import summarise_path
-from proctor.importers.submission import Asked, find_submissions
-from proctor.importers.traced_files import find_in_files, list_places
+from proctor.exchange.submission import Asked, find_submissions
+from proctor.exchange.traced_files import find_in_files, list_places
 from proctor.inspection.classification.rules import Classifier
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter

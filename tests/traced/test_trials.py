@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import InputError, LedgerError
-from proctor.importers.submission import Asked, find_submissions
-from proctor.importers.traced_files import find_in_files
+from proctor.exchange.submission import Asked, find_submissions
+from proctor.exchange.traced_files import find_in_files
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter
 from proctor.ledger.sealing import seal

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from proctor.exchange.harbor_trial import Wish, make_record
 from proctor.harbor.trial_result import TrialResult
-from proctor.importers.harbor_trial import Wish, make_record
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode

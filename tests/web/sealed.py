@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.importers.harbor_job import JobAsked, find_trials
+from proctor.exchange.harbor_job import JobAsked, find_trials
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import Submission, seal
 from tests.ledger.ledgers import ORIGIN, find_key, record_bytes

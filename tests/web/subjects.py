@@ -4,8 +4,8 @@ import os
 from functools import partial
 from pathlib import Path
 
-from proctor.importers.harbor_job import JobAsked, find_jobs, find_trials
-from proctor.importers.intake import take_in
+from proctor.exchange.harbor_job import JobAsked, find_jobs, find_trials
+from proctor.exchange.intake import take_in
 from proctor.ledger.api import Ledger
 
 JOBS = Path(__file__).parent.parent / "data" / "harbor" / "jobs"

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Page
 
 from proctor.errors import NotThereError
-from proctor.importers.harbor_job import JobAsked, find_trials
-from proctor.importers.intake import take_in
+from proctor.exchange.harbor_job import JobAsked, find_trials
+from proctor.exchange.intake import take_in
 from proctor.ledger.api import Ledger
 from proctor.web.app import make_app
 from proctor.web.subject import Subject

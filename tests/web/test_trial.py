@@ -13,7 +13,7 @@ from proctor.ledger.sealing import seal
 from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
-from tests.importers.prime.samples import make_b, submit
+from tests.exchange.prime.samples import make_b, submit
 from tests.ledger.ledgers import EXPERIMENT
 from tests.report.cases import FILES, TRIAL, seal_case
 from tests.report.owned import ONE, certified

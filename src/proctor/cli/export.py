@@ -12,21 +12,21 @@ from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.errors import InputError
-from proctor.exporters.chosen import Chosen, Exported, Exporter
+from proctor.exchange.exporting import Chosen, Exported, Exporter
 from proctor.ledger.query import TrialFilter, find_trials
 from proctor.sentence import count_of
 
 _SOME_LEFT_OUT = 3
 _FORMS = {
-    "bundle": "proctor.exporters.bundle",
-    "harbor": "proctor.exporters.harbor",
-    "aec-bench": "proctor.exporters.aec_bench",
-    "atif": "proctor.exporters.atif",
-    "otel": "proctor.exporters.otel.export",
-    "every-eval-ever": "proctor.exporters.eee.export",
-    "parquet": "proctor.exporters.parquet",
+    "bundle": "proctor.exchange.copies:export_bundle",
+    "harbor": "proctor.exchange.copies:export_jobs",
+    "aec-bench": "proctor.exchange.copies:export_records",
+    "atif": "proctor.exchange.atif:export_trials",
+    "otel": "proctor.exchange.otel:export_trials",
+    "every-eval-ever": "proctor.exchange.eee:export_trials",
+    "parquet": "proctor.exchange.parquet:export_trials",
 }
-"""The module of each form, loaded on use; its `export_trials` is an Exporter."""
+"""The Exporter of each format, loaded on use."""
 
 
 @click.command("export")
@@ -86,7 +86,8 @@ def command(
 
 def _load_exporter(form: str) -> Exporter:
     try:
-        exporter: Exporter = import_module(_FORMS[form]).export_trials
+        module, _, name = _FORMS[form].partition(":")
+        exporter: Exporter = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("proctor"):
             raise

@@ -16,8 +16,8 @@ from proctor.cli.show_trace import Source, describe_trace
 from proctor.cli.showing import Showing, Sources, Wish, choose_part, tell_if_empty
 from proctor.cli.stdout import send_bytes
 from proctor.errors import InputError
+from proctor.exchange.traced_files import find_in_files
 from proctor.files import read_small
-from proctor.importers.traced_files import find_in_files
 from proctor.record.read import LoadedRecord, load_record
 from proctor.record.rules import find_missing
 from proctor.traced.changes import CHANGES, CLEAN_ROOM

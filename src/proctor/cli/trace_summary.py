@@ -17,7 +17,7 @@ from proctor.cli.summary_text import render_trial
 from proctor.cli.traced import traced_trials
 from proctor.cli.width import find_width
 from proctor.errors import DamageError, TraceError
-from proctor.importers.traced_files import find_in_files, list_places
+from proctor.exchange.traced_files import find_in_files, list_places
 from proctor.inspection.classification.rules import Classifier
 from proctor.inspection.compat import Aggregate, aggregate
 from proctor.inspection.compat_signals import Signals

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from proctor.cli.ledger.options import find_directory, open_ledger
 from proctor.errors import InputError
-from proctor.importers.traced_files import find_in_files
+from proctor.exchange.traced_files import find_in_files
 from proctor.ledger.query import TrialFilter
 from proctor.ledger.segments import has_checkpoint
 from proctor.traced.sealed import find_named, find_sealed

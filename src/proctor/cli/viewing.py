@@ -9,8 +9,8 @@ from proctor.cli.output import print_json
 from proctor.cli.printable import printable
 from proctor.cli.stdout import tell
 from proctor.errors import DamageError, InputError, JobError, LedgerError, NoteError
+from proctor.exchange.harbor_job import find_jobs
 from proctor.harbor.job import load_job
-from proctor.importers.harbor_job import find_jobs
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.segments import find_segments, has_checkpoint
 from proctor.web.app import make_app

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from proctor.importers.traced_files import find_in_files
+from proctor.exchange.traced_files import find_in_files
 from proctor.inspection.classification.rules import RULES_VERSION, Classifier
 from proctor.inspection.experiment import ExperimentSummary, summarise_experiment
 from proctor.inspection.trial import TrialSummary

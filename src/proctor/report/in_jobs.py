@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.errors import InputError
-from proctor.importers.harbor_job import JobAsked, find_jobs, find_trials
+from proctor.exchange.harbor_job import JobAsked, find_jobs, find_trials
 from proctor.ledger.counting import SET_ASIDE, UNSEALED
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.sealing import Submission

@@ -4,7 +4,7 @@ import threading
 import time
 from pathlib import Path
 
-from proctor.importers.harbor_job import find_jobs
+from proctor.exchange.harbor_job import find_jobs
 from proctor.web.job_files import JobFiles
 
 _FRESH = 2.0

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import LedgerError
-from proctor.importers.harbor_job import JobAsked, find_trials
-from proctor.importers.intake import take_in
+from proctor.exchange.harbor_job import JobAsked, find_trials
+from proctor.exchange.intake import take_in
 from proctor.ledger.api import Ledger
 from proctor.report.policy.checking import check_attempts
 from proctor.report.policy.document import parse_policy

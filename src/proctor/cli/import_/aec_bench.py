@@ -8,8 +8,8 @@ import click
 from proctor.cli.import_.taking import bring_in, print_reconciliation
 from proctor.cli.ledger.options import json_option, key_option, ledger_option
 from proctor.cli.options import PATH
-from proctor.importers.aec_bench import find_records, submit_record
-from proctor.importers.intake import Offer
+from proctor.exchange.aec_bench import find_records, submit_record
+from proctor.exchange.intake import Offer
 
 _NOUN = "record"
 

@@ -12,8 +12,8 @@ from proctor.cli.ledger.secrets import find_secrets
 from proctor.cli.options import PATH
 from proctor.cli.redaction import secret_option
 from proctor.errors import JobError
-from proctor.importers.harbor_job import FoundJob, JobAsked, find_jobs, find_trials
-from proctor.importers.intake import Offer
+from proctor.exchange.harbor_job import FoundJob, JobAsked, find_jobs, find_trials
+from proctor.exchange.intake import Offer
 from proctor.ledger.belonging import Admission
 from proctor.ledger.sealing import Submission
 

@@ -22,15 +22,21 @@ from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json
 from proctor.cli.printable import printable
 from proctor.errors import PrimeError
-from proctor.importers.intake import Offer, Reconciliation, take_in
-from proctor.importers.prime.access import DEFAULT_URL, KEY_VARIABLE, find_access
-from proctor.importers.prime.client import Limits, open_client
-from proctor.importers.prime.evaluation import Evaluation
-from proctor.importers.prime.hosted import LARGEST_PAGE, PAGE_SIZE, ask_evaluation, list_samples
-from proctor.importers.prime.listing import Listing
-from proctor.importers.prime.naming import default_experiment
-from proctor.importers.prime.saved import load_saved
-from proctor.importers.prime.trial import submit_sample
+from proctor.exchange.intake import Offer, Reconciliation, take_in
+from proctor.exchange.prime.client import (
+    DEFAULT_URL,
+    KEY_VARIABLE,
+    LARGEST_PAGE,
+    PAGE_SIZE,
+    Limits,
+    ask_evaluation,
+    find_access,
+    list_samples,
+    open_client,
+)
+from proctor.exchange.prime.listing import Evaluation, Listing, load_saved
+from proctor.exchange.prime.sample import default_experiment
+from proctor.exchange.prime.trial import submit_sample
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import Secrets
 from proctor.record.ids import check_id

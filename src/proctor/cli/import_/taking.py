@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.target import open_target
 from proctor.cli.output import print_json, print_line
-from proctor.importers.intake import Offer, Reconciliation, Refused, take_in
+from proctor.exchange.intake import Offer, Reconciliation, Refused, take_in
 from proctor.ledger.belonging import Admission
 from proctor.ledger.sealing import Sealed, Secrets
 from proctor.sentence import count_of

@@ -11,7 +11,7 @@ from proctor.cli.ledger.secrets import find_secrets
 from proctor.cli.options import PATH
 from proctor.cli.redaction import secret_option
 from proctor.errors import InputError
-from proctor.importers.traces import TracesAsked, find_traces
+from proctor.exchange.traces import TracesAsked, find_traces
 from proctor.sentence import count_of
 
 _NOUN = "trace"

@@ -22,7 +22,7 @@ from proctor.cli.output import print_json, print_line
 from proctor.cli.printable import printable
 from proctor.cli.redaction import secret_option
 from proctor.errors import ConflictError, InputError, KeyFileError, NotSealedError
-from proctor.importers.submission import Asked, find_submissions
+from proctor.exchange.submission import Asked, find_submissions
 from proctor.ledger.belonging import Admission
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import (

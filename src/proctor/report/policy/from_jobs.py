@@ -8,10 +8,10 @@ from pathlib import Path
 from proctor.audit.findings import Kind
 from proctor.audit.job import Audit, audit_job
 from proctor.errors import JobError
+from proctor.exchange.harbor_job import find_jobs
 from proctor.harbor.account import LockAccount, load_lock
 from proctor.harbor.job import Watch
 from proctor.harbor.trial import FoundTrial
-from proctor.importers.harbor_job import find_jobs
 from proctor.ledger.submission import list_files
 from proctor.report.attempt import Attempt
 from proctor.report.in_jobs import load_jobs

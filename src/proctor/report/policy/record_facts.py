@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import InputError
+from proctor.exchange.harbor_trial import Wish, make_bare_record
+from proctor.exchange.trial_inputs import UNRESOLVED
+from proctor.exchange.trial_sources import ReadBefore
 from proctor.files import read_small
 from proctor.harbor.account import LockAccount
 from proctor.harbor.trial import FoundTrial
-from proctor.importers.harbor_trial import Wish, make_bare_record
-from proctor.importers.trial_inputs import UNRESOLVED
-from proctor.importers.trial_sources import ReadBefore
 from proctor.ledger.submission import has_record
 from proctor.record.comparable import find_run_conditions
 from proctor.record.model import TrialRecord

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from proctor.exchange.trial_inputs import UNRESOLVED
 from proctor.harbor.spending import NO_MODEL
-from proctor.importers.trial_inputs import UNRESOLVED
 from proctor.report.policy.grade import grade_attempt
 from proctor.report.policy.model import Policy
 from proctor.report.policy.reason import PolicyCode

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.errors import DamageError, InputError
-from proctor.importers.harbor_trial import Wish, make_bare_record
+from proctor.exchange.harbor_trial import Wish, make_bare_record
 from proctor.ledger.entry import TrialEntry, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialRow

@@ -1,0 +1,93 @@
+"""A tree of aec-bench's records, of any generation, as trials to be sealed.
+
+    EXPERIMENT/TRIAL.json, and what lies in EXPERIMENT/_artifacts/TRIAL/
+
+A record of the second generation is taken as far as the first can hold it; its own two files go
+with it as evidence. Pure: the same tree gives the same trials. Nothing is sealed here.
+"""
+
+from pathlib import Path
+
+from proctor.errors import InputError, RecordError
+from proctor.exchange.submission import find_not_here
+from proctor.ledger.entry import Source
+from proctor.ledger.exchange.aec_tree import ORIGINAL
+from proctor.ledger.sealing import Submission
+from proctor.ledger.submission import find_refused, list_files
+from proctor.record.document import parse_document
+from proctor.record.evidence import find_evidence
+from proctor.record.ids import check_id
+from proctor.record.read import LoadedRecord, load_record, manifest_path, render_record
+
+
+def find_records(root: Path) -> list[Path]:
+    """The records of a tree, by experiment and name.
+
+    Raises:
+        InputError: there is no such directory, or no record in it.
+    """
+    try:
+        experiments = sorted(path for path in root.iterdir() if _is_experiment(path))
+        found = [path for each in experiments for path in sorted(each.glob("*.json"))]
+    except OSError as error:
+        raise InputError(f"{root}: cannot be read: {error.strerror}") from error
+    if not found:
+        raise InputError(f"{root}: no records; expected EXPERIMENT/TRIAL.json in it")
+    return found
+
+
+def _is_experiment(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not path.name.startswith(("_", "."))
+
+
+def submit_record(path: Path) -> Submission:
+    """A record of a tree with its evidence.
+
+    Raises:
+        RecordError: it breaks the format, or is not where its ids say.
+    """
+    if path.is_symlink():
+        raise RecordError(f"{path}: a link, which is not followed; expected a record")
+    loaded = load_record(path)
+    record = loaded.record
+    check_id(record.trial_id, f"{path}: trial_id")
+    if (record.experiment_id, record.trial_id) != (path.parent.name, path.stem):
+        raise RecordError(
+            f"{path}: the record is trial {record.trial_id!r} of {record.experiment_id!r}; "
+            "its place says otherwise"
+        )
+    # The second generation is kept whole beside what the first can hold of it.
+    is_second = loaded.generation == "G2"
+    artifacts = path.parent / "_artifacts" / record.trial_id
+    files, refused = _list_artifacts(artifacts)
+    # Paths of a container lead nowhere here; what is named relatively must be there.
+    named = [each.path for each in find_evidence(record, artifacts) if each.is_problem]
+    unseen = [each for each in named if Path(each).is_absolute()]
+    return Submission(
+        record=render_record(record) if is_second else loaded.original,
+        where=str(path),
+        root=artifacts,
+        evidence=tuple(sorted(files)),
+        unseen=frozenset(unseen),
+        findings=(*find_not_here(unseen), *find_refused(refused)),
+        attached=_find_originals(path, loaded) if is_second else {},
+        source=Source(kind="aec-bench", name=f"{path.parent.name}/{path.name}"),
+    )
+
+
+def _find_originals(path: Path, loaded: LoadedRecord) -> dict[str, bytes]:
+    originals = {f"{ORIGINAL}/{path.name}": loaded.original}
+    if loaded.manifest is not None:
+        run_id = parse_document(loaded.original, str(path)).tree["run_id"]
+        originals[f"{ORIGINAL}/_runs/{manifest_path(path, run_id).name}"] = loaded.manifest
+    return originals
+
+
+def _list_artifacts(directory: Path) -> tuple[list[str], list[str]]:
+    """The plain files of a record, and what lies there and is none; a link leads elsewhere."""
+    for place in (directory.parent, directory):
+        if place.is_symlink():
+            return [], [f"{place.name}/"]
+    if not directory.is_dir():
+        return [], []
+    return list_files(str(directory), left_out=())

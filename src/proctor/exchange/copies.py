@@ -1,0 +1,72 @@
+"""Exports that keep every file: a bundle, harbor's job directories, a tree of aec-bench's records.
+
+What is in each is described in `proctor.ledger.exchange`.
+"""
+
+from pathlib import Path
+
+from proctor.exchange.exporting import Chosen, Exported, check_some
+from proctor.ledger.entry import EvidenceFile, TrialEntry
+from proctor.ledger.exchange.aec_tree import write_tree
+from proctor.ledger.exchange.bundle import write_bundle
+from proctor.ledger.exchange.harbor_jobs import write_jobs
+from proctor.ledger.trial_sealing import find_reruns
+from proctor.ledger.withhold import find_withheld
+
+
+def export_bundle(chosen: Chosen, target: Path) -> Exported:
+    """Write a bundle: of everything, or of the chosen trials and what is no trial.
+
+    Raises:
+        LedgerError: something is at that path, or it cannot be written.
+        DamageError: the ledger does not hold what it should.
+    """
+    places = None if chosen.is_all else {row.seq for row in chosen.rows}
+    _check_evidence(chosen)
+    made = write_bundle(chosen.ledger, target, places)
+    return Exported(
+        output=str(target),
+        trials=made.trials,
+        entries=made.size,
+        left_out=made.left_out,
+        evidence=made.artifacts,
+    )
+
+
+def _check_evidence(chosen: Chosen) -> None:
+    """Refuse to pass on as withheld, which a bundle's reader would take it for, what is lost."""
+    named: dict[str, EvidenceFile] = {}
+    for row in chosen.rows:
+        entry = chosen.ledger.entry(row.seq)
+        if isinstance(entry, TrialEntry):
+            named |= {file.sha256: file for file in entry.evidence}
+    find_withheld(chosen.ledger, named.values())
+
+
+def export_jobs(chosen: Chosen, target: Path) -> Exported:
+    """Write the jobs below a directory; nothing there is replaced.
+
+    Raises:
+        InputError: none of them can be exported so.
+        LedgerError: something is at that path, or it cannot be written.
+        DamageError: the ledger does not hold what it should.
+    """
+    rows = {f"{row.experiment_id}/{row.trial_id}": row for row in chosen.rows}
+    reruns = find_reruns({name: row.status for name, row in rows.items()})
+    names = {rows[run].seq: rows[base].trial_id for base, runs in reruns.items() for run in runs}
+    made = write_jobs(chosen.ledger, [row.seq for row in chosen.rows], target, names)
+    check_some(made.written, made.refused)
+    return Exported(output=str(target), trials=made.written, jobs=made.jobs, refused=made.refused)
+
+
+def export_records(chosen: Chosen, target: Path) -> Exported:
+    """Write the trials below a directory; nothing there is replaced.
+
+    Raises:
+        InputError: none of them can be exported so.
+        LedgerError: a file is there with other bytes, or cannot be written.
+        DamageError: the ledger does not hold what it should.
+    """
+    tree = write_tree(chosen.ledger, [row.seq for row in chosen.rows], target)
+    check_some(tree.written, tree.refused)
+    return Exported(output=str(target), trials=tree.written, refused=tree.refused)

@@ -1,0 +1,235 @@
+"""A harbor job directory, as trials to be sealed, in the order in which harbor adds them up.
+
+    <job>/…             the job's own files are sealed with each of its trials
+    <job>/<trial>/…     a trial; one that proctor ran has its own record.json, which is taken
+    …/attempts/N/…      an attempt that was kept is a trial of its own
+
+A trial without a result was killed, or still runs: no file of an unfinished job tells which, so it
+is left for later unless somebody says that the job is over. Nothing of a job is run, no link is
+followed, and nothing is sealed here.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from proctor.errors import JobError, NotSealedError
+from proctor.exchange.harbor_trial import Wish, make_bare_record
+from proctor.exchange.intake import Later, Offer
+from proctor.exchange.trial_sources import ReadBefore
+from proctor.harbor.account import LockAccount, load_lock
+from proctor.harbor.job import Job, Watch, load_job
+from proctor.harbor.trial import FoundTrial
+from proctor.ledger.entry import Source
+from proctor.ledger.keeping import Around
+from proctor.ledger.sealing import Submission
+from proctor.ledger.submission import (
+    Beside,
+    find_attempts,
+    has_record,
+    list_files,
+    submit_record,
+    submit_trial,
+)
+from proctor.record.ids import check_id, make_id, shown_name
+from proctor.record.read import render_record
+from proctor.sentence import count_of
+
+_OF_A_JOB = ("lock.json", "job.log", "result.json", "config.json")
+_OF_A_TRIAL = ("trial.log", "agent", "verifier", "steps")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAsked:
+    """How the trials of jobs are to be sealed."""
+
+    experiment: str | None = None
+    """Where none is named, it is the job's own name."""
+    dataset_id: str | None = None
+    is_over: bool = False
+    """Whether trials without a result are known to run no more."""
+
+
+@dataclass(slots=True)
+class FoundJob:
+    """What is to be done about one job."""
+
+    offers: list[Offer] = field(default_factory=list)
+    later: list[Later] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    set_aside: list[str] = field(default_factory=list)
+    """Directories of trials of earlier plans, as the job says: they are offered all the same."""
+
+
+def find_jobs(path: Path) -> list[Path]:
+    """The job at a path, or the jobs in the directory there."""
+    if not path.is_dir() or _is_job(path) or _has(path, _OF_A_TRIAL):
+        return [path]  # whoever loads it says what it is instead
+    try:
+        inside = sorted(each for each in path.iterdir() if not each.is_symlink() and _is_job(each))
+    except OSError:
+        return [path]
+    return inside or [path]
+
+
+def _is_job(path: Path) -> bool:
+    return path.is_dir() and _has(path, _OF_A_JOB) and not _has(path, _OF_A_TRIAL)
+
+
+def _has(path: Path, names: tuple[str, ...]) -> bool:
+    return any(os.path.lexists(path / name) for name in names)
+
+
+def find_trials(path: Path, asked: JobAsked, watch: Watch | None = None) -> FoundJob:
+    """The trials of a job.
+
+    Raises:
+        JobError: it is no job, or its lock.json cannot be used.
+        RecordError: the experiment's name breaks the rule.
+    """
+    if asked.experiment is not None:
+        check_id(asked.experiment, "experiment")
+    job = load_job(str(path), watch=watch)
+    # What is named `.` or by a link still has a name.
+    name = shown_name(path.resolve().name)
+    around, refused = _find_around(job)
+    reader = _Reader(
+        job=path,
+        name=name,
+        experiment=asked.experiment or make_id(name),
+        asked=asked,
+        lock=_load_lock(str(path)),
+        around=around,
+    )
+    found = FoundJob(notes=_find_notes(job, refused), set_aside=job.set_aside)
+    scored = {each.directory: each for each in job.trials}
+    places = dict.fromkeys(_list_trials(job, found, is_over=asked.is_over))
+    for seq, place in enumerate(places):
+        found.offers += reader.offer(Path(place), seq, scored.get(place))
+    return found
+
+
+def _load_lock(job: str) -> LockAccount | None:
+    try:
+        return load_lock(job)
+    except JobError as error:
+        raise JobError(
+            f"{error}; copy the job again, or take the file away: its trials then come in without "
+            "what it pins"
+        ) from error
+
+
+def _list_trials(job: Job, found: FoundJob, *, is_over: bool) -> Iterator[str]:
+    """The directories to be read; what may be running is put down as left for later."""
+    yield from (each.directory for each in job.trials)
+    yield from job.set_aside
+    yield from (each.path for each in job.broken)
+    for path in job.unfinished:
+        if job.finished or is_over:
+            yield path
+        else:
+            found.later.append(
+                Later(
+                    path,
+                    f"{path}: has no result.json, and the job does not say that it is finished: it "
+                    "may be running; import again when it is over, or with --killed if it is",
+                )
+            )
+
+
+def _find_around(job: Job) -> tuple[Around, list[str]]:
+    """The job's own files, and what lies among them and is none."""
+    trials = {each.directory for each in job.trials} | {each.path for each in job.broken}
+    trials |= {*job.unfinished, *job.set_aside}
+    names = {os.path.split(path)[1] for path in trials}
+    files, refused = list_files(job.directory, names)
+    # A trial that is a link is refused as a trial.
+    refused = [name for name in refused if name not in names]
+    return Around(Path(job.directory), tuple(files)), refused
+
+
+def _find_notes(job: Job, refused: list[str]) -> list[str]:
+    notes = [problem.message for problem in job.problems]
+    if not job.finished:
+        notes.append(
+            f"{job.directory}: result.json does not say that the job is finished: it is running, "
+            "or was stopped"
+        )
+    there = len(job.trials) + len(job.unfinished) + len(job.broken)
+    if there < job.n_planned:
+        notes.append(f"{job.directory}: {job.n_planned:,} trials were planned, {there:,} are in it")
+    retries = job.published.count("n_retries") if job.published else 0
+    kept = sum(map(_count_kept, job.trials)) if retries else 0
+    if retries > kept:
+        notes.append(
+            f"{job.directory}: harbor tried {count_of(retries, 'time')} again and kept "
+            f"{kept:,} of those attempts; what it deleted is in no record"
+        )
+    if refused:
+        shown = ", ".join(map(shown_name, refused[:3]))
+        notes.append(
+            f"{job.directory}: {count_of(len(refused), 'file')} of the job itself cannot be "
+            f"evidence (links, devices, names that are no plain text): {shown}"
+        )
+    return notes
+
+
+def _count_kept(trial: FoundTrial) -> int:
+    with contextlib.suppress(NotSealedError):  # it is refused when its turn comes
+        return len(find_attempts(Path(trial.directory)))
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reader:
+    """What the trials of one job have in common."""
+
+    job: Path
+    name: str
+    experiment: str
+    asked: JobAsked
+    lock: LockAccount | None
+    around: Around
+
+    def offer(self, trial: Path, seq: int, scored: FoundTrial | None) -> list[Offer]:
+        """A trial, the attempts that are kept in it before it."""
+        if trial.is_symlink():
+            return [Offer(str(trial), partial(_refuse_link, trial))]
+        try:
+            kept = [self._offer_attempt(each, seq) for each in find_attempts(trial)]
+        except NotSealedError as error:
+            return [Offer(str(trial), partial(_refuse, error))]
+        return [*kept, Offer(str(trial), partial(self.submit, trial, seq, scored))]
+
+    def _offer_attempt(self, attempt: Path, seq: int) -> Offer:
+        if attempt.is_symlink():
+            return Offer(str(attempt), partial(_refuse_link, attempt))
+        return Offer(str(attempt), partial(self.submit, attempt, seq))
+
+    def submit(self, trial: Path, seq: int, scored: FoundTrial | None = None) -> Submission:
+        """One trial, read."""
+        name = f"{self.name}/{shown_name(str(trial.relative_to(self.job)))}"
+        beside = Beside(
+            source=Source(kind="harbor", name=name, seq=seq),
+            around=self.around,
+            found=scored,
+        )
+        if has_record(trial):
+            own = submit_trial(trial, experiment=self.asked.experiment, beside=beside)
+            return replace(own, own_trial=trial.relative_to(self.job).parts[0])
+        wish = Wish(trial=str(trial), experiment=self.experiment, dataset_id=self.asked.dataset_id)
+        record, basis = make_bare_record(wish, ReadBefore(self.lock, scored))
+        return submit_record(render_record(record), trial, replace(beside, cost_basis=basis.kind))
+
+
+def _refuse(error: NotSealedError) -> Submission:
+    raise error
+
+
+def _refuse_link(trial: Path) -> Submission:
+    raise NotSealedError(
+        f"{trial}: a link, which is not followed; import the job that the trial lies in"
+    )

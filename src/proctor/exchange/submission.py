@@ -1,0 +1,146 @@
+"""What somebody names to be sealed: a record's file, or the directory of a trial.
+
+A trial that proctor ran has its record beside it; of any other harbor trial a record is made, as
+`proctor record make` does. Kept attempts come with their trial. Nothing is sealed here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from proctor.digest import sha256_hex
+from proctor.errors import NotSealedError, RecordError
+from proctor.exchange.harbor_trial import Wish, make_record
+from proctor.files import open_plain
+from proctor.ledger.entry import Source
+from proctor.ledger.sealing import LARGEST_RECORD, Submission
+from proctor.ledger.submission import (
+    Beside,
+    find_attempts,
+    has_record,
+    submit_record,
+    submit_trial,
+)
+from proctor.record.evidence import find_evidence
+from proctor.record.read import load_record, render_record
+from proctor.sentence import count_of
+from proctor.trial.finding import FindingCode
+
+_KEPT = ("verified", "present")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How things are to be sealed."""
+
+    experiment: str | None = None
+    task: str | None = None
+    """Directory of the task that a harbor trial sat."""
+    dataset_id: str | None = None
+
+
+def find_submissions(path: Path, asked: Asked) -> Iterator[Submission]:
+    """All that a path leads to: one record, or a trial with its kept attempts before it.
+
+    Raises:
+        InputError: there is no record and no trial, or they cannot be read.
+    """
+    if path.is_dir() or _is_trials_own(path):
+        trial = path if path.is_dir() else path.parent
+        for directory in [*find_attempts(trial), trial]:
+            yield _submit_directory(directory, asked)
+        return
+    yield _submit_file(path, asked)
+
+
+def _is_trials_own(path: Path) -> bool:
+    """Whether a record's file is the one that lies in its trial's directory."""
+    names = ("result.json", "config.json")
+    return path.name == "record.json" and any((path.parent / name).exists() for name in names)
+
+
+def _submit_directory(trial: Path, asked: Asked) -> Submission:
+    if has_record(trial):
+        return submit_trial(trial, experiment=asked.experiment)
+    if asked.experiment is None:
+        raise NotSealedError(
+            f"{trial}: has no record.json; a harbor trial takes --experiment E, under which its "
+            "record is made"
+        )
+    made = make_record(
+        Wish(
+            trial=str(trial),
+            experiment=asked.experiment,
+            task=asked.task,
+            dataset_id=asked.dataset_id,
+        )
+    )
+    job = trial.resolve().parent
+    source = Source(kind="harbor", name=job.parent.parent.name if _is_kept(trial) else job.name)
+    beside = Beside(source=source, cost_basis=made.cost_basis.kind)
+    return submit_record(render_record(made.record), trial, beside)
+
+
+def _is_kept(trial: Path) -> bool:
+    return trial.resolve().parent.name == "attempts"
+
+
+def _submit_file(path: Path, asked: Asked) -> Submission:
+    try:
+        with open_plain(path) as file:
+            data = file.read(LARGEST_RECORD + 1)
+            size = path.stat().st_size
+    except OSError as error:
+        raise NotSealedError(f"{path}: cannot be read: {error.strerror}") from error
+    if size > LARGEST_RECORD:
+        raise NotSealedError(
+            f"{path}: {size:,} bytes; a record has at most {LARGEST_RECORD:,}: what is so large "
+            "belongs into a file of the evidence"
+        )
+    loaded = load_record(path)
+    if asked.experiment not in (None, loaded.record.experiment_id):
+        raise RecordError(
+            f"{path}: a record of experiment {loaded.record.experiment_id!r}, not "
+            f"{asked.experiment!r}; --experiment is for trials whose record is made here"
+        )
+    found = find_evidence(loaded.record, path.parent)
+    evidence = [each.path for each in found if each.state in _KEPT]
+    if loaded.generation == "G2":
+        # It is sealed as the first generation can hold it; the original goes along.
+        evidence += _find_originals(path, data)
+        data = render_record(loaded.record)
+    # Paths of a container lead nowhere here; what is named beside the record must be there.
+    inside = [each.path for each in found if Path(each.path).is_absolute()]
+    is_alone = not evidence and all(each.path in inside for each in found if each.is_problem)
+    return Submission(
+        record=data,
+        where=str(path),
+        root=None if is_alone else path.parent,
+        evidence=tuple(dict.fromkeys(evidence)),
+        findings=find_not_here(inside),
+    )
+
+
+def _find_originals(path: Path, data: bytes) -> list[str]:
+    """A record of the second generation, and the manifest of its run."""
+    run_id = str(msgspec.json.decode(data, type=dict[str, object]).get("run_id"))
+    manifest = f"_runs/{sha256_hex(run_id.encode())}.json"
+    return [path.name, *([manifest] if (path.parent / manifest).is_file() else [])]
+
+
+def find_not_here(paths: list[str]) -> tuple[dict[str, Any], ...]:
+    """The finding that files were named which nobody could look at; none where none were."""
+    if not paths:
+        return ()
+    return (
+        {
+            "code": str(FindingCode.FILES_REFUSED),
+            "phase": "seal",
+            "message": f"{count_of(len(paths), 'file')} that the record names by a path of its "
+            "container could not be looked at",
+            "detail": {"files": paths},
+        },
+    )

@@ -1,0 +1,111 @@
+"""Trials in files and directories: a trace, a record, a trial, a job. None of them is sealed."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from proctor.audit.things import TRACES, Thing, find_thing
+from proctor.errors import InputError
+from proctor.exchange.submission import Asked, find_submissions
+from proctor.ledger.sealing import Submission
+from proctor.record.ids import make_id
+from proctor.record.read import parse_record
+from proctor.traced.trial import Opened, TracedTrial
+from proctor.trajectory.trace import TraceKind
+
+
+def find_in_files(path: str) -> Iterator[TracedTrial]:
+    """Every trial that a path leads to; one that cannot be read comes with its problem.
+
+    Raises:
+        InputError: there is nothing that could have a trace.
+    """
+    thing = find_thing(path)
+    if thing in TRACES:
+        yield _lone_trace(path, TraceKind(str(thing)))
+    elif thing in (Thing.TRIAL, Thing.RECORD):
+        yield from _trials_at(Path(path))
+    elif thing is Thing.JOB:
+        yield from _trials_of_job(Path(path))
+    else:
+        raise InputError(f"{path}: a {thing}; expected a trace, a trial, a record or a job")
+
+
+def list_places(path: str) -> list[str]:
+    """The places that a path stands for, each of which can be looked at alone: a job's trials.
+
+    Raises:
+        InputError: there is nothing at the path, or a job without a trial.
+    """
+    if find_thing(path) is not Thing.JOB:
+        return [path]
+    return [str(place) for place in _places_of(Path(path))]
+
+
+def _lone_trace(path: str, kind: TraceKind) -> TracedTrial:
+    place = Path(path)
+    return TracedTrial(
+        name=path, files=(place.name,), open_file=_Directory(place.parent).open, lone=kind
+    )
+
+
+def _trials_of_job(job: Path) -> Iterator[TracedTrial]:
+    for place in _places_of(job):
+        yield from _trials_at(place)
+
+
+def _places_of(job: Path) -> list[Path]:
+    places = sorted(each for each in job.iterdir() if each.is_dir() and _is_trial(each))
+    if not places:
+        raise InputError(f"{job}: a job without a trial; expected one directory a trial in it")
+    return places
+
+
+def _is_trial(place: Path) -> bool:
+    return any((place / name).is_file() for name in ("result.json", "config.json", "trial.log"))
+
+
+def _trials_at(path: Path) -> Iterator[TracedTrial]:
+    experiment = make_id(path.resolve().parent.name) if path.is_dir() else None
+    try:
+        for submission in find_submissions(path, Asked(experiment=experiment)):
+            yield _traced(submission)
+    except InputError as error:
+        yield _without_record(path, str(error))
+
+
+def _traced(submission: Submission) -> TracedTrial:
+    root = submission.root or Path(submission.where).parent
+    return TracedTrial(
+        name=submission.where,
+        files=submission.evidence,
+        open_file=_Directory(root).open,
+        record=parse_record(submission.record, submission.where, salvage=True).record,
+        reason_code=submission.reason_code,
+        findings=submission.findings,
+    )
+
+
+def _without_record(path: Path, problem: str) -> TracedTrial:
+    """A trial that was killed early, or was copied by half: its traces are still there."""
+    root = path if path.is_dir() else path.parent
+    files = [
+        (Path(folder) / name).relative_to(root).as_posix()
+        for folder, _, names in os.walk(root)
+        for name in sorted(names)
+    ]
+    return TracedTrial(
+        name=str(path), files=tuple(files), open_file=_Directory(root).open, problem=problem
+    )
+
+
+class _Directory:
+    """Files that lie in a directory and are read where they are."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def open(self, name: str) -> Opened:
+        """The file's own path."""
+        return contextlib.nullcontext(str(self._root / name))

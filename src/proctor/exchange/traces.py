@@ -1,0 +1,385 @@
+"""A directory of loose traces, as trials to be sealed: one partial record per trace.
+
+    any/depth/NAME.jsonl      a trajectory or a conversation, recognised by its content
+    any/depth/NAME.json       an ATIF file
+
+Files called trajectory.jsonl, conversation.jsonl and trajectory.json in one directory belong to one
+run. Links are not followed, hidden names are skipped. Trajectories and conversations are read in
+pieces, so that length does not matter; an ATIF file is one document and is read whole. Reading
+salvages. What a trace does not say is `unresolved`, and the trial has no score. The same files give
+the same trials. Nothing is sealed here.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from proctor.audit.things import TRACES, find_thing
+from proctor.errors import InputError, RecordError, TraceError
+from proctor.exchange.intake import Offer
+from proctor.exchange.trial_inputs import LONGEST_SAID, UNRESOLVED
+from proctor.harbor.account import AgentResultAccount
+from proctor.harbor.evaluation import make_evaluation
+from proctor.harbor.spending import NO_MODEL, Reported, make_trial_cost
+from proctor.ledger.entry import Source
+from proctor.ledger.sealing import Submission
+from proctor.record.document import render_refusal
+from proctor.record.ids import check_id, make_id, shown_name
+from proctor.record.model import (
+    AgentReference,
+    EnvironmentSnapshot,
+    InputRecord,
+    OutputRecord,
+    TaskReference,
+    TimingRecord,
+    TrialRecord,
+)
+from proctor.record.read import render_record
+from proctor.record.rules import check_dataset_id, check_record
+from proctor.trajectory.atif.convert import to_entries
+from proctor.trajectory.atif.in_metadata import ATIF_KEY
+from proctor.trajectory.atif.model import UNKNOWN_AGENT, Atif
+from proctor.trajectory.atif.read import load_atif
+from proctor.trajectory.conversation import read_turns
+from proctor.trajectory.entry import Entry
+from proctor.trajectory.media import collect_media, places_beside
+from proctor.trajectory.read import read_chunks
+from proctor.trajectory.trace import TraceKind
+from proctor.trajectory.turn import Turn
+
+
+@dataclass(slots=True)
+class Told:
+    """What a trace tells."""
+
+    said: dict[str, str] = field(default_factory=dict)
+    """The first words of each role."""
+    models: dict[str, None] = field(default_factory=dict)
+    """Models that answered, in their order."""
+    began: datetime | None = None
+    ended: datetime | None = None
+    agent: str | None = None
+    agent_version: str | None = None
+    reported: AgentResultAccount | None = None
+    """Tokens and money, as the trace adds them up."""
+    showing: list[tuple[int, Entry]] = field(default_factory=list)
+    """Entries with media, and their lines."""
+    is_empty: bool = True
+
+    def take_entry(self, line: int, entry: Entry) -> None:
+        """One entry of a trajectory."""
+        self.is_empty = False
+        self._hear(entry.role, entry.content)
+        self._date(entry.timestamp)
+        if entry.media:
+            self.showing.append((line, entry))
+        carried = entry.metadata.get(ATIF_KEY) if entry.metadata else None
+        self._name_model(carried.get("model_name") if isinstance(carried, dict) else None)
+
+    def take_turn(self, turn: Turn) -> None:
+        """One turn of a conversation."""
+        self.is_empty = False
+        self._hear(turn.role, turn.text)
+        self._date(turn.timestamp)
+        self._name_model(turn.rest.get("model"))
+
+    def take_atif(self, atif: Atif) -> None:
+        """A whole document."""
+        entries, _ = to_entries(atif)
+        for place, entry in enumerate(entries, 1):
+            self.take_entry(place, entry)
+        for step in atif.steps:
+            self._name_model(step.model_name)
+            self._date(step.timestamp)
+        self._name_model(None if self.models else atif.agent.model_name)
+        if atif.agent != UNKNOWN_AGENT:
+            self.agent, self.agent_version = atif.agent.name, atif.agent.version
+        sums = atif.final_metrics
+        if sums is not None:
+            self.reported = AgentResultAccount(
+                n_input_tokens=sums.total_prompt_tokens,
+                n_cache_tokens=sums.total_cached_tokens,
+                n_output_tokens=sums.total_completion_tokens,
+                cost_usd=sums.total_cost_usd,
+            )
+
+    def date_header(self, timestamp: object) -> None:
+        """When a trajectory's writer was opened."""
+        self._date(timestamp if isinstance(timestamp, str) else None)
+
+    def _hear(self, role: str, text: str | None) -> None:
+        if text and role not in self.said and text.strip() and len(text) <= LONGEST_SAID:
+            self.said[role] = text
+
+    def _name_model(self, name: object) -> None:
+        if isinstance(name, str) and name.strip():
+            self.models[name] = None
+
+    def _date(self, written: str | None) -> None:
+        moment = _parse_time(written) if written else None
+        if moment is not None:
+            self.began = min(self.began or moment, moment)
+            self.ended = max(self.ended or moment, moment)
+
+
+def _parse_time(written: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(written)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def load_told(path: Path, kind: TraceKind) -> Told:
+    """What one file tells.
+
+    Raises:
+        TraceError: it cannot be read, or nothing in it can be used.
+    """
+    told = Told()
+    match kind:
+        case TraceKind.TRAJECTORY:
+            _take_trajectory(told, str(path))
+        case TraceKind.CONVERSATION:
+            _take_conversation(told, str(path))
+        case TraceKind.ATIF:
+            told.take_atif(load_atif(path, salvage=True).atif)
+    if told.is_empty:
+        raise TraceError(f"{path}: a {kind} with nothing usable in it")
+    return told
+
+
+def _take_trajectory(told: Told, path: str) -> None:
+    for chunk in read_chunks(path, salvage=True):
+        for header in chunk.headers:
+            told.date_header(header.timestamp)
+        for line, entry in zip(chunk.lines, chunk.entries, strict=True):
+            told.take_entry(line, entry)
+
+
+def _take_conversation(told: Told, path: str) -> None:
+    for item in read_turns(path, salvage=True):
+        if isinstance(item, Turn):
+            told.take_turn(item)
+
+
+NOT_SCORED = "not scored: a trace tells no reward"
+_SUFFIXES = (".jsonl", ".json")
+_TOGETHER = ("trajectory.jsonl", "conversation.jsonl", "trajectory.json")
+"""Names of one run's traces, the preferred first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracesAsked:
+    """What is known of the runs that their traces do not say."""
+
+    experiment: str | None = None
+    """Where none is named, it is the directory's own name."""
+    task: str | None = None
+    dataset_id: str | None = None
+    model: str | None = None
+    agent: str | None = None
+    when: datetime | None = None
+    """When those ran that say no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The traces of one run."""
+
+    path: Path
+    kind: TraceKind
+    others: tuple[tuple[TraceKind, str], ...] = ()
+    """Further traces of the same run, which lie beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTraces:
+    """What is to be done about a directory."""
+
+    offers: list[Offer]
+    n_others: int
+    """JSON files that are no traces."""
+
+
+def find_traces(root: Path, asked: TracesAsked) -> FoundTraces:
+    """Every trace below a directory, by its path.
+
+    Raises:
+        InputError: there is no such directory, or no trace in it.
+        RecordError: a name breaks the rules.
+    """
+    if asked.experiment is not None:
+        check_id(asked.experiment, "experiment")
+    if asked.dataset_id is not None:
+        check_dataset_id(asked.dataset_id)
+    if not root.is_dir():
+        what = "this is a file" if os.path.lexists(root) else "no such directory"
+        raise InputError(f"{root}: {what}; expected a directory of traces")
+    experiment = asked.experiment or make_id(shown_name(root.resolve().name))
+    found: list[_Found] = []
+    closed: list[OSError] = []
+    n_others = 0
+    for folder, names in _walk(root, closed):
+        traces, others = _sniff(folder, names)
+        found += _group(folder, traces)
+        n_others += others
+    if not found and not closed:
+        raise InputError(f"{root}: no trace in it; expected trajectories, conversations or ATIF")
+    offers = [
+        Offer(shown_name(str(each.path)), partial(submit_trace, root, each, experiment, asked))
+        for each in found
+    ]
+    offers += [Offer(shown_name(str(each.filename)), partial(_refuse, each)) for each in closed]
+    return FoundTraces(offers, n_others)
+
+
+def _refuse(error: OSError) -> Submission:
+    raise TraceError(f"{error.filename}: cannot be read: {error.strerror}") from error
+
+
+def _walk(root: Path, closed: list[OSError]) -> Iterator[tuple[Path, list[str]]]:
+    """The files of every directory; those that cannot be looked into go to `closed`."""
+    for folder, folders, names in os.walk(root, onerror=closed.append):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield (
+            Path(folder),
+            sorted(name for name in names if name.endswith(_SUFFIXES) and name[0] != "."),
+        )
+
+
+def _sniff(folder: Path, names: list[str]) -> tuple[dict[str, TraceKind], int]:
+    """The traces among the files of a directory, and how many others there are."""
+    traces: dict[str, TraceKind] = {}
+    for name in names:
+        path = folder / name
+        if path.is_symlink() or not path.is_file():
+            continue
+        kind = _find_kind(path)
+        if kind is not None:
+            traces[name] = kind
+    return traces, len(names) - len(traces)
+
+
+def _find_kind(path: Path) -> TraceKind | None:
+    try:
+        thing = find_thing(str(path))
+    except InputError:
+        # Whoever reads it says that it cannot be read.
+        if os.access(path, os.R_OK):
+            return None
+        return TraceKind.ATIF if path.suffix == ".json" else TraceKind.TRAJECTORY
+    return TraceKind(str(thing)) if thing in TRACES else None
+
+
+def _group(folder: Path, traces: dict[str, TraceKind]) -> Iterator[_Found]:
+    """Traces that have the usual names are of one run; every other is a run of its own."""
+    usual = [name for name in _TOGETHER if name in traces]
+    if usual:
+        first, *rest = usual
+        others = tuple((traces[name], name) for name in rest)
+        yield _Found(folder / first, traces[first], others)
+    for name, kind in traces.items():
+        if name not in usual:
+            yield _Found(folder / name, kind)
+
+
+def submit_trace(root: Path, found: _Found, experiment: str, asked: TracesAsked) -> Submission:
+    """One trace with its record.
+
+    Raises:
+        TraceError: it cannot be read, or nothing says when it ran.
+        RecordError: no record can be made of it.
+    """
+    path = found.path
+    relative = path.relative_to(root).as_posix()
+    if path.suffix == ".json" and found.kind is not TraceKind.ATIF:
+        raise TraceError(f"{path}: a {found.kind}, whose name must end in .jsonl; rename it")
+    told = load_told(path, found.kind)
+    try:
+        record, basis = _make_record(found, told, (experiment, make_id(relative)), asked)
+    except ValidationError as error:
+        raise RecordError(f"{path}: {render_refusal(error)}") from None
+    check_record(record)
+    files = [path.name, *(name for _, name in found.others), *_find_media(path, told)]
+    return Submission(
+        record=render_record(record),
+        where=shown_name(str(path)),
+        root=path.parent,
+        evidence=tuple(dict.fromkeys(files)),
+        cost_basis=basis,
+        source=Source(kind="traces", name=shown_name(f"{root.resolve().name}/{relative}")),
+    )
+
+
+def _find_media(path: Path, told: Told) -> list[str]:
+    """The files that entries show, as far as they lie beside the trace."""
+    folder = str(path.parent)
+    shown = collect_media(told.showing, f"{folder}/artifacts", places_beside(folder))
+    places = [
+        f"{each.beside or f'{folder}/artifacts'}/{each.path}"
+        for each in shown.files
+        if each.path is not None
+    ]
+    return sorted(place.removeprefix(f"{folder}/") for place in places)
+
+
+def _make_record(
+    found: _Found, told: Told, ids: tuple[str, str], asked: TracesAsked
+) -> tuple[TrialRecord, str]:
+    when = _find_time(found.path, told, asked)
+    model = next(iter(told.models)) if len(told.models) == 1 else asked.model or NO_MODEL
+    reported = Reported((told.reported,) if told.reported else ())
+    cost, basis = make_trial_cost(reported, None, model, when, [])
+    record = TrialRecord(
+        trial_id=ids[1],
+        experiment_id=ids[0],
+        dataset_id=asked.dataset_id,
+        timestamp=when,
+        task=TaskReference(task_id=asked.task or UNRESOLVED, task_revision=UNRESOLVED),
+        agent=AgentReference(
+            adapter=asked.agent or told.agent or UNRESOLVED,
+            model=model,
+            adapter_revision=told.agent_version,
+        ),
+        environment=EnvironmentSnapshot(runtime_image=UNRESOLVED, compute_backend=UNRESOLVED),
+        inputs=InputRecord(
+            instruction=told.said.get("user", UNRESOLVED), system_prompt=told.said.get("system")
+        ),
+        outputs=_make_outputs(found),
+        evaluation=make_evaluation(None, [], [NOT_SCORED], []),
+        timing=TimingRecord(total_seconds=_find_seconds(told)),
+        cost=cost,
+        completeness="partial",
+    )
+    return record, basis.kind
+
+
+def _make_outputs(found: _Found) -> OutputRecord:
+    all_of_it = [(found.kind, found.path.name), *found.others]
+    spoken = [name for kind, name in all_of_it if kind is TraceKind.CONVERSATION]
+    done = [name for kind, name in all_of_it if kind is not TraceKind.CONVERSATION]
+    return OutputRecord(
+        conversation_path=spoken[0] if spoken else None, trajectory_path=done[0] if done else None
+    )
+
+
+def _find_seconds(told: Told) -> float:
+    return (told.ended - told.began).total_seconds() if told.began and told.ended else 0.0
+
+
+def _find_time(path: Path, told: Told, asked: TracesAsked) -> datetime:
+    when = told.ended or asked.when
+    if when is not None:
+        return when
+    written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    raise TraceError(
+        f"{path}: nothing in it says when it ran; --when TIME says it for all such traces (the "
+        f"file was last written at {written.replace('+00:00', 'Z')})"
+    )
