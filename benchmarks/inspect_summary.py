@@ -16,10 +16,10 @@ from pathlib import Path
 from benchmarks.bench import Bench, check_same, figure, run_module
 from benchmarks.inspect_traces import load_drawn_traces
 from benchmarks.row import Row, share_of
-from proctor.inspection.classification.rules import Classifier
-from proctor.inspection.reading import summarise_file
-from proctor.trajectory.read import read_chunks
-from proctor.trajectory.trace import TraceKind
+from proctor.traces.entry import TraceKind
+from proctor.traces.label_rules import Classifier
+from proctor.traces.summary import summarise_file
+from proctor.traces.trajectory import read_chunks
 
 
 def summary_rows(bench: Bench, *, files: int = 10_000, size: int = 20_000) -> Iterator[Row]:

@@ -19,9 +19,9 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks.bench import peak_megabytes
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.parallel import map_paths
-from proctor.trajectory.read import read_chunks
+from proctor.traces.entry import Entry
+from proctor.traces.parallel import map_paths
+from proctor.traces.trajectory import read_chunks
 
 _PIECE = 1 << 20
 _DECODER = msgspec.json.Decoder(Entry)

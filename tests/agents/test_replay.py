@@ -11,8 +11,8 @@ from proctor.agents.kinds import check_agent, find_revision
 from proctor.agents.replay import ReplayAgent
 from proctor.errors import AgentError
 from proctor.harbor.configs import AgentConfig
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.read import load_trajectory
+from proctor.traces.entry import Entry
+from proctor.traces.trajectory import load_trajectory
 from proctor.trial.agent import AgentContext
 from tests.agents.places import Place, make_place, order_for
 

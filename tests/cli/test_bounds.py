@@ -16,10 +16,10 @@ from proctor.json_values import has_more_values
 from proctor.record.document import parse_document
 from proctor.reward.read import read_score
 from proctor.reward.score import Unscored
-from proctor.trajectory.atif.read import load_atif
-from proctor.trajectory.conversation import load_conversation
-from proctor.trajectory.read import load_trajectory, read_chunks, read_pieces
-from proctor.trajectory.step_search import read_steps
+from proctor.traces.atif.read import load_atif
+from proctor.traces.conversation import load_conversation
+from proctor.traces.step_search import read_steps
+from proctor.traces.trajectory import load_trajectory, read_chunks, read_pieces
 from tests.cli.programs import command_line, environment
 
 JOB = Path(__file__).parent.parent / "data" / "harbor" / "jobs" / "04-binary-scripted-k5"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from proctor.trajectory.read import Chunk, read_chunks
+from proctor.traces.trajectory import Chunk, read_chunks
 from tests.cli.programs import ROOT, Proctor, environment
 
 GOOD = b'{"step": 1, "role": "user", "content": "x"}\n'

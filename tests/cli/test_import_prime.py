@@ -10,8 +10,8 @@ import pytest
 
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter, find_trials
-from proctor.traced.sealed import find_sealed
-from proctor.traced.trial import opened_traces
+from proctor.ledger.traced_trials import find_sealed
+from proctor.traces.traced_trial import opened_traces
 from tests.cli.programs import Proctor, Ran, command_line, environment, run_child
 from tests.exchange.prime.samples import make_a, make_b, small
 from tests.exchange.prime.server import (

@@ -13,8 +13,7 @@ from proctor.cli.selection import Selection
 from proctor.cli.show_trace import Source, View, render_trace
 from proctor.cli.trace_text import fold, render_entry
 from proctor.digest import sha256_hex
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.kind import TraceKind
+from proctor.traces.entry import Entry, TraceKind
 from tests.cli.programs import Proctor, Ran, run_child
 from tests.ledger.trials import open_ledger, seal_files
 from tests.task.trees import JOBS

@@ -14,11 +14,11 @@ from proctor.exchange.submission import Asked, find_submissions
 from proctor.ledger.sealing import seal
 from tests.agents.chat.server import Connection, refuses, serving
 from tests.cli.programs import Proctor, command_line, environment
-from tests.judge.judges import judges, label_all, steps_asked
 from tests.ledger.ledgers import make_ledger
 from tests.ledger.trials import open_ledger, seal_files
 from tests.record.samples import DATA
 from tests.task.trees import JOBS
+from tests.traces.judges import judges, label_all, steps_asked
 
 LABELLED = Path(__file__).parent.parent / "data" / "labelled-turns" / "development"
 TRACE = LABELLED / "cmake-link.jsonl"

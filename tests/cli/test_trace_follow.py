@@ -15,7 +15,7 @@ from queue import Empty, Queue
 import pytest
 
 from proctor.cli import trace_tail
-from proctor.trajectory.writer import TrajectoryWriter
+from proctor.traces.writer import TrajectoryWriter
 from tests.cli.programs import Proctor, command_line, environment
 from tests.unprivileged import unprivileged
 

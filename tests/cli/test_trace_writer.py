@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.trajectory import writer
+from proctor.traces import writer
 from tests.cli.programs import Proctor, run_child
 
 SOURCE = Path(writer.__file__).read_bytes()

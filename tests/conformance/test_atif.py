@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import TraceError
-from proctor.trajectory.atif.convert import from_entries, to_entries
-from proctor.trajectory.atif.document import BEYOND_HARBOR
-from proctor.trajectory.atif.model import VERSIONS, Atif
-from proctor.trajectory.atif.read import load_atif, parse_atif
-from proctor.trajectory.atif.render import render_atif
-from proctor.trajectory.atif.version import to_written_version
-from proctor.trajectory.entry import Entry
+from proctor.traces.atif.convert import from_entries, to_entries
+from proctor.traces.atif.model import VERSIONS, Atif
+from proctor.traces.atif.read import BEYOND_HARBOR, load_atif, parse_atif
+from proctor.traces.atif.rules import render_atif, to_written_version
+from proctor.traces.entry import Entry
 from tests.conformance.theirs import harbor_module
-from tests.trajectory.atif_mutations import VALUES, changed, every_field, mutations_of, paths_of
-from tests.trajectory.atif_values import documents, entry_lists
+from tests.traces.atif_mutations import VALUES, changed, every_field, mutations_of, paths_of
+from tests.traces.atif_values import documents, entry_lists
 
 DOCUMENT = every_field()
 PATHS = list(paths_of(DOCUMENT))

@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from proctor.inspection.compat import aggregate, make_summary_record, read_signals
-from proctor.inspection.compat_signals import Signals
 from proctor.record.model import TrialRecord
+from proctor.traces.compat_summary import Signals, aggregate, make_summary_record, read_signals
 from tests.conformance.vectors import Line, line_params
 from tests.record.samples import made
 

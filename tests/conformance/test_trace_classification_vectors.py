@@ -11,27 +11,25 @@ import msgspec
 import pytest
 
 from proctor.errors import JudgeAnswerError
-from proctor.inspection.classification.compat.answers import parse_answer
-from proctor.inspection.classification.compat.structure import (
+from proctor.traces.behaviour import count_transitions
+from proctor.traces.compat_labels import (
     CompatRun,
+    CompatTrial,
     average_matrix,
     find_ideal_sequence,
     make_matrix,
     score_run,
-)
-from proctor.inspection.classification.compat.summary import (
-    CompatTrial,
     summarise,
     summarise_confidence,
 )
-from proctor.inspection.classification.compat.turns import (
+from proctor.traces.entry import Entry
+from tests.conformance.aec_turns import (
     CompatTurn,
     build_from_entries,
     build_from_rows,
+    parse_answer,
     plan_batches,
 )
-from proctor.inspection.classification.structure import count_transitions
-from proctor.trajectory.entry import Entry
 from tests.conformance.vectors import Line, line_params
 
 TASK = "electrical/voltage-drop/au-office-fitout"

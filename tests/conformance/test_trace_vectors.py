@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import TraceError
-from proctor.trajectory.conversation import load_conversation
-from proctor.trajectory.read import load_trajectory
+from proctor.traces.conversation import load_conversation
+from proctor.traces.trajectory import load_trajectory
 from tests.conformance.vectors import Line, line_params
 
 READABLE_HERE = {"raw_u2028_inside_string_breaks_reader", "raw_u0085_inside_string_breaks_reader"}

@@ -14,8 +14,8 @@ from proctor.exchange.submission import Asked, find_submissions
 from proctor.ledger.api import Ledger
 from proctor.ledger.query import find_trials
 from proctor.ledger.sealing import seal
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.writer import render_line
+from proctor.traces.entry import Entry
+from proctor.traces.writer import render_line
 from tests.ledger.trials import open_ledger, seal_files
 from tests.task.trees import JOBS
 

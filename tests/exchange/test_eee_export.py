@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from proctor.exchange.eee import Group, Key, Source, find_row_losses, make_messages, make_row
 from proctor.exchange.exporting import ReadTrace, SealedTrial
-from proctor.trajectory.entry import Entry
+from proctor.traces.entry import Entry
 from tests.cli.programs import Proctor
 from tests.exchange.sealed import (
     EXPERIMENT,
@@ -21,7 +21,7 @@ from tests.exchange.sealed import (
     sealed_trial,
 )
 from tests.ledger.trials import open_ledger
-from tests.trajectory.atif_values import entry_lists
+from tests.traces.atif_values import entry_lists
 
 SOURCE = Source(origin="example.org/x", root="ab" * 32, size=3, taken="1794829957")
 

@@ -12,7 +12,7 @@ from proctor.exchange.harbor_trial import Wish, make_record
 from proctor.record.model import AdaptationProvenance
 from proctor.record.read import parse_record, render_record
 from proctor.record.rules import check_record
-from proctor.trajectory.writer import Redactor
+from proctor.traces.writer import Redactor
 from tests.audit.directories import listing
 from tests.exchange.trials import (
     NO_IMAGE,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from proctor.exchange.exporting import ReadTrace, SealedTrial
 from proctor.exchange.otel import write_trial
 from proctor.exchange.otel_spans import TrialSpans
-from proctor.trajectory.entry import Entry
+from proctor.traces.entry import Entry
 from tests.cli.programs import Proctor
 from tests.exchange.sealed import (
     ATIF,
@@ -27,7 +27,7 @@ from tests.exchange.sealed import (
     trajectory,
 )
 from tests.ledger.trials import open_ledger
-from tests.trajectory.atif_values import entry_lists
+from tests.traces.atif_values import entry_lists
 
 
 def exported(proctor: Proctor, tmp_path: Path, ledger: Path) -> list[list[dict[str, Any]]]:

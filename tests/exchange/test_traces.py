@@ -16,10 +16,10 @@ from proctor.exchange.intake import Reconciliation, take_in
 from proctor.exchange.traces import TracesAsked, find_traces
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import Submission
+from proctor.ledger.traced_trials import find_named
 from proctor.record.ids import check_id
-from proctor.traced.sealed import find_named
-from proctor.traced.trial import opened_traces
-from proctor.trajectory.trace import TraceKind
+from proctor.traces.entry import TraceKind
+from proctor.traces.traced_trial import opened_traces
 from tests.audit.directories import COPIED
 from tests.ledger.ledgers import find_key, make_ledger
 

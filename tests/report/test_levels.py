@@ -14,7 +14,7 @@ from proctor.report.document.told import tell_report
 from proctor.report.levels import tone_of_codes
 from proctor.report.page.blocks import Cell, Document, Paragraph, Table
 from proctor.report.site.trial import tell_trial
-from proctor.traced.summaries import summarise_traced
+from proctor.traces.trial_summary import summarise_traced
 from tests.report.attempts import make_attempt, make_run
 
 LEVELS = [

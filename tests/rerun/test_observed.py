@@ -3,7 +3,7 @@
 import pytest
 
 from proctor.rerun.observed import Difference, compare_all, normalise
-from proctor.trajectory.commands import Observation, ShellCommand
+from proctor.traces.commands import Observation, ShellCommand
 
 
 def gave(text: str | None, code: int | None = 0, step: int = 1) -> ShellCommand:

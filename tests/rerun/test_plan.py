@@ -10,7 +10,7 @@ from proctor.harbor.configs import AgentConfig, TaskConfig, TrialConfig
 from proctor.harbor.documents import AgentInfo, StepDocument, TrialDocument
 from proctor.rerun.plan import load_commands, make_job, plan_rerun
 from proctor.rerun.recorded import RecordedTrial, TraceFile
-from proctor.trajectory.trace import TraceKind
+from proctor.traces.entry import TraceKind
 
 
 def trace_of(*calls: tuple[str, str]) -> TraceFile:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from proctor.trajectory.writer import Redactor, TrajectoryWriter
+from proctor.traces.writer import Redactor, TrajectoryWriter
 
 TRAJECTORY = "trajectory.jsonl"
 

@@ -20,10 +20,10 @@ from proctor.audit.things import Thing, find_thing
 from proctor.errors import AgentError, InputError
 from proctor.harbor.configs import AgentConfig
 from proctor.sentence import count_of
-from proctor.trajectory.commands import LASTING, TIMED_OUT, Call, ShellCommand, find_calls
-from proctor.trajectory.convert import load_entries
-from proctor.trajectory.trace import TraceKind
-from proctor.trajectory.writer import TrajectoryWriter
+from proctor.traces.commands import LASTING, TIMED_OUT, Call, ShellCommand, find_calls
+from proctor.traces.convert import load_entries
+from proctor.traces.entry import TraceKind
+from proctor.traces.writer import TrajectoryWriter
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode

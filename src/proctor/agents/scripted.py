@@ -15,7 +15,7 @@ from proctor.agents.live import open_trace
 from proctor.agents.secrets import redact_env
 from proctor.agents.settings import Settings, load_text, parse_settings
 from proctor.errors import AgentError
-from proctor.trajectory.writer import TrajectoryWriter
+from proctor.traces.writer import TrajectoryWriter
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from proctor.trial.order import AgentOrder

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from proctor.harbor.env import is_sensitive
-from proctor.trajectory.writer import Redactor
+from proctor.traces.writer import Redactor
 
 _SHORTEST = 4
 """Characters; to replace a shorter value would shred the text."""

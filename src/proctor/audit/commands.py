@@ -19,11 +19,10 @@ from proctor.files import find_way_out, read_small
 from proctor.harbor.job import Job
 from proctor.harbor.trial import FoundTrial
 from proctor.task.directory import load_task
-from proctor.trajectory.commands import find_commands
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.likeness import find_likeness, is_telling
-from proctor.trajectory.spoken import turns_to_entries
-from proctor.trajectory.trace import TRIAL_TRACES, TraceKind, load_trace_file
+from proctor.traces.commands import find_commands, find_likeness, is_telling
+from proctor.traces.entry import Entry, TraceKind
+from proctor.traces.trace import TRIAL_TRACES, load_trace_file
+from proctor.traces.turn import turns_to_entries
 
 _ORACLE = "oracle"
 _ALWAYS_SAME = frozenset({_ORACLE, "nop", "scripted", "replay"})

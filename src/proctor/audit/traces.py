@@ -19,7 +19,7 @@ from proctor.files import find_way_out
 from proctor.harbor.documents import Decoder
 from proctor.harbor.job import Job
 from proctor.harbor.trial import FoundTrial
-from proctor.trajectory.read import read_chunks
+from proctor.traces.trajectory import read_chunks
 
 
 class ToolCall(msgspec.Struct, frozen=True):

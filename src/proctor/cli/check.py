@@ -15,7 +15,7 @@ from proctor.cli.options import PATH, check_companions, check_unused
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.errors import InputError
 from proctor.sentence import count_of
-from proctor.trajectory.parallel import map_paths
+from proctor.traces.parallel import map_paths
 
 _CHECKS = {
     Thing.TRAJECTORY: "audit.checks.traces.check_trajectory_file",

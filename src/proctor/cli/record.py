@@ -19,7 +19,7 @@ from proctor.exchange.made import MadeRecord
 from proctor.record.read import load_adaptation, render_record
 from proctor.record.schema import render_schema
 from proctor.sentence import count_of
-from proctor.trajectory.writer import Redactor
+from proctor.traces.writer import Redactor
 
 
 @click.group("record")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from proctor.errors import InputError
-from proctor.trajectory.writer import Redactor
+from proctor.traces.writer import Redactor
 
 secret_option = click.option(
     "--secret-env",

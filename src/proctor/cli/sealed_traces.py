@@ -16,11 +16,9 @@ from proctor.ledger.derived import find_cache
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
-from proctor.traced.candidates import Named, Part, find_parts
-from proctor.traced.opening import Opened, open_parts
-from proctor.traced.step_order import order_parts
-from proctor.traced.unpacked import unpacked
-from proctor.trajectory.kind import TraceKind
+from proctor.ledger.traced_trials import unpacked
+from proctor.traces.entry import TraceKind
+from proctor.traces.traced_trial import Named, Opened, Part, find_parts, open_parts, order_parts
 
 
 class _Outputs(msgspec.Struct, frozen=True):

@@ -14,8 +14,8 @@ from types import FrameType
 import click
 
 from proctor.errors import InputError
-from proctor.inspection.tool_errors import find_error
-from proctor.trajectory.entry import Entry
+from proctor.traces.entry import Entry
+from proctor.traces.tool_errors import find_error
 
 LAST = (1 << 63) - 1
 """The end of a range that has none."""

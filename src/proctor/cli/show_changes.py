@@ -12,7 +12,8 @@ from proctor.cli.showing import Wish, print_document
 from proctor.cli.stdout import tell
 from proctor.errors import InputError
 from proctor.sentence import count_of
-from proctor.traced.changes import (
+from proctor.traces.traced_trial import Opened
+from proctor.trial.change_files import (
     CHANGES,
     CLEAN_ROOM,
     PartChanges,
@@ -20,7 +21,6 @@ from proctor.traced.changes import (
     load_changes,
     load_clean_room,
 )
-from proctor.traced.opening import Opened
 from proctor.trial.change_record import PLACES, ChangeRecord, describe_places
 from proctor.trial.changes import Change, Phase
 from proctor.trial.clean_room_result import describe_clean_room, describe_missing

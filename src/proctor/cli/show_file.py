@@ -10,7 +10,7 @@ from proctor.cli.show_trace import Source, describe_trace
 from proctor.cli.showing import Showing, Wish, print_document, tell_if_empty
 from proctor.errors import InputError
 from proctor.sentence import count_of
-from proctor.trajectory.kind import TraceKind
+from proctor.traces.entry import TraceKind
 
 _NAMED = 3
 _SIGNS = ("result.json", "config.json", "trial.log")

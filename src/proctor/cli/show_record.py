@@ -20,8 +20,8 @@ from proctor.exchange.traced_files import find_in_files
 from proctor.files import read_small
 from proctor.record.read import LoadedRecord, load_record
 from proctor.record.rules import find_missing
-from proctor.traced.changes import CHANGES, CLEAN_ROOM
-from proctor.traced.trial import TracedTrial, opened_traces
+from proctor.traces.traced_trial import TracedTrial, opened_traces
+from proctor.trial.change_files import CHANGES, CLEAN_ROOM
 
 _BESIDE = (CHANGES, CLEAN_ROOM, "steps")
 

@@ -43,8 +43,8 @@ from proctor.ledger.entry import (
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialRow, find_one
 from proctor.ledger.segments import has_checkpoint
+from proctor.ledger.traced_trials import unpacked
 from proctor.record.comparable import render_model
-from proctor.traced.unpacked import unpacked
 from proctor.trial.finding import level_of
 
 _LONGEST = 400

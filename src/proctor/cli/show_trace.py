@@ -21,13 +21,11 @@ from proctor.cli.selection import Selection
 from proctor.cli.trace_text import LONGEST, render_entry, render_header, render_turn
 from proctor.diagnostic import Diagnostic
 from proctor.sentence import count_of
-from proctor.trajectory.conversation import read_turns
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.kind import TraceKind
-from proctor.trajectory.read import Chunk, read_chunks
-from proctor.trajectory.spoken import turns_to_entries
-from proctor.trajectory.step_search import read_steps
-from proctor.trajectory.turn import Turn
+from proctor.traces.conversation import read_turns
+from proctor.traces.entry import Entry, TraceKind
+from proctor.traces.step_search import read_steps
+from proctor.traces.trajectory import Chunk, read_chunks
+from proctor.traces.turn import Turn, turns_to_entries
 
 _MOST_OF_A_STEP = 1000
 """Entries that are looked at together; a step with more is looked at in several pieces."""
@@ -208,7 +206,7 @@ def _render_atif(source: Source, view: View) -> Iterator[str]:
 
 def _load(path: str, kind: TraceKind) -> Any:
     """The whole trace. What reads ATIF is slow to load, and most need only a step of lines."""
-    return importlib.import_module("proctor.trajectory.trace").load_trace_file(path, kind)
+    return importlib.import_module("proctor.traces.trace").load_trace_file(path, kind)
 
 
 def _render_problem(found: Diagnostic) -> str:

@@ -9,10 +9,10 @@ from proctor.cli.summary_text import (
     render_field,
     render_reward,
 )
-from proctor.inspection.experiment import Average, ExperimentSummary, telling_line
-from proctor.inspection.trial import TrialSummary
 from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of
+from proctor.traces.experiment import Average, ExperimentSummary, telling_line
+from proctor.traces.trial_summary import TrialSummary
 
 WIDE = 120
 """Columns of a terminal from which on everything is shown."""

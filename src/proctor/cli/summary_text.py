@@ -4,15 +4,15 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from proctor.cli.printable import printable
-from proctor.inspection.causes import Cause
-from proctor.inspection.loops import LoopSummary
-from proctor.inspection.summary import Behaviour, TraceSummary
-from proctor.inspection.times import TimeSummary
-from proctor.inspection.tool_errors import ErrorSummary, ToolError
-from proctor.inspection.trial import TrialSummary
-from proctor.inspection.writes import WriteSummary
 from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of
+from proctor.traces.calls import LoopSummary
+from proctor.traces.causes import Cause
+from proctor.traces.summary import Behaviour, TraceSummary
+from proctor.traces.times import TimeSummary
+from proctor.traces.tool_errors import ErrorSummary, ToolError
+from proctor.traces.trial_summary import TrialSummary
+from proctor.traces.writes import WriteSummary
 
 _LABEL = 15
 _NARROWEST = 40

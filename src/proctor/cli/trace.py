@@ -29,7 +29,7 @@ from proctor.cli.trace_text import LONGEST, render_entry, render_header
 from proctor.diagnostic import Diagnostic
 from proctor.digest import sha256_hex
 from proctor.errors import InputError, TraceError
-from proctor.trajectory.careful import CarefulReader, Found
+from proctor.traces.trajectory import CarefulReader, Found
 
 _WRITER = "trajectory_writer.py"
 _POLL_SECONDS = 0.2
@@ -79,7 +79,7 @@ def writer(output: str | None, as_json: bool) -> int:
     Example: proctor trace writer > trajectory_writer.py
     """
     output = None if output == STDOUT else output
-    source = resources.files("proctor.trajectory").joinpath("writer.py").read_bytes()
+    source = resources.files("proctor.traces").joinpath("writer.py").read_bytes()
     facts: dict[str, object] = {"name": _WRITER, "sha256": sha256_hex(source), "size": len(source)}
     if output is not None:
         write_new_file(Path(output), source, [])

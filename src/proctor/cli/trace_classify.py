@@ -23,9 +23,9 @@ from proctor.cli.trace_judges import (
 from proctor.cli.trace_labels import Held, LabelledTrial, find_reward, hold_together, label_trial
 from proctor.cli.traced import traced_trials
 from proctor.errors import InputError
-from proctor.inspection.classification.rules import RULES_VERSION
 from proctor.ledger.query import TrialFilter
-from proctor.traced.trial import TracedTrial
+from proctor.traces.label_rules import RULES_VERSION
+from proctor.traces.traced_trial import TracedTrial
 
 _SOME_WITHOUT = 3
 

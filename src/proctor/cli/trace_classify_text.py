@@ -6,11 +6,9 @@ from typing import Any
 from proctor.cli.printable import printable
 from proctor.cli.trace_judges import JudgeReport
 from proctor.cli.trace_labels import Held, LabelledTrial, LabelledTurn
-from proctor.inspection.classification.agreement import Agreement
-from proctor.inspection.classification.behaviour import Mean, TrialBehaviour
-from proctor.inspection.classification.labels import LABELS
-from proctor.inspection.classification.structure import Loop
 from proctor.sentence import count_of
+from proctor.traces.behaviour import Agreement, Loop, Mean, TrialBehaviour
+from proctor.traces.labels import LABELS
 
 _WIDTH = 80
 _UNKNOWN = "-"

@@ -15,17 +15,17 @@ from proctor.cli.stdout import send_bytes
 from proctor.digest import sha256_hex
 from proctor.errors import InputError
 from proctor.sentence import count_of
-from proctor.trajectory.atif.model import UNKNOWN_AGENT, Agent
-from proctor.trajectory.convert import (
+from proctor.traces.atif.model import UNKNOWN_AGENT, Agent
+from proctor.traces.convert import (
     Loaded,
     load_entries,
     redact_entries,
     render_as_atif,
     render_as_trajectory,
 )
-from proctor.trajectory.loss import Loss
-from proctor.trajectory.trace import TraceKind
-from proctor.trajectory.writer import Redactor
+from proctor.traces.entry import TraceKind
+from proctor.traces.loss import Loss
+from proctor.traces.writer import Redactor
 
 _SHOWN = 50
 

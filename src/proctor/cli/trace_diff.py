@@ -16,8 +16,11 @@ from proctor.cli.side_by_side import render_beside
 from proctor.cli.trace_text import break_line, fold
 from proctor.cli.traced import traced_trials
 from proctor.errors import InputError
-from proctor.inspection.actions import Action, find_actions
-from proctor.inspection.divergence import (
+from proctor.ledger.query import TrialFilter
+from proctor.sentence import count_of
+from proctor.traces.actions import NORMALISATIONS, Action, find_actions
+from proctor.traces.conversation import read_turns
+from proctor.traces.divergence import (
     Divergence,
     Hunk,
     Opening,
@@ -25,17 +28,11 @@ from proctor.inspection.divergence import (
     compare_actions,
     describe_beginning,
 )
-from proctor.inspection.volatile import NORMALISATIONS
-from proctor.ledger.query import TrialFilter
-from proctor.sentence import count_of
-from proctor.traced.trial import FoundTrace, TracedTrial, opened_traces
-from proctor.trajectory.conversation import read_turns
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.kind import TraceKind
-from proctor.trajectory.read import read_chunks
-from proctor.trajectory.spoken import turns_to_entries
-from proctor.trajectory.trace import load_trace_file
-from proctor.trajectory.turn import Turn
+from proctor.traces.entry import Entry, TraceKind
+from proctor.traces.trace import load_trace_file
+from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
+from proctor.traces.trajectory import read_chunks
+from proctor.traces.turn import Turn, turns_to_entries
 
 _MOST_HUNKS = 40
 _LONGEST = 800

@@ -13,12 +13,11 @@ from proctor.cli.options import check_companions
 from proctor.cli.output import reading_progress
 from proctor.cli.trace_labels import LabelledTrial, Part
 from proctor.errors import AgentError, InputError
-from proctor.inspection.classification.agreement import compare_labels
-from proctor.inspection.classification.rules import RULES_VERSION
-from proctor.inspection.reading import TraceReading
-from proctor.judge.prompt import PROMPT_VERSION
-from proctor.judge.turns import ShownTurn, show_turns
-from proctor.traced.trial import TracedTrial, opened_traces
+from proctor.traces.behaviour import compare_labels
+from proctor.traces.judge import PROMPT_VERSION, Keep, ShownTurn, show_turns
+from proctor.traces.label_rules import RULES_VERSION
+from proctor.traces.trace import TraceReading
+from proctor.traces.traced_trial import TracedTrial, opened_traces
 
 KEY_VARIABLE: Final = "OPENAI_API_KEY"
 RULES: Final = f"rules {RULES_VERSION}"
@@ -119,8 +118,8 @@ def ask_judge(seat: Seat, trials: Sequence[LabelledTrial]) -> JudgeReport:
     Raises:
         InputError: the endpoint cannot be asked, or gave no label at all.
     """
-    judging = import_module("proctor.judge.judging")
-    keep = import_module("proctor.judge.kept").Keep(_find_cache())
+    judging = import_module("proctor.agents.chat.judging")
+    keep = Keep(_find_cache())
     order = judging.JudgeOrder(
         model=seat.model, address=_find_address(seat), parallel=seat.parallel
     )

@@ -11,19 +11,19 @@ from typing import Any, Final
 import msgspec
 
 from proctor.errors import DamageError, TraceError
-from proctor.inspection.classification.behaviour import (
+from proctor.traces.behaviour import (
     Behaviour,
+    LabelledRun,
     TrialBehaviour,
     describe_all,
     describe_trials,
 )
-from proctor.inspection.classification.compat.summary import CompatTrial, summarise
-from proctor.inspection.classification.labels import Label
-from proctor.inspection.classification.rules import Classifier
-from proctor.inspection.classification.structure import LabelledRun
-from proctor.inspection.reading import TraceReading
-from proctor.traced.trial import FoundTrace, TracedTrial, opened_traces
-from proctor.trajectory.entry import Entry
+from proctor.traces.compat_labels import CompatTrial, summarise
+from proctor.traces.entry import Entry
+from proctor.traces.label_rules import Classifier
+from proctor.traces.labels import Label
+from proctor.traces.trace import TraceReading
+from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
 
 MOST_ACTION: Final = 200
 """Characters of what a turn did that are kept."""

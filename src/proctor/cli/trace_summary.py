@@ -18,15 +18,13 @@ from proctor.cli.traced import traced_trials
 from proctor.cli.width import find_width
 from proctor.errors import DamageError, TraceError
 from proctor.exchange.traced_files import find_in_files, list_places
-from proctor.inspection.classification.rules import Classifier
-from proctor.inspection.compat import Aggregate, aggregate
-from proctor.inspection.compat_signals import Signals
-from proctor.inspection.experiment import summarise_experiment
-from proctor.inspection.trial import TrialSummary
 from proctor.ledger.query import TrialFilter
 from proctor.sentence import count_of
-from proctor.traced.summaries import Compared, compare_traced, summarise_traced
-from proctor.trajectory.parallel import map_paths
+from proctor.traces.compat_summary import Aggregate, Signals, aggregate
+from proctor.traces.experiment import summarise_experiment
+from proctor.traces.label_rules import Classifier
+from proctor.traces.parallel import map_paths
+from proctor.traces.trial_summary import Compared, TrialSummary, compare_traced, summarise_traced
 
 _MANY: Final = 64
 """Trials from which on more than one process is worth its start."""

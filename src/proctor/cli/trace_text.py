@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from unicodedata import east_asian_width
 
 from proctor.cli.printable import printable
-from proctor.inspection.tool_errors import EXIT, find_error
 from proctor.sentence import count_of
-from proctor.trajectory.entry import Entry, Header, Object
-from proctor.trajectory.turn import Turn
+from proctor.traces.entry import Entry, Header, Object
+from proctor.traces.tool_errors import EXIT, find_error
+from proctor.traces.turn import Turn
 
 LONGEST = 2000
 """Characters of one text that are shown unless more are asked for."""

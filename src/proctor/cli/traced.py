@@ -9,8 +9,8 @@ from proctor.errors import InputError
 from proctor.exchange.traced_files import find_in_files
 from proctor.ledger.query import TrialFilter
 from proctor.ledger.segments import has_checkpoint
-from proctor.traced.sealed import find_named, find_sealed
-from proctor.traced.trial import TracedTrial
+from proctor.ledger.traced_trials import find_named, find_sealed
+from proctor.traces.traced_trial import TracedTrial
 
 
 @contextmanager

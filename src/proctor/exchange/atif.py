@@ -35,15 +35,14 @@ from proctor.files import read_small
 from proctor.ledger.keeping import check_evidence_path
 from proctor.record.ids import make_id
 from proctor.record.model import TrialRecord
-from proctor.traced.trial import FoundTrace, opened_traces
-from proctor.trajectory.atif.convert import from_entries
-from proctor.trajectory.atif.in_metadata import split_document
-from proctor.trajectory.atif.model import UNKNOWN_AGENT, Agent, Atif, Content, FinalMetrics
-from proctor.trajectory.atif.read import parse_atif
-from proctor.trajectory.atif.render import render_atif
-from proctor.trajectory.entry import Object
-from proctor.trajectory.loss import Loss, find_losses, render_summary
-from proctor.trajectory.trace import TraceKind
+from proctor.traces.atif.carry import split_document
+from proctor.traces.atif.convert import from_entries
+from proctor.traces.atif.model import UNKNOWN_AGENT, Agent, Atif, Content, FinalMetrics
+from proctor.traces.atif.read import parse_atif
+from proctor.traces.atif.rules import render_atif
+from proctor.traces.entry import Object, TraceKind
+from proctor.traces.loss import Loss, find_losses, render_summary
+from proctor.traces.traced_trial import FoundTrace, opened_traces
 
 _FILE = "trajectory.json"
 

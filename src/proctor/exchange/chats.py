@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from proctor.trajectory.atif.in_metadata import ATIF_KEY, pair_results
-from proctor.trajectory.entry import Entry, Object
+from proctor.traces.atif.carry import ATIF_KEY, pair_results
+from proctor.traces.entry import Entry, Object
 
 _CONVERSATION = "conversation"
 _IDS = ("tool_call_id", "source_call_id", "call_id")

@@ -43,8 +43,8 @@ from proctor.exchange.exporting import (
 from proctor.record.cost import CostRecord
 from proctor.record.ids import make_id
 from proctor.reward.metric import mean
-from proctor.trajectory.entry import Object
-from proctor.trajectory.loss import Loss, find_losses
+from proctor.traces.entry import Object
+from proctor.traces.loss import Loss, find_losses
 
 VERSION = "0.3.0"
 """Of the schema."""

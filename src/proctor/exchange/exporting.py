@@ -24,15 +24,15 @@ from proctor.files import sync_directory, sync_file
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialRow
+from proctor.ledger.traced_trials import trace_row
 from proctor.ledger.withhold import find_withholdings
 from proctor.record.ids import check_id
 from proctor.record.model import TrialRecord
 from proctor.record.read import parse_record
-from proctor.traced.sealed import trace_row
-from proctor.traced.trial import FoundTrace, TracedTrial, opened_traces
-from proctor.trajectory.convert import load_entries
-from proctor.trajectory.entry import Entry, Object
-from proctor.trajectory.loss import Loss
+from proctor.traces.convert import load_entries
+from proctor.traces.entry import Entry, Object
+from proctor.traces.loss import Loss
+from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
 
 
 @dataclass(frozen=True, slots=True)

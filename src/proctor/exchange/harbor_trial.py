@@ -26,9 +26,9 @@ from proctor.record.document import render_refusal
 from proctor.record.ids import check_id, make_id
 from proctor.record.model import AdaptationProvenance, TrialRecord
 from proctor.record.rules import Missing, check_dataset_id, check_record, find_missing
-from proctor.trajectory.media import Medium, collect_media, places_beside
-from proctor.trajectory.trace import TraceKind
-from proctor.trajectory.writer import Redactor
+from proctor.traces.entry import TraceKind
+from proctor.traces.media import Medium, collect_media, places_beside
+from proctor.traces.writer import Redactor
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ import msgspec
 from proctor.record.cost import CostBasis
 from proctor.record.model import TrialRecord
 from proctor.record.rules import Missing
-from proctor.trajectory.entry import Object
+from proctor.traces.entry import Object
 
 
 class PinnedFile(msgspec.Struct, frozen=True):

@@ -48,8 +48,8 @@ from proctor.exchange.otel_model import (
     write_attributes,
 )
 from proctor.exchange.otel_spans import TrialSpans
-from proctor.trajectory.entry import Entry, Object
-from proctor.trajectory.loss import Loss, find_losses
+from proctor.traces.entry import Entry, Object
+from proctor.traces.loss import Loss, find_losses
 
 type Kept = tuple[str, int, Object]
 """An entry that came back: its part, its place in the trace, and what is said of it."""

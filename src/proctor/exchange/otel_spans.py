@@ -49,7 +49,7 @@ from proctor.exchange.otel_model import (
     tool_times,
     write_attributes,
 )
-from proctor.trajectory.entry import Object
+from proctor.traces.entry import Object
 
 _CALLS_TOOLS = "tool_call"
 _NOT_SAID = "unknown"

@@ -34,8 +34,8 @@ from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialRow
 from proctor.sentence import count_of
-from proctor.trajectory.entry import Object
-from proctor.trajectory.loss import Loss, find_losses
+from proctor.traces.entry import Object
+from proctor.traces.loss import Loss, find_losses
 
 _BATCH = 1000
 """Trials of a row group, which is what is held in memory."""

@@ -11,8 +11,8 @@ from proctor.exchange.submission import Asked, find_submissions
 from proctor.ledger.sealing import Submission
 from proctor.record.ids import make_id
 from proctor.record.read import parse_record
-from proctor.traced.trial import Opened, TracedTrial
-from proctor.trajectory.trace import TraceKind
+from proctor.traces.entry import TraceKind
+from proctor.traces.traced_trial import Opened, TracedTrial
 
 
 def find_in_files(path: str) -> Iterator[TracedTrial]:

@@ -41,16 +41,15 @@ from proctor.record.model import (
 )
 from proctor.record.read import render_record
 from proctor.record.rules import check_dataset_id, check_record
-from proctor.trajectory.atif.convert import to_entries
-from proctor.trajectory.atif.in_metadata import ATIF_KEY
-from proctor.trajectory.atif.model import UNKNOWN_AGENT, Atif
-from proctor.trajectory.atif.read import load_atif
-from proctor.trajectory.conversation import read_turns
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.media import collect_media, places_beside
-from proctor.trajectory.read import read_chunks
-from proctor.trajectory.trace import TraceKind
-from proctor.trajectory.turn import Turn
+from proctor.traces.atif.carry import ATIF_KEY
+from proctor.traces.atif.convert import to_entries
+from proctor.traces.atif.model import UNKNOWN_AGENT, Atif
+from proctor.traces.atif.read import load_atif
+from proctor.traces.conversation import read_turns
+from proctor.traces.entry import Entry, TraceKind
+from proctor.traces.media import collect_media, places_beside
+from proctor.traces.trajectory import read_chunks
+from proctor.traces.turn import Turn
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from proctor.errors import JobError
 from proctor.exchange.made import PinnedFile
 from proctor.files import walk_files
 from proctor.record.ids import shown_name
-from proctor.trajectory.trace import TRIAL_TRACES, Trace, find_trace
+from proctor.traces.trace import TRIAL_TRACES, Trace, find_trace
 
 
 class Evidence(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from proctor.record.model import (
 from proctor.record.pins import configuration_digest
 from proctor.task.config import TaskConfig
 from proctor.task.manifest import find_role
-from proctor.trajectory.entry import Object
+from proctor.traces.entry import Object
 
 UNRESOLVED: Final = "unresolved"
 """For what a record must say and harbor does not."""

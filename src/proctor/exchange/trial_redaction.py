@@ -16,9 +16,9 @@ from proctor.harbor.account import TrialAccount
 from proctor.harbor.documents import ExceptionDocument
 from proctor.record.model import TrialRecord
 from proctor.record.read import parse_record, render_record
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.trace import Trace
-from proctor.trajectory.writer import Redactor
+from proctor.traces.entry import Entry
+from proctor.traces.trace import Trace
+from proctor.traces.writer import Redactor
 
 _STUCK: Final = "a secret stands where none can be taken out"
 

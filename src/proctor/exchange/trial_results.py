@@ -11,7 +11,7 @@ from proctor.harbor.evaluation import Status, find_status, render_error
 from proctor.harbor.evaluation import make_evaluation as evaluate
 from proctor.record.model import AgentOutput, EvaluationResult, OutputRecord
 from proctor.reward.score import Unscored
-from proctor.trajectory.trace import TraceKind
+from proctor.traces.entry import TraceKind
 
 KILLED: Final = "the trial was killed before it wrote a result"
 

@@ -20,7 +20,7 @@ from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.task.digests import TaskDigests, load_digests
 from proctor.task.directory import Task, load_task
 from proctor.task.manifest import FileDigest
-from proctor.trajectory.entry import Object
+from proctor.traces.entry import Object
 
 
 class TaskGiven(msgspec.Struct, frozen=True):

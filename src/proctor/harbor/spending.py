@@ -24,8 +24,8 @@ from proctor.record.cost import (
     sum_usage,
     unknown_cost,
 )
-from proctor.trajectory.entry import Entry, Object
-from proctor.trajectory.trace import Trace, TraceKind
+from proctor.traces.entry import Entry, Object, TraceKind
+from proctor.traces.trace import Trace
 
 NO_MODEL: Final = "none"
 """For agents that use no model, such as the oracle."""

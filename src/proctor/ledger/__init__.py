@@ -36,6 +36,7 @@
     trial_sealing   the trials of a job, each once
     submission   a trial's directory as something to be sealed
     query        which trials are sealed
+    traced_trials   sealed trials with their traces, unpacked while they are read
     review       what is said of a sealed trial afterwards
     attestation  signed statements that name every entry of an experiment
     withhold     bytes taken out, their digests kept

@@ -19,8 +19,8 @@ from proctor.digest import sha256_hex, sha256_pieces
 from proctor.errors import AlteredArtifactError
 from proctor.files import read_small, replace_file
 from proctor.ledger.artifacts import Artifacts
-from proctor.trajectory.read import Chunk, read_pieces
-from proctor.trajectory.step_search import Survey, narrow, survey_piece
+from proctor.traces.step_search import Survey, narrow, survey_piece
+from proctor.traces.trajectory import Chunk, read_pieces
 
 LARGE = 1 << 23
 """Bytes from which on it is worth remembering where steps lie: 8 MiB, two frames."""

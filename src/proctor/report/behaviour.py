@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from proctor.exchange.traced_files import find_in_files
-from proctor.inspection.classification.rules import RULES_VERSION, Classifier
-from proctor.inspection.experiment import ExperimentSummary, summarise_experiment
-from proctor.inspection.trial import TrialSummary
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
+from proctor.ledger.traced_trials import trace_row
 from proctor.report.attempt import Attempt
-from proctor.traced.sealed import trace_row
-from proctor.traced.summaries import summarise_traced
-from proctor.traced.trial import TracedTrial
-from proctor.trajectory.parallel import map_paths
+from proctor.traces.experiment import ExperimentSummary, summarise_experiment
+from proctor.traces.label_rules import RULES_VERSION, Classifier
+from proctor.traces.parallel import map_paths
+from proctor.traces.traced_trial import TracedTrial
+from proctor.traces.trial_summary import TrialSummary, summarise_traced
 
 CLASSIFIED_BY: Final = f"rules {RULES_VERSION}"
 """What the labels come from."""

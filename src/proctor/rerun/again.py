@@ -30,8 +30,8 @@ from proctor.rerun.recorded import RecordedTrial, find_image
 from proctor.rerun.tasks import find_task
 from proctor.rerun.verdict import Rerun, Verdict, are_same, judge
 from proctor.reward.profile import DEFAULT_PROFILE
-from proctor.trajectory.commands import ShellCommand, find_calls
-from proctor.trajectory.read import load_trajectory
+from proctor.traces.commands import ShellCommand, find_calls
+from proctor.traces.trajectory import load_trajectory
 
 _MARKED = REWARD_ERRORS | {"VerifierTimeoutError", "AgentTimeoutError", "NonZeroAgentExitCodeError"}
 """Exceptions that a trial may end in and still say something of the reward."""

@@ -20,7 +20,7 @@ from itertools import zip_longest
 
 import msgspec
 
-from proctor.trajectory.commands import TIMED_OUT, Observation, ShellCommand
+from proctor.traces.commands import TIMED_OUT, Observation, ShellCommand
 
 _SHOWN = 160
 

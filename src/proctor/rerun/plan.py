@@ -18,8 +18,8 @@ from proctor.harbor.env import is_redacted, is_template
 from proctor.record.ids import make_id
 from proctor.rerun.recorded import RecordedTrial, TraceFile
 from proctor.sentence import reason_of
-from proctor.trajectory.commands import LASTING, ShellCommand, Unreplayable, find_calls
-from proctor.trajectory.convert import load_entries
+from proctor.traces.commands import LASTING, ShellCommand, Unreplayable, find_calls
+from proctor.traces.convert import load_entries
 
 _RUN_AGAIN = ("oracle", "nop")
 """Agents that are their own replay: what they do follows from the task alone."""

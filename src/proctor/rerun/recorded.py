@@ -10,7 +10,8 @@ from proctor.errors import NotReplayableError
 from proctor.harbor.configs import TrialConfig
 from proctor.harbor.documents import TrialDocument, WrittenRewards
 from proctor.job.settings import VerifierCompat
-from proctor.trajectory.trace import TRIAL_TRACES, TraceKind
+from proctor.traces.entry import TraceKind
+from proctor.traces.trace import TRIAL_TRACES
 
 LONGEST_TRACE = 128 << 20
 """Bytes of a trace that is run again, as of one that is read for a record."""

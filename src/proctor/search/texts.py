@@ -19,21 +19,20 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from proctor.errors import DamageError, TraceError
-from proctor.inspection.told import find_told_code, output_of
 from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.entry import AnyEntry, NoteEntry, ReviewEntry, TrialEntry, Withheld
+from proctor.ledger.traced_trials import trace_entry
 from proctor.record.model import TrialRecord
 from proctor.search.row import CHANGE, LONGEST, Row, clamp, clean_text
-from proctor.traced.changes import find_change_files
-from proctor.traced.sealed import trace_entry
-from proctor.traced.trial import FoundTrace, TracedTrial, opened_traces
-from proctor.trajectory.atif.in_metadata import ATIF_KEY, pair_results
-from proctor.trajectory.conversation import read_turns
-from proctor.trajectory.entry import Entry, Object
-from proctor.trajectory.read import read_chunks
-from proctor.trajectory.spoken import turns_to_entries
-from proctor.trajectory.trace import TraceKind, load_trace_file
-from proctor.trajectory.turn import Turn
+from proctor.traces.atif.carry import ATIF_KEY, pair_results
+from proctor.traces.conversation import read_turns
+from proctor.traces.entry import Entry, Object, TraceKind
+from proctor.traces.tool_errors import find_told_code, output_of
+from proctor.traces.trace import load_trace_file
+from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
+from proctor.traces.trajectory import read_chunks
+from proctor.traces.turn import Turn, turns_to_entries
+from proctor.trial.change_files import find_change_files
 from proctor.trial.change_record import LARGEST, parse_changes
 from proctor.trial.changes import Phase
 

@@ -14,6 +14,7 @@
     unasked, pausing                      files nobody asked for; stopping survivors
     opened, packages                      who opened the verifier's files; packages installed again
     change_record, clean_room_result      their files as values; the one reader of each
+    change_files                          both, found among the files of a trial
     record, recording, swap               its TrialRecord, at each phase
     timeouts, network, network_switch     limits, and hosts that may be reached
     healthcheck, skills, secrets, inside  smaller things

@@ -38,7 +38,8 @@ from proctor.record.model import (
 )
 from proctor.task.config import TaskConfig
 from proctor.task.manifest import FileDigest, find_role
-from proctor.trajectory.trace import Trace, TraceKind
+from proctor.traces.entry import TraceKind
+from proctor.traces.trace import Trace
 from proctor.trial.environment import Watched
 from proctor.trial.plan import Plan
 from proctor.trial.timeouts import find_timeouts

@@ -18,8 +18,9 @@ from proctor.record.fields import Part
 from proctor.record.ids import make_id
 from proctor.record.model import AgentReference, OutputRecord, TrialRecord
 from proctor.record.rules import check_record, find_missing
-from proctor.trajectory.trace import TRIAL_TRACES, Trace, TraceKind, find_trace
-from proctor.trajectory.writer import Redactor
+from proctor.traces.entry import TraceKind
+from proctor.traces.trace import TRIAL_TRACES, Trace, find_trace
+from proctor.traces.writer import Redactor
 from proctor.trial.environment import Snapshot, Watched
 from proctor.trial.plan import Plan
 from proctor.trial.record import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from proctor.harbor.agents import find_keys
 from proctor.harbor.env import is_sensitive, resolve_env
 from proctor.task.config import TaskConfig
-from proctor.trajectory.writer import Redactor
+from proctor.traces.writer import Redactor
 from proctor.trial.plan import Plan
 
 _SHORTEST = 8

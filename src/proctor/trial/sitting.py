@@ -22,7 +22,7 @@ from proctor.harbor.trial_result import (
 )
 from proctor.task.config import StepConfig
 from proctor.task.directory import Step
-from proctor.trajectory.writer import Redactor
+from proctor.traces.writer import Redactor
 from proctor.trial.agent import Agent
 from proctor.trial.changes import Account
 from proctor.trial.clock import Clock, find_jump

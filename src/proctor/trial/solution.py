@@ -7,10 +7,9 @@ Tasks of several steps are not looked at: their solutions and traces come in par
 import asyncio
 
 from proctor.files import read_small
-from proctor.trajectory.commands import find_commands
-from proctor.trajectory.likeness import Likeness, find_likeness
-from proctor.trajectory.spoken import turns_to_entries
-from proctor.trajectory.trace import Trace
+from proctor.traces.commands import Likeness, find_commands, find_likeness
+from proctor.traces.trace import Trace
+from proctor.traces.turn import turns_to_entries
 from proctor.trial.finding import FindingCode
 from proctor.trial.plan import Plan
 from proctor.trial.sitting import Sitting

@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from proctor.errors import ChangedTraceError, InputError, NotThereError
-from proctor.inspection.divergence import First, Sides, describe_beginning
-from proctor.inspection.volatile import NORMALISATIONS
+from proctor.traces.actions import NORMALISATIONS
+from proctor.traces.divergence import First, Sides, describe_beginning
 from proctor.web.pages import render_page
 from proctor.web.shown import trial_path
 from proctor.web.subject import Subject

@@ -28,7 +28,7 @@ from proctor.search.row import Row
 from proctor.search.scan import Scanner, fits_condition
 from proctor.search.texts import rows_of_trace
 from proctor.search.upkeep import ask_index
-from proctor.traced.opening import FoundTrace, open_parts
+from proctor.traces.traced_trial import FoundTrace, open_parts
 from proctor.web.subject import Subject
 from proctor.web.traces.place import find_place
 

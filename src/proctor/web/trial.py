@@ -13,13 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proctor.inspection.trial import TrialSummary
 from proctor.ledger.entry import record_digest
 from proctor.record.comparable import render_model, settings_digest
 from proctor.record.model import TrialRecord
 from proctor.record.rules import find_missing
 from proctor.report.statistics.efficiency import PASS_MARK
-from proctor.traced.summaries import summarise_traced
+from proctor.traces.trial_summary import TrialSummary, summarise_traced
 from proctor.web.pages import render_page
 from proctor.web.shown import trial_path
 from proctor.web.subject import Subject

@@ -8,8 +8,8 @@ from typing import Any
 from proctor.agents.chat.agent import ChatAgent
 from proctor.agents.chat.retries import Pace
 from proctor.harbor.configs import AgentConfig
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.read import load_trajectory
+from proctor.traces.entry import Entry
+from proctor.traces.trajectory import load_trajectory
 from proctor.trial.agent import AgentContext
 from proctor.trial.clock import SYSTEM
 from tests.agents.chat.server import Server

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proctor.trajectory.read import load_trajectory
+from proctor.traces.trajectory import load_trajectory
 from tests.agents.chat.server import MODEL, Server, calls, refuses, runs, says, serving, waits
 from tests.agents.chat.talks import KEY
 from tests.cli.programs import Proctor, run_here

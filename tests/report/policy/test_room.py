@@ -13,9 +13,9 @@ from proctor.ledger.keys import load_key
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import parse_checkpoint, sign_checkpoint
 from proctor.ledger.query import find_trials
+from proctor.ledger.traced_trials import unpacked
 from proctor.ledger.tree import Tree, leaf_hash, root_of
 from proctor.report.policy.from_ledger import opened_experiment, verify_as_asked
-from proctor.traced.unpacked import unpacked
 from tests.cli.programs import Proctor, run_here
 
 JOB = Path(__file__).parent.parent.parent / "data" / "harbor" / "jobs" / "04-binary-scripted-k5"

@@ -14,6 +14,7 @@
     limits       what ends a run before the model does
     accounting   tokens, money and time
     story        what happened, told to trajectory.jsonl as it happens
+    judging      asks a model to label the turns of traces
 
 It runs on the host, and only its commands run in the environment: the key never gets in there. It
 remembers nothing from one command to the next, and summarizes nothing.

@@ -26,7 +26,7 @@ from proctor.agents.secrets import redact_env
 from proctor.agents.settings import parse_settings
 from proctor.errors import AgentError, ModelError
 from proctor.harbor.agents import SHORTEST_CHAT_KEY
-from proctor.trajectory.writer import Redactor
+from proctor.traces.writer import Redactor
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from proctor.trial.order import AgentOrder

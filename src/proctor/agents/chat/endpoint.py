@@ -25,7 +25,7 @@ from proctor.errors import (
     ModelTimeoutError,
     ModelUnreachableError,
 )
-from proctor.trajectory.writer import Redactor
+from proctor.traces.writer import Redactor
 from proctor.trial.clock import SYSTEM, Clock
 
 LARGEST: Final = 32 << 20

@@ -36,7 +36,7 @@ from proctor.agents.chat.wire import (
     tool_message,
     user_message,
 )
-from proctor.trajectory.writer import Redactor
+from proctor.traces.writer import Redactor
 from proctor.trial.environment import Environment
 
 SYSTEM_PROMPT: Final = (

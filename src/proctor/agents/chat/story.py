@@ -10,9 +10,9 @@ from typing import Any, Final
 from proctor.agents.chat.accounting import Charge
 from proctor.agents.chat.tool import NAME, Command, Malformed, Result
 from proctor.agents.chat.wire import Answer, Call, Object
-from proctor.trajectory.atif.in_metadata import ATIF_KEY
-from proctor.trajectory.commands import CUT, MALFORMED
-from proctor.trajectory.writer import Redactor, TrajectoryWriter
+from proctor.traces.atif.carry import ATIF_KEY
+from proctor.traces.commands import CUT, MALFORMED
+from proctor.traces.writer import Redactor, TrajectoryWriter
 
 _LONGEST_MALFORMED: Final = 2000
 """Characters that are kept of arguments that cannot be read."""

@@ -13,8 +13,8 @@ import msgspec
 
 from proctor.agents.chat.settings import ChatSettings
 from proctor.agents.chat.wire import Call, Object, parse_object
-from proctor.trajectory.commands import TIMED_OUT, render_cut
-from proctor.trajectory.writer import Redactor
+from proctor.traces.commands import TIMED_OUT, render_cut
+from proctor.traces.writer import Redactor
 from proctor.trial.environment import Environment
 
 NAME: Final = "bash"

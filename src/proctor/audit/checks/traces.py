@@ -10,11 +10,11 @@ from proctor.audit.checks.checked import Checked, Tally
 from proctor.audit.things import Thing
 from proctor.diagnostic import Diagnostic
 from proctor.sentence import count_of
-from proctor.trajectory.atif.read import load_atif
-from proctor.trajectory.conversation import read_turns
-from proctor.trajectory.media import collect_media, places_beside
-from proctor.trajectory.read import Chunk, read_chunks
-from proctor.trajectory.turn import Turn
+from proctor.traces.atif.read import load_atif
+from proctor.traces.conversation import read_turns
+from proctor.traces.media import collect_media, places_beside
+from proctor.traces.trajectory import Chunk, read_chunks
+from proctor.traces.turn import Turn
 
 _LONGEST_ROLE = 40
 """Characters of a role by which they are counted; a line may have any text as its role."""

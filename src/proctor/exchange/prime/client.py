@@ -34,7 +34,7 @@ from proctor.exchange.prime.listing import Evaluation, Listing, Page, parse_eval
 from proctor.exchange.prime.sample import parse_json
 from proctor.files import read_small
 from proctor.sentence import count_of, reason_of, shown
-from proctor.trajectory.entry import Object
+from proctor.traces.entry import Object
 
 KEY_VARIABLE: Final = "PRIME_API_KEY"
 URL_VARIABLES: Final = ("PRIME_API_BASE_URL", "PRIME_BASE_URL")

@@ -25,7 +25,7 @@ from proctor.exchange.prime.sample import find_text, parse_json
 from proctor.files import read_small
 from proctor.record.fields import check_json
 from proctor.sentence import count_of, reason_of, shown
-from proctor.trajectory.entry import Object
+from proctor.traces.entry import Object
 
 _SAVE = "as `prime eval get ID -o json` prints it"
 

@@ -27,7 +27,7 @@ from typing import Any, Final, Literal
 from proctor.digest import sha256_hex
 from proctor.errors import PrimeError
 from proctor.sentence import count_of, shown
-from proctor.trajectory.entry import Object
+from proctor.traces.entry import Object
 
 _LONGEST_INT = 400
 """Digits; no number of Prime's has so many, and Python takes long over far more."""

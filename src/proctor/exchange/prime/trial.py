@@ -53,7 +53,7 @@ from proctor.record.read import render_record
 from proctor.record.reasons import ReasonCode
 from proctor.record.rules import check_dataset_id, check_record
 from proctor.sentence import shown
-from proctor.trajectory.entry import Object
+from proctor.traces.entry import Object
 from proctor.trial.finding import FindingCode
 
 _HOSTED = "prime-hosted"

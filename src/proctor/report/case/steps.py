@@ -2,7 +2,7 @@
 
 Line for line what script/trace.js reads, which holds the text in the file against its own reading;
 so this is neither more clever nor more careful than that. Everything else reads traces by
-`proctor.trajectory`.
+`proctor.traces`.
 """
 
 import json

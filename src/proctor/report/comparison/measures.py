@@ -8,14 +8,14 @@ from typing import Final
 
 import msgspec
 
-from proctor.inspection.classification.labels import LABELS
-from proctor.inspection.experiment import average
-from proctor.inspection.trial import TrialSummary
 from proctor.report.attempt import Attempt
 from proctor.report.behaviour import Behaviour
 from proctor.report.comparison.sides import Side
 from proctor.report.statistics.intervals import Interval
 from proctor.report.statistics.paired import compare_paired
+from proctor.traces.experiment import average
+from proctor.traces.labels import LABELS
+from proctor.traces.trial_summary import TrialSummary
 
 type _OfTrial = Callable[[TrialSummary], float | None]
 type _OfAttempt = Callable[[Attempt], float | None]

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from proctor.inspection.experiment import ExperimentSummary
 from proctor.ledger.counting import count_exceptions
 from proctor.report.attempt import Attempt
 from proctor.report.behaviour import CLASSIFIED_BY, Behaviour
@@ -15,6 +14,7 @@ from proctor.report.scores import Scores, score_tasks
 from proctor.report.statistics.efficiency import pareto
 from proctor.report.statistics.intervals import CONFIDENCE
 from proctor.sentence import count_of
+from proctor.traces.experiment import ExperimentSummary
 
 _UNKNOWN = "not known"
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from proctor.inspection.experiment import ExperimentSummary
 from proctor.report.document.facts import Conditions, GroupFacts, TaskFacts
 from proctor.report.marks import LEGEND, render_marks
 from proctor.report.page.blocks import (
@@ -26,6 +25,7 @@ from proctor.report.scores import Scores
 from proctor.report.statistics.efficiency import Spent
 from proctor.report.wording import render_counts, render_marked
 from proctor.sentence import count_of
+from proctor.traces.experiment import ExperimentSummary
 
 _ENOUGH = 5
 """Values from which on a histogram shows more than a list."""

@@ -17,7 +17,7 @@ from proctor.report.attempt import Attempt
 from proctor.report.in_jobs import load_jobs
 from proctor.report.policy.record_facts import find_facts, load_own_record
 from proctor.report.policy.submission import OpenTraces, Replacement, Submission, SubmittedTrial
-from proctor.traced.trial import TracedTrial, opened_traces
+from proctor.traces.traced_trial import TracedTrial, opened_traces
 
 _INFRASTRUCTURE = ("harbor_cancelled_error", "harbor_environment_start_timeout_error",
                    "harbor_broker_connection_failed")  # fmt: skip

@@ -26,6 +26,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import VerifierKey, parse_verifier_key
 from proctor.ledger.query import render_missing
 from proctor.ledger.review import find_remarks
+from proctor.ledger.traced_trials import trace_entry
 from proctor.ledger.trial_sealing import find_reruns
 from proctor.ledger.verification.verify import Verification, verify_ledger
 from proctor.report.attempt import Attempt
@@ -33,8 +34,7 @@ from proctor.report.policy.from_jobs import count_lost, replace_kept
 from proctor.report.policy.record_facts import find_facts
 from proctor.report.policy.submission import Replacement, SealedIn, Submission, SubmittedTrial
 from proctor.report.sealed import load_position
-from proctor.traced.sealed import trace_entry
-from proctor.traced.trial import FoundTrace, opened_traces
+from proctor.traces.traced_trial import FoundTrace, opened_traces
 
 _MOST_FILES = 500_000
 """Files that are unpacked of one experiment."""

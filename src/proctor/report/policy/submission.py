@@ -10,7 +10,7 @@ from proctor.ledger.note import Checkpoint
 from proctor.ledger.withheld import UnnamedWithholding
 from proctor.report.attempt import Attempt
 from proctor.report.in_jobs import Unreadable
-from proctor.traced.trial import FoundTrace
+from proctor.traces.traced_trial import FoundTrace
 
 type OpenTraces = Callable[[], AbstractContextManager[list[FoundTrace]]]
 """The traces of a trial, readable for a while."""

@@ -13,9 +13,9 @@ from proctor.report.policy.reason import PolicyCode
 from proctor.report.policy.submission import Submission, SubmittedTrial
 from proctor.report.policy.verdict import Failure, Unchecked
 from proctor.sentence import count_of
-from proctor.traced.trial import FoundTrace
-from proctor.trajectory.kind import TraceKind
-from proctor.trajectory.read import read_chunks
+from proctor.traces.entry import TraceKind
+from proctor.traces.traced_trial import FoundTrace
+from proctor.traces.trajectory import read_chunks
 
 _ANSWERS = frozenset({"assistant", "tool_call"})
 
@@ -89,7 +89,7 @@ def _read(found: FoundTrace) -> Iterator[tuple[str, str | None]]:
         yield from ((entry.role, entry.timestamp) for chunk in chunks for entry in chunk.entries)
         return
     # What reads ATIF is slow to load, and most trials have none.
-    loader = importlib.import_module("proctor.trajectory.trace")
+    loader = importlib.import_module("proctor.traces.trace")
     trace = loader.load_trace_file(found.path, found.kind)
     yield from ((entry.role, entry.timestamp) for entry in trace.entries)
     yield from ((turn.role, None) for turn in trace.turns)

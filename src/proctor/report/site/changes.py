@@ -6,8 +6,8 @@ from proctor.errors import DamageError
 from proctor.report.page.blocks import Block, Cell, Column, Heading, Paragraph, Table
 from proctor.report.page.figures import render_seconds
 from proctor.report.site.steps import cut_text
-from proctor.traced.changes import CLEAN_ROOM, load_changes, load_clean_room
-from proctor.traced.trial import TracedTrial
+from proctor.traces.traced_trial import TracedTrial
+from proctor.trial.change_files import CLEAN_ROOM, load_changes, load_clean_room
 from proctor.trial.change_record import ChangeRecord, describe_places
 from proctor.trial.changes import Change, Phase, Place
 from proctor.trial.clean_room_result import (

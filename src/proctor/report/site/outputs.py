@@ -8,7 +8,7 @@ from proctor.files import read_head
 from proctor.report.page.blocks import Block, Lines, Paragraph
 from proctor.report.site.steps import cut_text
 from proctor.sentence import reason_of
-from proctor.traced.trial import TracedTrial
+from proctor.traces.traced_trial import TracedTrial
 
 _REWARDS: Final = ("reward.txt", "reward.json")
 _PRINTED: Final = ("test-stdout.txt", "test-stderr.txt")

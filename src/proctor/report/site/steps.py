@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
 from typing import Final
 
-from proctor.inspection.reading import TraceReading
-from proctor.inspection.tool_errors import find_error
 from proctor.report.page.blocks import Block, Heading, Lines, Paragraph
 from proctor.sentence import count_of
-from proctor.traced.trial import FoundTrace, TracedTrial, opened_traces
-from proctor.trajectory.entry import Entry
+from proctor.traces.entry import Entry
+from proctor.traces.tool_errors import find_error
+from proctor.traces.trace import TraceReading
+from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
 
 MOST_STEPS: Final = 400
 """Steps of one trace that a page shows."""

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 
 from proctor.errors import DamageError, InputError
-from proctor.inspection.trial import TrialSummary
 from proctor.report.attempt import Attempt
 from proctor.report.levels import tone_of_codes
 from proctor.report.page.blocks import (
@@ -27,7 +26,8 @@ from proctor.report.page.figures import (
 from proctor.report.site.changes import tell_changes
 from proctor.report.site.outputs import tell_printed, tell_rewards
 from proctor.report.site.steps import cut_text, tell_trace
-from proctor.traced.trial import TracedTrial
+from proctor.traces.traced_trial import TracedTrial
+from proctor.traces.trial_summary import TrialSummary
 from proctor.trial.finding import level_of, sort_codes
 
 _MOST_FILES = 200

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from proctor.inspection.actions import Action, find_actions
-from proctor.inspection.divergence import Divergence, Hunk, Opening, compare_actions
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.read import read_pieces
+from proctor.traces.actions import Action, find_actions
+from proctor.traces.divergence import Divergence, Hunk, Opening, compare_actions
+from proctor.traces.entry import Entry
+from proctor.traces.trajectory import read_pieces
 from proctor.web.traces.index import TraceIndex
 from proctor.web.traces.lines import Lines
 from proctor.web.traces.plain import Folded, fold, make_plain

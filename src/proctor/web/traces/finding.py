@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from proctor.inspection.classification.thoughts import find_thoughts
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.read import read_pieces
+from proctor.traces.entry import Entry
+from proctor.traces.labels import find_thoughts
+from proctor.traces.trajectory import read_pieces
 from proctor.web.traces.index import TraceIndex
 from proctor.web.traces.lines import Lines
 from proctor.web.traces.row import find_data

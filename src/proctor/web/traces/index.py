@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from proctor.diagnostic import Diagnostic
-from proctor.inspection.tool_errors import find_error
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.read import Chunk, read_pieces
+from proctor.traces.entry import Entry
+from proctor.traces.tool_errors import find_error
+from proctor.traces.trajectory import Chunk, read_pieces
 from proctor.web.traces.lines import Lines, Span
 
 _LARGEST_STEP = (1 << 62) - 1

@@ -14,9 +14,8 @@ from typing import Final
 
 from proctor.ledger.derived import find_cache
 from proctor.ledger.step_parts import find_sealed_parts
-from proctor.traced.candidates import Part
-from proctor.traced.opening import FoundTrace, open_parts
-from proctor.trajectory.kind import TraceKind
+from proctor.traces.entry import TraceKind
+from proctor.traces.traced_trial import FoundTrace, Part, open_parts
 from proctor.web.traces.index import TraceIndex, build_index
 from proctor.web.traces.labels import Labels, label_turns
 from proctor.web.traces.lines import (

@@ -3,9 +3,9 @@
 from array import array
 from bisect import bisect_left
 
-from proctor.inspection.classification.labels import Label
-from proctor.inspection.classification.rules import Classifier
-from proctor.trajectory.read import read_pieces
+from proctor.traces.label_rules import Classifier
+from proctor.traces.labels import Label
+from proctor.traces.trajectory import read_pieces
 from proctor.web.traces.lines import Lines
 
 

@@ -16,13 +16,12 @@ import msgspec
 from proctor.diagnostic import Diagnostic
 from proctor.errors import ChangedTraceError
 from proctor.files import write_all
-from proctor.inspection.reading import TraceReading
 from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.step_parts import SealedPart, load_sealed_part
 from proctor.sentence import reason_of
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.kind import TraceKind
-from proctor.trajectory.lines import OpenTrace, Oversized
+from proctor.traces.entry import Entry, TraceKind
+from proctor.traces.lines import OpenTrace, Oversized
+from proctor.traces.trace import TraceReading
 
 _COPY = 1 << 20
 _UNFIT = (msgspec.MsgspecError, ValueError, OverflowError, TypeError, RecursionError)

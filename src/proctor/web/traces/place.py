@@ -18,11 +18,9 @@ from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.step_parts import LARGE
-from proctor.traced.candidates import Named, Part, find_parts
-from proctor.traced.opening import Opened
-from proctor.traced.step_order import order_parts
-from proctor.traced.unpacked import unpacked
-from proctor.trajectory.kind import TraceKind
+from proctor.ledger.traced_trials import unpacked
+from proctor.traces.entry import TraceKind
+from proctor.traces.traced_trial import Named, Opened, Part, find_parts, order_parts
 from proctor.web.subject import Subject, find_row
 from proctor.web.traces.lines import stamp_of
 from proctor.web.trials.evidence import Directory

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from proctor.inspection.classification.thoughts import find_thoughts
-from proctor.inspection.tokens import KEYS, Usages
-from proctor.inspection.tool_errors import find_error
-from proctor.trajectory.atif.in_metadata import ATIF_KEY
-from proctor.trajectory.entry import Entry, Object
+from proctor.traces.atif.carry import ATIF_KEY
+from proctor.traces.entry import Entry, Object
+from proctor.traces.labels import find_thoughts
+from proctor.traces.tokens import KEYS, Usages
+from proctor.traces.tool_errors import find_error
 from proctor.web.traces.plain import Folded, fold, make_plain
 
 _NAME: Final = 120

@@ -8,8 +8,8 @@ import msgspec
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import ChangedTraceError
-from proctor.trajectory.entry import Entry
-from proctor.trajectory.read import Chunk, read_pieces
+from proctor.traces.entry import Entry
+from proctor.traces.trajectory import Chunk, read_pieces
 from proctor.web.traces.index import TraceIndex
 from proctor.web.traces.labels import Labels
 from proctor.web.traces.lines import Lines

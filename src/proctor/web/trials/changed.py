@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from proctor.errors import DamageError, NotThereError
-from proctor.traced.changes import (
+from proctor.trial.change_files import (
     CLEAN_ROOM,
     PartChanges,
     find_change_files,

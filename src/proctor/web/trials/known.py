@@ -19,12 +19,12 @@ from proctor.ledger.query import TrialRow
 from proctor.ledger.review import Remark, find_remarks
 from proctor.ledger.sealing import Submission
 from proctor.ledger.submission import Beside, find_attempts, has_record, submit_record, submit_trial
+from proctor.ledger.traced_trials import trace_entry
 from proctor.ledger.tree import leaf_hash
 from proctor.record.ids import make_id
 from proctor.record.read import parse_record, render_record
 from proctor.report.in_jobs import entry_of
-from proctor.traced.sealed import trace_entry
-from proctor.traced.trial import TracedTrial
+from proctor.traces.traced_trial import TracedTrial
 from proctor.web.subject import ATTEMPT, Subject, find_row
 from proctor.web.trials.evidence import Directory, KnownFile, list_directory, list_sealed
 from proctor.web.trials.remembered import SUBMISSIONS, key_of

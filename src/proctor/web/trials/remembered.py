@@ -7,8 +7,8 @@ again. Few are kept: the ones that were asked for last.
 import threading
 from collections.abc import Callable, Hashable
 
-from proctor.inspection.trial import TrialSummary
 from proctor.ledger.sealing import Submission
+from proctor.traces.trial_summary import TrialSummary
 from proctor.web.trials.evidence import KnownFile
 
 _MOST = 64

@@ -5,8 +5,8 @@ What is not known is None, never 0.
 
 from dataclasses import dataclass
 
-from proctor.inspection.trial import TrialSummary
 from proctor.sentence import count_of
+from proctor.traces.trial_summary import TrialSummary
 from proctor.web.trials.known import Known
 from proctor.web.trials.words import COSTS
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from proctor.inspection.causes import CauseKind
 from proctor.record.reasons import ReasonCode
+from proctor.traces.causes import CauseKind
 from proctor.trial.finding import FindingCode
 
 REASONS: Final[dict[str, str]] = {

@@ -1,0 +1,299 @@
+"""Asks a judge about turns: in batches, many at once; one bad answer loses no other turn.
+
+1. What is kept from earlier runs is not asked again.
+2. The others go in batches of turns that follow each other, with the turns before them as context.
+3. A turn that an answer leaves without a label is asked about once more, alone.
+4. What still has none stays without one, and says why.
+
+An endpoint that does not take the key, does not know the model, or fails several times in a row is
+not asked again; what it has answered is kept. Loaded on use, because httpx is slow to load.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from proctor.agents.chat.accounting import Account
+from proctor.agents.chat.endpoint import open_endpoint
+from proctor.agents.chat.retries import Asker, Pace
+from proctor.agents.chat.settings import Address
+from proctor.agents.chat.wire import Answer, render_request
+from proctor.errors import (
+    InputError,
+    ModelAuthError,
+    ModelError,
+    ModelNotFoundError,
+    ModelRequestError,
+)
+from proctor.harbor.agents import SHORTEST_CHAT_KEY
+from proctor.traces.judge import (
+    PROMPT_VERSION,
+    Asked,
+    Judged,
+    Keep,
+    KeptLabel,
+    ShownTurn,
+    label_of,
+    make_request,
+    name_question,
+    read_answer,
+    render_question,
+)
+from proctor.traces.labels import Label
+from proctor.traces.writer import Redactor
+
+BATCH_SIZE: Final = 5
+CONTEXT_SIZE: Final = 3
+_MOST_FAILURES: Final = 3
+"""Requests in a row that got no answer, each tried again and again, before nobody asks any more."""
+_FOR_ALL: Final = (ModelAuthError, ModelNotFoundError)
+"""Refusals that every other request would meet as well."""
+_MOST_NAME: Final = 200
+"""Characters of a model's name, which is the endpoint's own word."""
+_LOGGER = logging.getLogger("proctor.judge")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOrder:
+    """Which model is asked, where, and how."""
+
+    model: str
+    address: Address
+    parallel: int = 4
+    """Requests at once."""
+    retries: int = 4
+    """How often one request is tried again."""
+    timeout_sec: float = 180.0
+    """For one try."""
+
+
+class JudgedTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """The labels of one trace."""
+
+    labels: tuple[Label, ...] = ()
+    """By step; the cue is the judge's own reason."""
+    unlabelled: dict[int, str] = {}
+    """Steps that have none, and why."""
+    notes: tuple[str, ...] = ()
+    """What was in answers and was not taken."""
+    known: int = 0
+    """Labels that were kept from before."""
+    asked: tuple[Asked, ...] = ()
+    """The requests that brought the labels, those of earlier runs among them."""
+
+
+class Judge:
+    """Asks one model."""
+
+    def __init__(self, order: JudgeOrder, keep: Keep, asker: Asker) -> None:
+        self.account = Account(order.model)
+        self.refusal: str | None = None
+        """Why it is not asked any more."""
+        self._order = order
+        self._keep = keep
+        self._asker = asker
+        self._limit = asyncio.Semaphore(order.parallel)
+        self._n_failed = 0
+        self._temperature: float | None = 0.0
+
+    async def judge(self, turns: Sequence[ShownTurn]) -> JudgedTrace:
+        """The labels of the turns of one trace, which come by step."""
+        contexts = [turns[max(0, at - CONTEXT_SIZE) : at] for at in range(len(turns))]
+        names = [
+            name_question(self._order.model, turn, context)
+            for turn, context in zip(turns, contexts, strict=True)
+        ]
+        work = _Work(turns, contexts, names)
+        for at, name in enumerate(names):
+            kept = self._keep.find(name)
+            if kept is None:
+                work.open.append(at)
+            else:
+                work.labels[turns[at].step] = label_of(kept, turns[at].step)
+                work.asked[kept.asked.id] = kept.asked
+        n_known = len(work.labels)
+        await asyncio.gather(*(self._ask_batch(work, batch) for batch in _batches(work.open)))
+        return JudgedTrace(
+            labels=tuple(work.labels[step] for step in sorted(work.labels)),
+            unlabelled=dict(sorted(work.problems.items())),
+            notes=tuple(dict.fromkeys(work.notes)),
+            known=n_known,
+            asked=tuple(work.asked.values()),
+        )
+
+    async def _ask_batch(self, work: "_Work", batch: Sequence[int]) -> None:
+        left = await self._ask(work, batch)
+        for at in left:
+            await self._ask(work, [at])
+
+    async def _ask(self, work: "_Work", batch: Sequence[int]) -> list[int]:
+        """Ask about some turns once; those that have no label afterwards."""
+        turns = [work.turns[at] for at in batch]
+        question = render_question(turns, work.contexts[batch[0]])
+        async with self._limit:
+            came = await self._find_answer(question)
+        if isinstance(came, str):
+            judged = Judged(problems={turn.step: came for turn in turns})
+        else:
+            judged = read_answer(came.text, {turn.step for turn in turns})
+            self._take(work, batch, judged, came)
+        work.notes += judged.notes
+        for turn in turns:
+            work.problems.pop(turn.step, None)
+        work.problems |= judged.problems
+        return [at for at in batch if work.turns[at].step in judged.problems]
+
+    def _take(self, work: "_Work", batch: Sequence[int], judged: Judged, answer: Answer) -> None:
+        charge = self.account.add(answer, self._asker.pace.clock.now())
+        asked = Asked(
+            id=secrets.token_hex(8),
+            model=answer.model and answer.model[:_MOST_NAME],
+            tokens_in=charge.spent.usage.input,
+            tokens_out=charge.spent.usage.output,
+            amount_usd=charge.basis.amount_usd,
+        )
+        work.asked[asked.id] = asked
+        for at in batch:
+            label = judged.labels.get(work.turns[at].step)
+            if label is not None:
+                work.labels[label.step] = label
+                self._keep.write(work.names[at], self._kept(label, asked))
+
+    def _kept(self, label: Label, asked: Asked) -> KeptLabel:
+        return msgspec.convert(
+            {
+                "prompt_version": PROMPT_VERSION,
+                "model": self._order.model,
+                "label": label.label,
+                "confidence": label.confidence,
+                "reason": label.cue,
+                "asked": asked,
+            },
+            KeptLabel,
+        )
+
+    async def _find_answer(self, question: str) -> Answer | str:
+        """The answer to a question, or why there is none."""
+        if self.refusal is not None:
+            return self.refusal
+        try:
+            answer = await self._send(question)
+        except ModelError as error:
+            self._n_failed += 1
+            if isinstance(error, _FOR_ALL) or self._n_failed >= _MOST_FAILURES:
+                self.refusal = str(error)
+            return str(error)
+        self._n_failed = 0
+        return answer
+
+    async def _send(self, question: str) -> Answer:
+        try:
+            return await self._asker.ask(self._render(question), self._count_retry)
+        except ModelRequestError as error:
+            # Some models take no temperature, and say so.
+            if self._temperature is None or "temperature" not in str(error).lower():
+                raise
+            self._temperature = None
+            return await self._asker.ask(self._render(question), self._count_retry)
+
+    def _render(self, question: str) -> bytes:
+        request = make_request(self._order.model, question, temperature=self._temperature)
+        return render_request(request)
+
+    def _count_retry(self) -> None:
+        self.account.n_retries += 1
+
+
+@dataclass(slots=True)
+class _Work:
+    """One trace while it is judged."""
+
+    turns: Sequence[ShownTurn]
+    contexts: Sequence[Sequence[ShownTurn]]
+    names: Sequence[str]
+    open: list[int] = field(default_factory=list)
+    """Places of turns that have to be asked about."""
+    labels: dict[int, Label] = field(default_factory=dict)
+    problems: dict[int, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    asked: dict[str, Asked] = field(default_factory=dict)
+
+
+def _batches(places: Sequence[int]) -> list[list[int]]:
+    """Places in batches, each of places that follow each other."""
+    batches: list[list[int]] = []
+    for at in places:
+        if batches and len(batches[-1]) < BATCH_SIZE and batches[-1][-1] == at - 1:
+            batches[-1].append(at)
+        else:
+            batches.append([at])
+    return batches
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What one judge says of many traces."""
+
+    traces: list[JudgedTrace]
+    account: Account
+    """What was asked in this run."""
+    refusal: str | None
+    """Why it was not asked to the end."""
+
+
+def run_judge(
+    order: JudgeOrder,
+    keep: Keep,
+    traces: Iterable[Sequence[ShownTurn]],
+    watch: Callable[[int], None] = lambda _: None,
+    pace: Pace | None = None,
+) -> Verdicts:
+    """Ask about the turns of many traces; `watch` is told how many are done.
+
+    Raises:
+        InputError: the endpoint's address cannot be used, or no label came of all the asking.
+    """
+    return asyncio.run(_run_judge(order, keep, traces, watch, pace or Pace()))
+
+
+async def _run_judge(
+    order: JudgeOrder,
+    keep: Keep,
+    traces: Iterable[Sequence[ShownTurn]],
+    watch: Callable[[int], None],
+    pace: Pace,
+) -> Verdicts:
+    async with _opened(order, keep, pace) as judge:
+        judged: list[JudgedTrace] = []
+        tasks: list[asyncio.Task[JudgedTrace]] = []
+        # A few traces at a time, so that memory does not grow with their number.
+        for turns in traces:
+            tasks.append(asyncio.create_task(judge.judge(turns)))
+            if len(tasks) > 2 * order.parallel:
+                judged.append(await tasks.pop(0))
+                watch(len(judged))
+        for task in tasks:
+            judged.append(await task)
+            watch(len(judged))
+        if judge.refusal is not None and not any(each.labels for each in judged):
+            raise InputError(judge.refusal)
+        return Verdicts(judged, judge.account, judge.refusal)
+
+
+@asynccontextmanager
+async def _opened(order: JudgeOrder, keep: Keep, pace: Pace) -> AsyncIterator[Judge]:
+    key = order.address.key or ""
+    redactor = Redactor([key] if len(key) >= SHORTEST_CHAT_KEY else [])
+    try:
+        async with open_endpoint(
+            order.address, order.timeout_sec, redactor, pace.clock
+        ) as endpoint:
+            yield Judge(order, keep, Asker(endpoint, order.retries, pace, _LOGGER))
+    except ModelError as error:
+        raise InputError(str(error)) from error

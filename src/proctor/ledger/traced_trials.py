@@ -1,0 +1,102 @@
+"""Trials in a ledger with their traces; files are unpacked to temporary copies for reading."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from proctor.errors import DamageError, LedgerError
+from proctor.files import find_room
+from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.entry import EvidenceFile, TrialEntry
+from proctor.ledger.head import read_head_of
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import TrialFilter, TrialRow, find_one, find_trials
+from proctor.record.read import parse_record
+from proctor.traces.traced_trial import Opened, TracedTrial
+
+
+@contextlib.contextmanager
+def unpacked(artifacts: Artifacts, sealed: EvidenceFile) -> Iterator[str]:
+    """The path of a copy; every byte of it was seen to be what was sealed.
+
+    Raises:
+        DamageError: the artifact is missing or altered, or too large to be unpacked here.
+    """
+    # The name comes from whoever sealed it: no path is made of more than how it ends.
+    ending = Path(sealed.path).suffix[:20]
+    if sealed.size > (room := find_room(tempfile.gettempdir())):
+        raise DamageError(
+            f"{sealed.path}: {sealed.size:,} bytes; at most {room:,} are unpacked to "
+            f"{tempfile.gettempdir()}"
+        )
+    with tempfile.NamedTemporaryFile(prefix="proctor-trace-", suffix=ending) as file:
+        artifacts.copy_sealed(sealed.sha256, sealed.size, cast(BinaryIO, file))
+        file.flush()
+        yield file.name
+
+
+def find_sealed(ledger: Ledger, wanted: TrialFilter) -> Iterator[TracedTrial]:
+    """The sealed trials that a filter lets through, in the order they were sealed."""
+    for row in find_trials(ledger, wanted):
+        yield trace_row(ledger, row)
+
+
+def find_named(ledger: Ledger, name: str) -> Iterator[TracedTrial]:
+    """The trial of that name, or all trials of the experiment of that name.
+
+    Raises:
+        LedgerError: there is neither.
+    """
+    rows = find_trials(ledger, TrialFilter(experiment=name)) if name.isprintable() else []
+    if not rows:
+        found = find_one(ledger, name)
+        if isinstance(found, int):
+            raise LedgerError(f"{ledger.directory}: entry {found} is not a trial")
+        rows = [found]
+    for row in rows:
+        yield trace_row(ledger, row)
+
+
+def trace_row(ledger: Ledger, row: TrialRow) -> TracedTrial:
+    """The sealed trial of a row; one that was withheld has no record and no files."""
+    name = f"{row.experiment_id}/{row.trial_id}"
+    entry = ledger.entry(row.seq)
+    if not isinstance(entry, TrialEntry):
+        return TracedTrial(
+            name=name,
+            files=(),
+            open_file=_Evidence(ledger.artifacts, {}).open,
+            problem=f"{name}: withheld; `proctor show {row.seq}` says why",
+            seq=row.seq,
+        )
+    return trace_entry(ledger.artifacts, entry)
+
+
+def trace_entry(artifacts: Artifacts, entry: TrialEntry) -> TracedTrial:
+    """The sealed trial of an entry; evidence that is not there is none of its files."""
+    head = read_head_of(entry)
+    name = f"{head.experiment_id}/{head.trial_id}"
+    kept = {file.path: file for file in entry.evidence if artifacts.holds(file.sha256)}
+    return TracedTrial(
+        name=name,
+        files=tuple(kept),
+        open_file=_Evidence(artifacts, kept).open,
+        record=parse_record(bytes(entry.record), name, salvage=True).record,
+        reason_code=entry.reason_code,
+        findings=entry.findings,
+        seq=entry.seq,
+    )
+
+
+class _Evidence:
+    """The evidence of one sealed trial."""
+
+    def __init__(self, artifacts: Artifacts, kept: dict[str, EvidenceFile]) -> None:
+        self._artifacts = artifacts
+        self._kept = kept
+
+    def open(self, name: str) -> Opened:
+        """A copy that is gone afterwards; every byte of it was seen to be what was sealed."""
+        return unpacked(self._artifacts, self._kept[name])

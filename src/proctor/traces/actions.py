@@ -1,0 +1,195 @@
+"""What an agent did and what it was answered, made comparable between two runs.
+
+An action is a tool call: the tool, and its command (else its arguments) without insignificant
+blanks. A step without a call is an action too, that of saying something; the text is not compared,
+since no model says the same thing twice in the same words.
+
+Answers are compared without what differs from run to run: times, process ids, temporary names. Each
+is replaced by its name; NORMALISATIONS lists all of them. The answers themselves are never changed.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import groupby, islice
+from typing import Final
+
+import msgspec
+
+from proctor.digest import sha256_digest
+from proctor.traces.atif.carry import pair_results
+from proctor.traces.commands import find_commands
+from proctor.traces.entry import Entry
+
+LONGEST: Final = 1 << 20
+"""Characters of an answer that are made comparable; beyond them it is compared as it is."""
+
+NORMALISATIONS: Final = (
+    ("colours", "", r"\x1b\[[0-9;]{0,20}m"),
+    ("uuid", "<uuid>", r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"),
+    (
+        "date and time",
+        "<time>",
+        r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z| ?[+-]\d\d:?\d\d)?(?!\d)",
+    ),
+    (
+        "date and time in words",
+        "<time>",
+        r"\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?:\d{1,2} )?"
+        r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)(?: {1,2}\d{1,2})?,?"
+        r"(?: \d\d:\d\d(?::\d\d)?(?: [AP]M)?(?: [A-Z]{3,4})?(?: \d{4})?"
+        r"| {1,2}\d{4}(?: \d\d:\d\d:\d\d)?)",
+    ),
+    ("time of day", "<time>", r"\b\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\b"),
+    (
+        "duration",
+        "<duration>",
+        r"\b\d{1,9}m\d{1,9}(?:\.\d{1,9})?s\b"
+        r"|\b\d{1,9}(?:\.\d{1,9})? ?(?:ns|us|µs|ms|s|secs?|seconds?|minutes?)\b",
+    ),
+    ("process id", "<pid>", r"(?i:\bpid(?:=|:? ))\d{1,9}\b|^\[\d{1,4}\] \d{1,9}$"),
+    (
+        "temporary name",
+        "<temp>",
+        r"/(?:var/)?tmp/[\w.-]{0,60}(?:tmp\w{6,}|\.\w{6,}|[_-]\w{8,})\b|\btmp[a-z0-9_]{8}\b",
+    ),
+    ("address", "<address>", r"\b0x[0-9a-f]{6,16}\b"),
+    ("port", "<port>", r"(?<=localhost:)\d{4,5}\b|(?<=127\.0\.0\.1:)\d{4,5}\b"),
+)
+"""Name, what stands in its place, and how it is told. The order counts."""
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_SIGNS: Final = {
+    "colours": ("\x1b",),
+    "uuid": ("-",),
+    "date and time": ("-",),
+    "date and time in words": _MONTHS,
+    "time of day": (":",),
+    "process id": ("pid", "["),
+    "temporary name": ("tmp",),
+    "address": ("0x",),
+    "port": ("localhost:", "127.0.0.1:"),
+}
+"""What a text has, in small letters, in which something of that kind is: looked for first, because
+it is found sooner than the thing itself."""
+_RULES = [
+    (_SIGNS.get(name, ("",)), instead, re.compile(pattern, re.MULTILINE))
+    for name, instead, pattern in NORMALISATIONS
+]
+_LINE_END_BLANKS: Final = " \t\r"
+
+
+def normalise_answer(text: str) -> str:
+    """The text with what means nothing taken out, and without blanks at the ends of lines."""
+    if len(text) > LONGEST:
+        return text
+    lowered = text.lower()
+    for signs, instead, rule in _RULES:
+        if any(sign in lowered for sign in signs):
+            text = rule.sub(instead, text)
+    # An expression for blanks at an end would try every blank of a row that ends in a word.
+    return "\n".join(line.rstrip(_LINE_END_BLANKS) for line in text.split("\n")).strip("\n")
+
+
+SAYS = "(says)"
+"""The tool of an action that calls none."""
+_MOST_OF_A_STEP = 1000
+"""Entries of one step that are looked at together."""
+_BLANKS = re.compile(r"(?<=\S)[ \t]+")
+_REMEMBERED = 1 << 16
+"""Characters of an answer that is worth remembering for a moment."""
+
+
+class Action(msgspec.Struct, frozen=True, gc=False):
+    """One thing that an agent did, and what came back."""
+
+    step: int
+    tool: str
+    command: str
+    """As it was given; of a step without a call, what was said."""
+    answer: str | None
+    """As it came back; None where nothing did."""
+    exit_code: int | None
+    key: bytes
+    """Equal for actions that are the same."""
+    answer_key: bytes | None
+    """Equal for answers that are the same but for what means nothing; None without an answer."""
+
+
+def find_actions(entries: Iterable[Entry]) -> Iterator[Action]:
+    """The actions of a trace, in their order; only one step is held at a time."""
+    for step, group in groupby(entries, key=lambda entry: entry.step):
+        while some := list(islice(group, _MOST_OF_A_STEP)):
+            yield from _actions_of(step, some)
+
+
+def _actions_of(step: int, entries: list[Entry]) -> Iterator[Action]:
+    tools = [entry for entry in entries if entry.role in ("tool_call", "tool_result")]
+    calls = [entry for entry in tools if entry.role == "tool_call"]
+    if not calls:
+        said = [entry.content or "" for entry in entries if entry.role == "assistant"]
+        if said:
+            yield _make_action(step, SAYS, "\n".join(said), [])
+        return
+    answers: list[list[Entry]] = [[] for _ in calls]
+    results = deque(entry for entry in tools if entry.role == "tool_result")
+    for call in pair_results((each.role == "tool_call", each.tool_name or None) for each in tools):
+        result = results.popleft()
+        if call is not None:
+            answers[call].append(result)
+    for call_entry, came in zip(calls, answers, strict=True):
+        command = find_commands([call_entry])[0]
+        yield _make_action(step, call_entry.tool_name or "", command, came)
+
+
+def _make_action(step: int, tool: str, command: str, results: list[Entry]) -> Action:
+    answer = "\n".join(map(_text_of, results)) if results else None
+    code = next((each.exit_code for each in results if each.exit_code is not None), None)
+    compared = "" if tool == SAYS else normalise_command(command)
+    return Action(
+        step=step,
+        tool=tool,
+        command=command,
+        answer=answer,
+        exit_code=code,
+        key=_digest(f"{tool}\0{compared}"),
+        answer_key=None if answer is None else _make_answer_key(code, answer),
+    )
+
+
+def _make_answer_key(code: int | None, answer: str) -> bytes:
+    if len(answer) > _REMEMBERED:
+        return _digest(f"{code}\0{normalise_answer(answer)}")
+    return _recall_answer_key(code, answer)
+
+
+# Two runs that go together are answered the same, one right after the other.
+@lru_cache(maxsize=64)
+def _recall_answer_key(code: int | None, answer: str) -> bytes:
+    return _digest(f"{code}\0{normalise_answer(answer)}")
+
+
+def _text_of(result: Entry) -> str:
+    texts = (result.stdout, result.stderr)
+    if result.stdout is None and result.stderr is None:
+        texts = (result.output_summary, None)
+    return "\n".join(text.rstrip("\n") for text in texts if text)
+
+
+def normalise_command(command: str) -> str:
+    """A command without blank lines, blanks at line ends, and repeated blanks between words.
+
+    Where there are quotes, or at the beginning of a line, blanks may mean something and are kept.
+    """
+    lines = (line.rstrip() for line in command.replace("\r\n", "\n").split("\n"))
+    kept = [
+        line if "'" in line or '"' in line else _BLANKS.sub(" ", line) for line in lines if line
+    ]
+    if kept:
+        kept[0] = kept[0].lstrip()
+    return "\n".join(kept)
+
+
+def _digest(text: str) -> bytes:
+    return sha256_digest(text.encode(errors="surrogatepass"))[:16]

@@ -1,0 +1,381 @@
+"""The labels of one trial, and of many, as facts: shares, transitions, loops, distances.
+
+A run's transitions are counted with a beginning and an end, so that a run of one turn has some.
+References are the other trials at the same task that were scored 1 or more; where the task has
+none, those of its family (the task's id up to its last / or -). A run is never its own reference.
+
+Two distances, both from 0 (the same) to 1 (nothing in common), and neither grows with length:
+
+    transitions   Jensen-Shannon distance between the shares of the transitions of the run and of
+                  its references together. Shares, because twice as long a run of the same kind has
+                  the same; Jensen-Shannon, because it is defined where one side has a transition
+                  that the other lacks, and has a highest value.
+    order         edits that turn the run's sequence into a reference's, each taken with repeats
+                  left out (E E E V V is E V), over the longer one; the mean over the references
+                  (of more than 20, the first 20 by name).
+
+A share of nothing, a mean over nothing and a distance to nothing are None, never 0; every mean says
+over how many trials it is. Two sets of labels of the same turns are compared by Cohen's kappa.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, islice, pairwise
+from typing import Final, Literal
+
+import msgspec
+
+from proctor.traces.labels import LABELS, count_labels, find_dominant
+
+GOOD_REWARD: Final = 1.0
+"""The lowest reward of a reference."""
+MOST_REFERENCES: Final = 20
+"""References whose order is compared, the first by name: the work is bounded."""
+MOST_STRETCHES: Final = 200
+"""How far into a run its order is looked at, repeats not counted."""
+_BEGIN, _END = "begin", "end"
+
+type Counts = tuple[tuple[int, ...], ...]
+"""Transitions, 4 by 4: from the row's label to the column's."""
+type Basis = Literal["task", "family"]
+type Row = tuple[float, ...] | None
+"""Shares that sum to 1; None where nothing follows."""
+
+
+class LabelledRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A trial as far as structure goes."""
+
+    trial: str
+    """Its name, one of its own."""
+    task: str | None
+    """The task's id; None where it is not known."""
+    reward: float | None
+    """None: not scored."""
+    labels: tuple[str, ...]
+
+
+class Loop(msgspec.Struct, frozen=True):
+    """How long a label is kept up without another in between."""
+
+    longest: int
+    """Turns of the longest stretch."""
+    stretches: int
+    """How many stretches there are."""
+    turns: int
+    """Turns of all stretches together."""
+
+
+class Distance(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a run is from its references."""
+
+    basis: Basis
+    """Whose good runs they are."""
+    references: int
+    """How many."""
+    transitions: float
+    order: float
+
+
+def count_transitions(labels: Sequence[str]) -> Counts:
+    """How often each label follows each."""
+    at = {label: place for place, label in enumerate(LABELS)}
+    counts = [[0] * len(LABELS) for _ in LABELS]
+    for one, following in pairwise(labels):
+        counts[at[one]][at[following]] += 1
+    return tuple(tuple(row) for row in counts)
+
+
+def add_counts(counts: Iterable[Counts]) -> Counts:
+    """Transitions of many runs; each counts once, so that long runs weigh more."""
+    total = [[0] * len(LABELS) for _ in LABELS]
+    for one in counts:
+        for row, added in zip(total, one, strict=True):
+            for place, count in enumerate(added):
+                row[place] += count
+    return tuple(tuple(row) for row in total)
+
+
+def make_matrix(counts: Counts) -> tuple[Row, ...]:
+    """Where each label leads, as shares."""
+    return tuple(tuple(count / sum(row) for count in row) if any(row) else None for row in counts)
+
+
+def find_loops(labels: Sequence[str]) -> dict[str, Loop | None]:
+    """How long each label is kept up; None for one that is not there."""
+    stretches: dict[str, list[int]] = {label: [] for label in LABELS}
+    for label, same in groupby(labels):
+        stretches[label].append(len(list(same)))
+    return {
+        label: Loop(max(found), len(found), sum(found)) if found else None
+        for label, found in stretches.items()
+    }
+
+
+def find_family(task: str) -> str | None:
+    """What a task's id has in common with its like; None where it has no such part."""
+    cut = max(task.rfind("/"), task.rfind("-"))
+    return task[:cut] if cut > 0 else None
+
+
+def find_distances(runs: Sequence[LabelledRun]) -> dict[str, Distance | None]:
+    """How far each run is from its references, by trial; None where there is none to compare."""
+    good = sorted((run for run in runs if _is_good(run)), key=lambda run: run.trial)
+    by_task, by_family = _group(good, lambda task: task), _group(good, find_family)
+    return {run.trial: _find_distance(run, by_task, by_family) for run in runs}
+
+
+def _is_good(run: LabelledRun) -> bool:
+    return bool(run.labels) and run.reward is not None and run.reward >= GOOD_REWARD
+
+
+type _Transitions = Counter[tuple[str, str]]
+
+
+@dataclass(slots=True)
+class _Group:
+    """Good runs that belong together, and their transitions."""
+
+    runs: dict[str, LabelledRun] = field(default_factory=dict)
+    transitions: _Transitions = field(default_factory=Counter)
+
+    def add(self, run: LabelledRun) -> None:
+        self.runs[run.trial] = run
+        self.transitions += _count(run.labels)
+
+    def measure(self, run: LabelledRun, basis: Basis) -> Distance | None:
+        """How far a run is from the others."""
+        is_own = run.trial in self.runs
+        others = (each for each in self.runs.values() if each.trial != run.trial)
+        orders = [
+            measure_order(run.labels, each.labels) for each in islice(others, MOST_REFERENCES)
+        ]
+        if not orders:
+            return None
+        own = _count(run.labels)
+        return Distance(
+            basis=basis,
+            references=len(self.runs) - is_own,
+            transitions=_measure(own, self.transitions - own if is_own else self.transitions),
+            order=math.fsum(orders) / len(orders),
+        )
+
+
+def _group(
+    runs: Iterable[LabelledRun], name: Callable[[str], str | None]
+) -> defaultdict[str, _Group]:
+    groups: defaultdict[str, _Group] = defaultdict(_Group)
+    for run in runs:
+        key = None if run.task is None else name(run.task)
+        if key is not None:
+            groups[key].add(run)
+    return groups
+
+
+def _find_distance(
+    run: LabelledRun, by_task: dict[str, _Group], by_family: dict[str, _Group]
+) -> Distance | None:
+    if not run.labels or run.task is None:
+        return None
+    alike = by_task.get(run.task, _Group()).measure(run, "task")
+    family = find_family(run.task) or ""
+    return alike or by_family.get(family, _Group()).measure(run, "family")
+
+
+def measure_transitions(first: Sequence[str], second: Sequence[str]) -> float:
+    """Jensen-Shannon distance between the transitions of two runs, 0 to 1."""
+    return _measure(_count(first), _count(second))
+
+
+def _count(labels: Sequence[str]) -> _Transitions:
+    return Counter(pairwise([_BEGIN, *labels, _END]))
+
+
+def _measure(first: _Transitions, second: _Transitions) -> float:
+    n_first, n_second = first.total(), second.total()
+    total = math.fsum(
+        _divergence(first[step] / n_first, second[step] / n_second)
+        for step in first.keys() | second.keys()
+    )
+    return math.sqrt(min(max(total / 2, 0.0), 1.0))
+
+
+def _divergence(one: float, other: float) -> float:
+    middle = (one + other) / 2
+    return math.fsum(part * math.log2(part / middle) for part in (one, other) if part)
+
+
+def measure_order(first: Sequence[str], second: Sequence[str]) -> float:
+    """Edits between two sequences without their repeats, over the longer one, 0 to 1."""
+    one, other = _leave_repeats_out(first), _leave_repeats_out(second)
+    return count_edits(one, other) / max(len(one), len(other), 1)
+
+
+def _leave_repeats_out(labels: Sequence[str]) -> list[str]:
+    return [label for label, _ in groupby(labels)][:MOST_STRETCHES]
+
+
+def count_edits(first: Sequence[str], second: Sequence[str]) -> int:
+    """Labels to insert, leave out or replace to get from one sequence to the other."""
+    before = list(range(len(second) + 1))
+    for row, one in enumerate(first, 1):
+        now = [row]
+        for column, other in enumerate(second, 1):
+            replaced = before[column - 1] + (one != other)
+            now.append(min(replaced, before[column] + 1, now[-1] + 1))
+        before = now
+    return before[-1]
+
+
+class TrialBehaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """How one trial behaved."""
+
+    trial: str
+    task: str | None
+    reward: float | None
+    """Null: not scored."""
+    turns: int
+    """Turns that have a label."""
+    counts: dict[str, int]
+    shares: dict[str, float] | None
+    dominant: str | None
+    """The most frequent label; of equals, the first in order."""
+    transitions: Counts
+    matrix: tuple[Row, ...]
+    loops: dict[str, Loop | None]
+    distance: Distance | None
+    """Null where there is no good run at the same task or in its family to compare with."""
+
+
+class Mean(msgspec.Struct, frozen=True):
+    """A mean, and over how many trials."""
+
+    mean: float
+    trials: int
+
+
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """How many trials behaved, taken together."""
+
+    trials: int
+    labelled: int
+    """Trials that have a label at all."""
+    turns: int
+    counts: dict[str, int]
+    shares: dict[str, float] | None
+    """Of all turns together: a long trial weighs more."""
+    dominant: dict[str, int]
+    """How many trials each label dominates."""
+    transitions: Counts
+    matrix: tuple[Row, ...]
+    loops: dict[str, Loop | None]
+    distance_transitions: Mean | None
+    distance_order: Mean | None
+
+
+def describe_trials(runs: Sequence[LabelledRun]) -> list[TrialBehaviour]:
+    """Each trial, held against the others."""
+    distances = find_distances(runs)
+    return [_describe(run, distances[run.trial]) for run in runs]
+
+
+def _describe(run: LabelledRun, distance: Distance | None) -> TrialBehaviour:
+    counts = count_labels(run.labels)
+    transitions = count_transitions(run.labels)
+    return TrialBehaviour(
+        trial=run.trial,
+        task=run.task,
+        reward=run.reward,
+        turns=len(run.labels),
+        counts=counts,
+        shares=find_shares(counts),
+        dominant=find_dominant(counts),
+        transitions=transitions,
+        matrix=make_matrix(transitions),
+        loops=find_loops(run.labels),
+        distance=distance,
+    )
+
+
+def describe_all(trials: Sequence[TrialBehaviour]) -> Behaviour:
+    """All trials together."""
+    counts = {label: sum(trial.counts[label] for trial in trials) for label in LABELS}
+    transitions = add_counts(trial.transitions for trial in trials)
+    dominant = [trial.dominant for trial in trials]
+    measured = [trial.distance for trial in trials if trial.distance is not None]
+    return Behaviour(
+        trials=len(trials),
+        labelled=sum(trial.turns > 0 for trial in trials),
+        turns=sum(counts.values()),
+        counts=counts,
+        shares=find_shares(counts),
+        dominant={label: dominant.count(label) for label in LABELS},
+        transitions=transitions,
+        matrix=make_matrix(transitions),
+        loops={label: _join_loops(trial.loops[label] for trial in trials) for label in LABELS},
+        distance_transitions=_mean([each.transitions for each in measured]),
+        distance_order=_mean([each.order for each in measured]),
+    )
+
+
+def find_shares(counts: dict[str, int]) -> dict[str, float] | None:
+    """Counts as shares of their sum; None where there is nothing to share."""
+    total = sum(counts.values())
+    return {label: count / total for label, count in counts.items()} if total else None
+
+
+def _join_loops(loops: Iterable[Loop | None]) -> Loop | None:
+    found = [loop for loop in loops if loop is not None]
+    if not found:
+        return None
+    turns, stretches = sum(loop.turns for loop in found), sum(loop.stretches for loop in found)
+    return Loop(max(loop.longest for loop in found), stretches, turns)
+
+
+def _mean(values: Sequence[float]) -> Mean | None:
+    return Mean(math.fsum(values) / len(values), len(values)) if values else None
+
+
+type Confusion = tuple[tuple[int, ...], ...]
+"""Counts, 4 by 4 in the order of LABELS: a row for what the first said, a column for the second."""
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """Two sets of labels of the same turns, held against each other."""
+
+    turns: int
+    """Turns that both have a label for."""
+    agreed: int
+    """Turns that both gave the same."""
+    kappa: float | None
+    """Cohen's: agreement beyond chance, 1 at most; null where chance alone agrees everywhere."""
+    confusion: Confusion
+
+
+def compare_labels(first: Sequence[str], second: Sequence[str]) -> Agreement:
+    """Two labels of each turn, in the same order."""
+    at = {label: place for place, label in enumerate(LABELS)}
+    counts = [[0] * len(LABELS) for _ in LABELS]
+    for one, other in zip(first, second, strict=True):
+        counts[at[one]][at[other]] += 1
+    return Agreement(
+        turns=len(first),
+        agreed=sum(row[place] for place, row in enumerate(counts)),
+        kappa=find_kappa(counts),
+        confusion=tuple(tuple(row) for row in counts),
+    )
+
+
+def find_kappa(counts: Sequence[Sequence[int]]) -> float | None:
+    """Cohen's kappa of a square of counts; None where it is not defined."""
+    total = sum(sum(row) for row in counts)
+    if not total:
+        return None
+    agreed = sum(row[place] for place, row in enumerate(counts))
+    columns: list[int] = [sum(column) for column in zip(*counts, strict=True)]
+    # In whole numbers, so that "chance agrees everywhere" is found exactly.
+    by_chance = sum(sum(row) * columns[place] for place, row in enumerate(counts))
+    if by_chance == total * total:
+        return None
+    return (agreed * total - by_chance) / (total * total - by_chance)

@@ -1,0 +1,219 @@
+"""Tool calls: which result answers which call, and the same call again and again.
+
+No id pairs a call with its result, only their order within a step.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from proctor.traces.entry import Entry, Object
+
+MOST_OPEN: Final = 256
+"""Calls of one step that are remembered at a time."""
+_COMMANDS: Final = ("command", "cmd", "keystrokes")
+_END: Final = 240
+"""Characters of either end of a text that are kept."""
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """A tool call, as far as its result has to know it."""
+
+    step: int
+    tool: str
+    command: str
+    """The command, else the arguments as JSON."""
+    key: int
+    """The same for calls of the same tool with the same command; of this process only."""
+
+
+def find_command(arguments: Object | None) -> str:
+    """What a call's arguments ask for: a command among them, else all of them as JSON."""
+    if not arguments:
+        return ""
+    for key in _COMMANDS:
+        value = arguments.get(key)
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+            return " ".join(value)
+    try:
+        return _ENCODE(arguments).decode()
+    except (msgspec.MsgspecError, ValueError, RecursionError, TypeError):
+        return ""  # nested too deeply, or half a character
+
+
+def take_answered(waiting: list[Call], entry: Entry) -> Call:
+    """Take out the call that a result belongs to; without one, all that the result itself says."""
+    name, step = entry.tool_name, entry.step
+    if len(waiting) == 1 and waiting[0].step == step and waiting[0].tool == name:
+        return waiting.pop()  # as most are, and found without a loop
+    for at, call in enumerate(waiting):
+        if call.step == step and (not name or call.tool == name):
+            del waiting[at]
+            return call
+    tool = name or ""
+    return Call(step, tool, "", hash((tool, "")))
+
+
+def shorten(text: str) -> str:
+    """Both ends of a long text, all of a short one."""
+    return text if len(text) <= 2 * _END else f"{text[:_END]} … {text[-_END:]}"
+
+
+def find_texts(values: Iterable[object]) -> list[str]:
+    """Those of them that are texts with something in them."""
+    return [value for value in values if isinstance(value, str) and value]
+
+
+MOST_CALLS: Final = 1 << 16
+"""Different calls that are told apart; further ones are only compared with the one before."""
+_MOST_REPEATED: Final = 1 << 12
+_MOST_STEPS: Final = 10
+_SHOWN: Final = 5
+_LONG: Final = 1000
+
+
+class Repeated(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that was made more than once."""
+
+    tool: str
+    command: str
+    """Both ends of it, where it is long."""
+    times: int
+    """How often in all."""
+    steps: tuple[int, ...]
+    """The first ten steps it was made in."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """The same call several times in a row, no other call in between."""
+
+    tool: str
+    command: str
+    times: int
+    first_step: int
+    last_step: int
+    part: str = ""
+    """The step of a trial of several."""
+
+
+class LoopSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls that were made before."""
+
+    repeats: int = 0
+    """Calls whose tool and command had been called before."""
+    longest: Run | None = None
+    """The longest row of at least two."""
+    most: tuple[Repeated, ...] = ()
+    """The calls made most often, at most five."""
+    is_exact: bool = True
+    """False where there were more different calls than are told apart."""
+
+
+class _Seen:
+    __slots__ = ("call", "steps", "times")
+
+    def __init__(self, call: Call, first: int) -> None:
+        self.call, self.times, self.steps = call, 1, [first]
+
+
+class Loops:
+    """The calls of one trace, as they come."""
+
+    def __init__(self) -> None:
+        self.repeats = 0
+        self._first_steps: dict[int, int] = {}
+        self._repeated: dict[int, _Seen] = {}
+        self._is_exact = True
+        self._last: Call | None = None
+        self._times = self._began = 0
+        self._longest: Run | None = None
+
+    def see(self, call: Call) -> None:
+        """Take a call in."""
+        key, seen = call.key, self._first_steps
+        last = self._last
+        if last is not None and last.key == key:
+            self._times += 1
+        else:
+            if self._times > 1:
+                self._end_run()
+            self._times, self._began = 1, call.step
+        self._last = call
+        if key in seen:
+            self._repeat(call)
+        elif len(seen) < MOST_CALLS:
+            seen[key] = call.step
+        else:
+            self._is_exact = False
+
+    def _repeat(self, call: Call) -> None:
+        self.repeats += 1
+        found = self._repeated.get(call.key)
+        if found is None:
+            if len(self._repeated) >= _MOST_REPEATED:
+                self._is_exact = False
+                return
+            found = self._repeated[call.key] = _Seen(_short(call), self._first_steps[call.key])
+        found.times += 1
+        if len(found.steps) < _MOST_STEPS:
+            found.steps.append(call.step)
+
+    def _end_run(self) -> None:
+        last = self._last
+        if last is None or (self._longest is not None and self._longest.times >= self._times):
+            return
+        self._longest = Run(
+            tool=last.tool,
+            command=shorten(last.command),
+            times=self._times,
+            first_step=self._began,
+            last_step=last.step,
+        )
+
+    def finish(self) -> LoopSummary:
+        """What there was."""
+        if self._times > 1:
+            self._end_run()
+        ranked = sorted(self._repeated.values(), key=lambda each: (-each.times, each.steps[0]))
+        most = (
+            Repeated(
+                tool=each.call.tool,
+                command=shorten(each.call.command),
+                times=each.times,
+                steps=tuple(each.steps),
+            )
+            for each in ranked[:_SHOWN]
+        )
+        return LoopSummary(
+            repeats=self.repeats,
+            longest=self._longest,
+            most=tuple(most),
+            is_exact=self._is_exact,
+        )
+
+
+def _short(call: Call) -> Call:
+    """The call as it is kept: thousands of long commands would be too many."""
+    if len(call.command) <= _LONG:
+        return call
+    return msgspec.structs.replace(call, command=shorten(call.command))
+
+
+def merge_loops(parts: dict[str, LoopSummary]) -> LoopSummary:
+    """The loops of the parts of one trial; a call of one part is none of another."""
+    runs = [
+        msgspec.structs.replace(each.longest, part=part)
+        for part, each in parts.items()
+        if each.longest
+    ]
+    most = [one for each in parts.values() for one in each.most]
+    return LoopSummary(
+        repeats=sum(each.repeats for each in parts.values()),
+        longest=max(runs, key=lambda run: run.times, default=None),
+        most=tuple(sorted(most, key=lambda each: -each.times)[:_SHOWN]),
+        is_exact=all(each.is_exact for each in parts.values()),
+    )

@@ -1,0 +1,432 @@
+"""Why a trial failed: one cause, by ordered rules, with the evidence that a rule rests on.
+
+The first rule with evidence decides. What invalidates a score goes before what explains one: a
+trial whose verifier could not download its tools was not judged, whatever limit its agent reached.
+
+A cause explains a score and never changes it: nothing that scores imports this module. Rules look
+for words, so a cause can be wrong; that is why each shows where it was read, and quotes the line.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from proctor.record.reasons import RETRYABLE, ReasonCode, normalize_reason
+from proctor.traces.limits import Limit
+from proctor.traces.tool_errors import ToolError
+
+LONGEST_QUOTE: Final = 300
+"""Characters of what is quoted as evidence."""
+PASSED: Final = 1.0
+"""A reward below it is a failure that has a cause."""
+
+
+class CauseKind(StrEnum):
+    """Whose doing a failure was."""
+
+    AGENT = "agent"
+    """The agent did not solve it."""
+    TASK = "task"
+    """The task cannot be sat as it is."""
+    VERIFIER = "verifier"
+    """The verifier gave no number that counts."""
+    INFRASTRUCTURE = "infrastructure"
+    """Machines, networks, endpoints, or whoever stopped it."""
+    LIMIT = "limit"
+    """A limit of time, turns, tokens, money or context ended it."""
+    CHEATING = "cheating suspected"
+    """What was found about its integrity speaks against it."""
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule read."""
+
+    where: str
+    """A file of the trial, a field of the record, a finding, a step of the trace."""
+    quote: str
+    """What stands there, 300 characters of it."""
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a trial failed."""
+
+    kind: CauseKind
+    rule: str
+    """Name of the rule that decided; docs/summaries.md has a line for each."""
+    evidence: tuple[Evidence, ...]
+
+
+class LogText(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that may say what went wrong."""
+
+    name: str
+    """Which of the trial's files."""
+    text: str
+    """Its beginning and its end."""
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the rules look at."""
+
+    reward: float | None
+    """Null where it was not scored."""
+    reason_code: str | None = None
+    exceptions: tuple[tuple[str, str], ...] = ()
+    """Each error on record: its class, and its sentence."""
+    agent_error: str | None = None
+    """What the record says of the agent's own end."""
+    verifier_completed: bool = False
+    breakdown: dict[str, Any] | None = None
+    findings: tuple[dict[str, Any], ...] = ()
+    limit: Limit | None = None
+    verifier_logs: tuple[LogText, ...] = ()
+    """What the verifier printed."""
+    tracebacks: tuple[LogText, ...] = ()
+    """What ended the trial, with the frames."""
+    was_verified: bool = True
+    """Whether anything of a verifier is there at all."""
+    is_unverified: bool = False
+    """Whether the job was told to verify nothing."""
+    last_error: ToolError | None = None
+    """The last tool error of the trace."""
+    problem: str | None = None
+    """Why there is no record."""
+
+
+def has_failed(reward: float | None) -> bool:
+    """Whether a trial with this reward needs a cause: not scored, or scored below 1."""
+    return reward is None or reward < PASSED
+
+
+def quoted(where: str, text: str) -> Evidence:
+    """A piece of evidence, cut to what is shown."""
+    short = text.strip()
+    cut = short if len(short) <= LONGEST_QUOTE else f"{short[: LONGEST_QUOTE - 1]}…"
+    return Evidence(where=where, quote=cut)
+
+
+NETWORK: Final = re.compile(
+    r"could not resolve host|temporary failure in name resolution|name or service not known"
+    r"|temporary failure resolving|nodename nor servname|no address associated with hostname"
+    r"|curl: \((?:5|6|7|28|35|52|56)\)|wget: unable to resolve|network is unreachable"
+    r"|no route to host|tls handshake timeout|i/o timeout|error sending request for url"
+    r"|failed to download|failed to fetch|unable to fetch some archives|max retries exceeded"
+    r"|readtimeouterror|proxyerror|connecttimeout|newconnectionerror|toomanyrequests"
+    r"|dns error|connection timed out|502 bad gateway|503 service unavailable",
+    re.IGNORECASE,
+)
+"""A download that failed, or a name that was not resolved."""
+MACHINE: Final = re.compile(
+    r"no space left on device|cannot allocate memory|out of memory|oom-?kill"
+    r"|too many open files|read-only file system|input/output error|resource temporarily unavail",
+    re.IGNORECASE,
+)
+"""The machine gave out."""
+RAN: Final = re.compile(
+    r"^={2,80} .{0,200}\b(?:passed|failed)\b"
+    r"|^(?:Ran \d+ tests?|ok \d+|not ok \d+|PASS(?:ED)?|FAIL(?:ED)?)\b"
+    r"|\b\d+ (?:passed|failed)\b",
+    re.MULTILINE,
+)
+"""Tests that ran and were counted: what they say of networks is about the agent's work."""
+NO_TESTS: Final = re.compile(
+    r"no tests ran|collected 0 items|INTERNALERROR|file or directory not found: /tests"
+    r"|(?:pytest|uvx|uv|python3?|node|npm): (?:command )?not found|No module named '?pytest",
+)
+"""Tests that never began."""
+FAILED: Final = re.compile(r"^(?:FAILED|FAIL:?|not ok|ERROR)\b", re.MULTILINE)
+"""A test that failed."""
+ENDPOINT: Final = re.compile(
+    r"apiconnectionerror|apitimeouterror|ratelimiterror|rate.?limit|internalservererror"
+    r"|serviceunavailable|authenticationerror|invalid api key|insufficient_quota|overloaded"
+    r"|connection (?:refused|reset|aborted)|connecterror"
+    r"|(?:status|error|code|http)\W{0,12}(?:429|5\d\d)\b",
+    re.IGNORECASE,
+)
+"""A model's endpoint that gave no answer."""
+_LOCAL: Final = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]")
+
+
+def find_line(
+    logs: Sequence[LogText], words: re.Pattern[str], *, local: bool = True
+) -> Evidence | None:
+    """The first line with one of the words; without `local`, lines about this machine are none."""
+    for log in logs:
+        for match in words.finditer(log.text):
+            start = log.text.rfind("\n", 0, match.start()) + 1
+            end = log.text.find("\n", match.end())
+            line = log.text[start : end if end >= 0 else len(log.text)]
+            if local or not _LOCAL.search(line):
+                return quoted(log.name, line[:2000])
+    return None
+
+
+def has_run(logs: Sequence[LogText]) -> bool:
+    """Whether tests were counted in what the verifier printed."""
+    return any(RAN.search(log.text) for log in logs)
+
+
+CHEATS: Final = frozenset(
+    {
+        *("reward-planted", "linked-reward", "tests-changed", "commands-like-solution"),
+        *("clean-room-differs", "two-rewards", "late-reward"),
+        *("verifier-files-opened", "clean-room-prevented", "reward-moved", "tests-killed"),
+        "system-changed-late",
+    }
+)
+"""Findings that are alarms: evidence that a score may not be earned."""
+_ENDPOINTS: Final = frozenset(
+    {
+        *("ModelUnreachableError", "ModelTimeoutError", "ModelServerError", "ModelRateLimitError"),
+        *("ModelAuthError", "ModelNotFoundError", "APIConnectionError", "APITimeoutError"),
+        *("RateLimitError", "InternalServerError", "ServiceUnavailableError", "Timeout"),
+        *("AuthenticationError", "PermissionDeniedError", "BadGatewayError", "APIError"),
+    }
+)
+_MACHINES: Final = frozenset(
+    {
+        *("EnvironmentStartTimeoutError", "AgentSetupTimeoutError", "DockerError", "EngineError"),
+        *("SandboxError", "ImageError", "AddTestsDirError", "DownloadVerifierDirError"),
+        *("SandboxDiedError", "ContainerDiedError"),
+        *("CancelledError", "MemoryLimitExceededError", "KeyboardInterrupt", "BrokerError"),
+    }
+)
+_TASKS: Final = frozenset({"HealthcheckError", "TaskError", "SandboxBuildFailedError"})
+_AGENTS: Final = frozenset({"NonZeroAgentExitCodeError", "AgentError", "ModelRequestError"})
+_BUILDS: Final = ("build failed", "failed to build", "dockerfile", "solution script not found")
+_NO_REWARD: Final = frozenset(
+    {
+        ReasonCode.HARBOR_REWARD_MISSING,
+        ReasonCode.HARBOR_REWARD_EMPTY,
+        ReasonCode.HARBOR_REWARD_PARSE_ERROR,
+        ReasonCode.HARBOR_VERIFIER_TIMEOUT_ERROR,
+    }
+)
+_REWARD_ERRORS: Final = frozenset(
+    {
+        *("VerifierTimeoutError", "RewardFileNotFoundError", "RewardFileEmptyError"),
+        "VerifierOutputParseError",
+    }
+)
+_FRAMES: Final = (
+    (CauseKind.VERIFIER, ("/verifier/", "trial/verif", "in verify")),
+    (CauseKind.AGENT, ("_run_agent", "/agents/", "agent_phase.py")),
+    (CauseKind.INFRASTRUCTURE, ("/environments/", "_setup_agent_environment", "_prepare")),
+)
+"""Frames of a traceback that say in which phase a trial ended, the latest phase first."""
+_TIMED_OUT = re.compile(r"timed out after [\d.]{1,20} ?s", re.IGNORECASE)
+_KILLED: Final = "the trial was killed"
+"""How the sentence begins that stands in a record where a trial wrote no result."""
+_ERRORS: Final = "evaluation.validity.errors"
+
+type _Found = Evidence | list[Evidence] | None
+
+
+class Rule(NamedTuple):
+    """One way to a cause."""
+
+    name: str
+    kind: CauseKind
+    find: Callable[[Case], _Found]
+
+
+def find_cause(case: Case) -> Cause | None:
+    """Why a trial failed; None for one that did not. It changes nothing about the trial."""
+    if not has_failed(case.reward):
+        return None
+    for rule in RULES:
+        found = rule.find(case)
+        if found:
+            evidence = tuple(found) if isinstance(found, list) else (found,)
+            return Cause(kind=rule.kind, rule=rule.name, evidence=evidence)
+    return _find_phase(case) or _unexplained(case)
+
+
+def _findings(case: Case, codes: Iterable[str]) -> list[Evidence]:
+    return [
+        quoted(f"finding {code}", str(each.get("message", "")))
+        for each in case.findings
+        if (code := str(each.get("code"))) in codes
+    ]
+
+
+def _exception(case: Case, names: Iterable[str]) -> Evidence | None:
+    for name, text in case.exceptions:
+        if name in names:
+            return quoted(_ERRORS, text)
+    return None
+
+
+def _cheating(case: Case) -> _Found:
+    return _findings(case, CHEATS) or _exception(case, {"ToolsChangedError"})
+
+
+def _no_record(case: Case) -> _Found:
+    return quoted("trial", case.problem) if case.problem else None
+
+
+def _killed(case: Case) -> _Found:
+    for _, text in case.exceptions:
+        if text.startswith(_KILLED):
+            return quoted(_ERRORS, text)
+    return None
+
+
+def _endpoint(case: Case) -> _Found:
+    if found := _exception(case, _ENDPOINTS):
+        return found
+    said = LogText(name="outputs.agent_output.error_message", text=case.agent_error or "")
+    return find_line([said], ENDPOINT, local=False)
+
+
+def _machine(case: Case) -> _Found:
+    if found := _exception(case, _MACHINES):
+        return found
+    errors = [LogText(name=_ERRORS, text=text) for _, text in case.exceptions]
+    if found := find_line(errors, MACHINE) or find_line(errors, NETWORK, local=False):
+        return found
+    # A code alone says little where the trial has a reward all the same.
+    if case.reward is None and case.reason_code in RETRYABLE:
+        return quoted("reason_code", str(case.reason_code))
+    return None
+
+
+def _verifier_network(case: Case) -> _Found:
+    if has_run(case.verifier_logs):
+        return None
+    return find_line(case.verifier_logs, NETWORK, local=False)
+
+
+def _verifier_machine(case: Case) -> _Found:
+    return None if has_run(case.verifier_logs) else find_line(case.verifier_logs, MACHINE)
+
+
+def _task(case: Case) -> _Found:
+    if found := _exception(case, _TASKS):
+        return found
+    for _, text in case.exceptions:
+        if any(words in text[:2000].lower() for words in _BUILDS):
+            return quoted(_ERRORS, text)
+    return None
+
+
+def _verifier_silent(case: Case) -> _Found:
+    codes = [case.reason_code, *(normalize_reason(text) for _, text in case.exceptions)]
+    if case.reward is not None or not case.was_verified:
+        return None
+    if found := _exception(case, _REWARD_ERRORS):
+        return [found, *_last_lines(case)]
+    if code := next((code for code in codes if code in _NO_REWARD), None):
+        return [quoted("reason_code", str(code)), *_last_lines(case)]
+    return None
+
+
+def _last_lines(case: Case) -> list[Evidence]:
+    """How the verifier's output ends."""
+    ends = [(log.name, log.text.strip().splitlines()[-3:]) for log in case.verifier_logs]
+    return [quoted(name, "\n".join(lines)) for name, lines in ends if lines]
+
+
+def _verifier_number(case: Case) -> _Found:
+    if case.reward is not None or not case.verifier_completed:
+        return None
+    bad = {key: value for key, value in (case.breakdown or {}).items() if isinstance(value, str)}
+    return quoted("evaluation.breakdown", str(bad)) if bad else None
+
+
+def _no_single_reward(case: Case) -> _Found:
+    if case.reward is not None or not case.verifier_completed or not case.breakdown:
+        return None
+    return quoted("evaluation.breakdown", f"no reward among {', '.join(map(str, case.breakdown))}")
+
+
+def _no_tests(case: Case) -> _Found:
+    return None if has_run(case.verifier_logs) else find_line(case.verifier_logs, NO_TESTS)
+
+
+def _flaky(case: Case) -> _Found:
+    return _findings(case, {"verifier-flaky"})
+
+
+def _limit(case: Case) -> _Found:
+    return quoted(case.limit.where, case.limit.said) if case.limit else None
+
+
+def _not_verified(case: Case) -> _Found:
+    if case.reward is not None or case.was_verified or case.exceptions:
+        return None
+    if case.is_unverified:
+        return quoted("agent.configuration verifier.disable", "true")
+    return quoted("trial", "the agent ended in order, and nothing of a verifier is there")
+
+
+def _agent_error(case: Case) -> _Found:
+    if found := _exception(case, _AGENTS):
+        return found
+    if case.reason_code == ReasonCode.HARBOR_SUBMISSION_CODE_FAILED:
+        return quoted("reason_code", str(case.reason_code))
+    return None
+
+
+def _scored_low(case: Case) -> _Found:
+    if case.reward is None:
+        return None
+    found = [quoted("evaluation.reward", f"{case.reward:g}")]
+    if failed := find_line(case.verifier_logs, FAILED):
+        found.append(failed)
+    if error := case.last_error:
+        at = f"step {error.step}" + (f" of {error.part}" if error.part else "")
+        found.append(quoted(f"trace, {at}, {error.tool or 'tool'}", error.text or error.command))
+    return found
+
+
+RULES: Final = (
+    Rule("integrity-finding", CauseKind.CHEATING, _cheating),
+    Rule("no-record", CauseKind.INFRASTRUCTURE, _no_record),
+    Rule("killed", CauseKind.INFRASTRUCTURE, _killed),
+    Rule("model-endpoint", CauseKind.INFRASTRUCTURE, _endpoint),
+    Rule("environment", CauseKind.INFRASTRUCTURE, _machine),
+    Rule("verifier-network", CauseKind.INFRASTRUCTURE, _verifier_network),
+    Rule("verifier-machine", CauseKind.INFRASTRUCTURE, _verifier_machine),
+    Rule("task-broken", CauseKind.TASK, _task),
+    Rule("verifier-silent", CauseKind.VERIFIER, _verifier_silent),
+    Rule("verifier-not-a-number", CauseKind.VERIFIER, _verifier_number),
+    Rule("no-single-reward", CauseKind.TASK, _no_single_reward),
+    Rule("verifier-ran-no-tests", CauseKind.VERIFIER, _no_tests),
+    Rule("verifier-flaky", CauseKind.VERIFIER, _flaky),
+    Rule("limit", CauseKind.LIMIT, _limit),
+    Rule("not-verified", CauseKind.INFRASTRUCTURE, _not_verified),
+    Rule("agent-error", CauseKind.AGENT, _agent_error),
+    Rule("scored-low", CauseKind.AGENT, _scored_low),
+)
+"""All rules; what none of them explains is told by the traceback, or not at all."""
+
+
+def _find_phase(case: Case) -> Cause | None:
+    """The phase that a traceback ends in."""
+    for log in case.tracebacks:
+        for kind, frames in _FRAMES:
+            for frame in frames:
+                if (at := log.text.rfind(frame)) >= 0:
+                    start = log.text.rfind("\n", 0, at) + 1
+                    end = log.text.find("\n", at)
+                    line = log.text[start : end if end >= 0 else len(log.text)]
+                    said = [quoted(_ERRORS, text) for _, text in case.exceptions[:1]]
+                    evidence = (quoted(log.name, line), *said)
+                    return Cause(kind=_in_phase(case, kind), rule="traceback", evidence=evidence)
+    return None
+
+
+def _in_phase(case: Case, kind: CauseKind) -> CauseKind:
+    """Whose doing a phase's end was: a command of the agent's that took too long hit a limit."""
+    is_late = any(_TIMED_OUT.search(text[:2000]) for _, text in case.exceptions)
+    return CauseKind.LIMIT if kind is CauseKind.AGENT and is_late else kind
+
+
+def _unexplained(case: Case) -> Cause:
+    said = next((text for _, text in case.exceptions), case.reason_code)
+    evidence = quoted(_ERRORS if case.exceptions else "trial", said or "nothing says why")
+    return Cause(kind=CauseKind.INFRASTRUCTURE, rule="unexplained", evidence=(evidence,))

@@ -1,0 +1,285 @@
+"""The shell commands of a trace, with their output, and how much of a script they repeat.
+
+Which tools are shells is a list, not a guess: a call of any other tool is `Unreplayable`, with the
+reason. Tools that touch nothing outside their harness (a plan, a thought, "I am done") are left
+out. Nothing is run here.
+
+A script is compared part by part. A part is a line, or a command between `;`, `&&` and `||`: joined
+commands say the same as commands below each other. Blanks, quotes, backslashes and comments do not
+count, so `echo  'a'` and `echo "a"` are the same; blank lines, comments, `#!` and `set -e` are
+ignored. The share is that of the script's characters, each different part once: a long part says
+more than `cd /app`. Only scripts that two people would not write alike are compared: at least three
+different parts and eighty characters. The same holds for a sequence of commands: three commands and
+eighty characters, or two hundred characters.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from proctor.traces.atif.carry import ATIF_KEY, pair_results
+from proctor.traces.entry import Entry, Object
+
+SHELLS: Final = frozenset(
+    {
+        *("bash", "sh", "shell", "terminal", "local_shell", "shell_command"),
+        *("execute_bash", "bash_command", "exec_command", "run_command", "run_shell_command"),
+        *("developer__shell", "developer.shell"),
+    }
+)
+"""Tools that run a shell command, in lower case: ours, and those of the agents that harbor runs."""
+LASTING: Final = frozenset({"Bash", "execute_bash", "terminal", "exec_command"})
+"""Shells that live on from call to call, so that a `cd` or an `export` lasts."""
+WITHOUT_EFFECT: Final = frozenset(
+    {"think", "finish", "mark_task_complete", "update_plan", "todowrite", "todoread"}
+)
+"""Tools that change nothing outside their harness, in lower case."""
+TIMED_OUT: Final = -1
+"""Exit code of a command that took too long, in trajectories."""
+MALFORMED: Final = "malformed"
+"""Says, in what is carried with a call, that its harness ran nothing for it."""
+CUT: Final = "characters_cut"
+"""Says, in what is carried with a result, how much of the output's middle was left out."""
+
+_COMMANDS = ("command", "cmd")
+_DIRECTORIES = ("cwd", "workdir", "working_dir", "working_directory", "directory", "dir_path")
+_SECONDS = {"timeout_sec": 1, "timeout_seconds": 1, "timeout_ms": 1000}
+"""Names of a limit whose unit is plain, and how many of it make a second."""
+_MILLISECONDS = frozenset({"Bash"})
+"""Tools whose `timeout` is in milliseconds; of others the unit is not known."""
+_NOT_ALONE = {
+    "is_input": "is input for a program that runs already",
+    "run_in_background": "was put into the background",
+}
+_REDACTED = re.compile(r"\[redacted(?::[^\]\n]*)?\]")
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """What a command was seen to give."""
+
+    text: str | None
+    """What it printed; None where only its beginning is known."""
+    exit_code: int | None
+    """None where the trace does not say."""
+    beginning: str | None = None
+    """The beginning of what it printed, where the rest was not kept."""
+    ending: str | None = None
+    """The end of it, where that was kept too."""
+
+
+class ShellCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """One command that can be run again."""
+
+    step: int
+    """The turn that gave it."""
+    tool: str
+    command: str
+    cwd: str | None = None
+    """None: where the environment starts."""
+    timeout_sec: int | None = None
+    """Whole seconds, rounded up; None: no limit is on record."""
+    observation: Observation | None = None
+    """None where the trace ends before it."""
+
+
+class Unreplayable(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call that cannot be run again."""
+
+    step: int
+    tool: str
+    reason: str
+    """The end of a sentence that begins with the tool."""
+
+    def __str__(self) -> str:
+        return f"step {self.step}: tool {self.tool or '(unnamed)'!r} {self.reason}"
+
+
+type Call = ShellCommand | Unreplayable
+
+
+def find_calls(entries: Sequence[Entry]) -> list[Call]:
+    """Every tool call that may have done something, in order."""
+    tools = [entry for entry in entries if entry.role in ("tool_call", "tool_result")]
+    calls = [entry for entry in tools if entry.role == "tool_call"]
+    results = [entry for entry in tools if entry.role == "tool_result"]
+    pairs = pair_results((each.role == "tool_call", each.tool_name or None) for each in tools)
+    seen: dict[int, Entry] = {}
+    for result, call in zip(results, pairs, strict=True):
+        if call is not None:
+            seen.setdefault(call, result)
+    return [
+        _read_call(entry, seen.get(at))
+        for at, entry in enumerate(calls)
+        if (entry.tool_name or "").lower() not in WITHOUT_EFFECT
+        and MALFORMED not in _carried_with(entry)
+    ]
+
+
+def render_cut(n_characters: int) -> str:
+    """What stands in an output where so many characters of its middle were left out."""
+    return f"\n[… {n_characters:,} characters cut here …]\n"
+
+
+def _carried_with(entry: Entry) -> Object:
+    """What its harness says of an entry beyond its fields."""
+    held = (entry.metadata or {}).get(ATIF_KEY)
+    extra = held.get("extra") if isinstance(held, dict) else None
+    return extra if isinstance(extra, dict) else {}
+
+
+def find_commands(entries: Iterable[Entry]) -> list[str]:
+    """What every tool call of a trace asked for, as text: a command, else the call's arguments."""
+    return [
+        _find_command(entry) or _describe_arguments(entry)
+        for entry in entries
+        if entry.role == "tool_call"
+    ]
+
+
+def _describe_arguments(entry: Entry) -> str:
+    try:
+        told = json.dumps(entry.arguments or {}, sort_keys=True)
+    except (ValueError, RecursionError):
+        # Nested too deeply to be told apart from another one.
+        told = ""
+    return f"{entry.tool_name or ''} {told}"
+
+
+def _read_call(entry: Entry, result: Entry | None) -> Call:
+    tool, arguments = entry.tool_name or "", entry.arguments or {}
+    command = _find_command(entry)
+    cwd = next((text for key in _DIRECTORIES if (text := _text(arguments, key))), None)
+    reason = _find_reason(tool, command, arguments)
+    if reason is None and "\0" in f"{command}{cwd}":
+        reason = "holds a NUL character, which no program can be given"
+    if reason is None and cwd is not None and not cwd.startswith("/"):
+        reason = f"ran in {cwd!r}, and below which directory that is does not stand there"
+    if reason is not None:
+        return Unreplayable(step=entry.step, tool=tool, reason=reason)
+    return ShellCommand(
+        step=entry.step,
+        tool=tool,
+        command=command,
+        cwd=cwd,
+        timeout_sec=_find_timeout(tool, arguments) or _find_patience(result),
+        observation=None if result is None else _observe(result),
+    )
+
+
+def _find_reason(tool: str, command: str, arguments: Object) -> str | None:
+    if tool.lower() not in SHELLS:
+        return "is not known to run a shell command"
+    if "keystrokes" in arguments:
+        return "sent keystrokes to a terminal, which are no command"
+    for key, reason in _NOT_ALONE.items():
+        if arguments.get(key) in (True, "true"):
+            return reason
+    if not command.strip():
+        return "has no command in its arguments"
+    return "has a command from which a secret was taken out" if _REDACTED.search(command) else None
+
+
+def _find_command(entry: Entry) -> str:
+    arguments = entry.arguments or {}
+    for key in _COMMANDS:
+        match arguments.get(key):
+            case str(text):
+                return text
+            case list(words) if words and all(isinstance(word, str) for word in words):
+                return shlex.join(words)
+    return "" if "keystrokes" in arguments else entry.command or ""
+
+
+def _find_timeout(tool: str, arguments: Object) -> int | None:
+    units = {**_SECONDS, "timeout": 1000} if tool in _MILLISECONDS else _SECONDS
+    for key, unit in units.items():
+        value = arguments.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e9:
+            return max(1, -int(-value // unit))
+    return None
+
+
+def _find_patience(result: Entry | None) -> int | None:
+    """The limit of a command that took too long, where only how long it took is on record."""
+    if result is None or result.exit_code != TIMED_OUT or result.duration_ms is None:
+        return None
+    return max(1, round(result.duration_ms / 1000))
+
+
+def _text(arguments: Object, key: str) -> str | None:
+    value = arguments.get(key)
+    return value if isinstance(value, str) and value else None
+
+
+def _observe(result: Entry) -> Observation:
+    if result.stdout is None and result.stderr is None and result.output_summary is not None:
+        return Observation(None, result.exit_code, result.output_summary)
+    printed = (result.stdout or "") + (result.stderr or "")
+    n_cut = _carried_with(result).get(CUT)
+    if isinstance(n_cut, int):
+        beginning, note, ending = printed.partition(render_cut(n_cut))
+        if note:
+            return Observation(None, result.exit_code, beginning, ending)
+    return Observation(printed, result.exit_code)
+
+
+LEAST_PARTS = 3
+LEAST_CHARACTERS = 80
+CLOSE = 0.8
+"""The share from which on commands are close to a script."""
+_SEQUENCE_COMMANDS = 3
+_SEQUENCE_CHARACTERS = 200
+
+_DROPPED = re.compile(r"""[\s'"`\\]+""")
+_COMMENT = re.compile(r"(?:^|(?<=\s))#.*$")
+_JOINTS = re.compile(r";|&&|\|\|")
+_OPTIONS = re.compile(r"set\s+[-+][a-zA-Z]+(\s+[a-z]+)?$")
+
+
+class Likeness(msgspec.Struct, frozen=True):
+    """How much of a script comes back."""
+
+    share: float
+    """Of the script's characters, 0 to 1."""
+    parts: int
+    """Different parts of the script that come back."""
+    of: int
+    """Different parts of the script."""
+
+    @property
+    def is_close(self) -> bool:
+        """Whether it is worth a look."""
+        return self.share >= CLOSE
+
+    def __str__(self) -> str:
+        return f"{self.parts} of {self.of} parts, {self.share:.0%} of the text"
+
+
+def find_likeness(commands: Iterable[str], script: str) -> Likeness | None:
+    """How much of a script comes back in commands; None for a script too short to say."""
+    wanted = set(_parts_of(script))
+    n_characters = sum(map(len, wanted))
+    if len(wanted) < LEAST_PARTS or n_characters < LEAST_CHARACTERS:
+        return None
+    given = {part for command in commands for part in _parts_of(command)}
+    found = wanted & given
+    return Likeness(sum(map(len, found)) / n_characters, len(found), len(wanted))
+
+
+def is_telling(commands: Sequence[str]) -> bool:
+    """Whether a sequence of commands is so long that two attempts hardly share it by chance."""
+    n_characters = sum(len(_DROPPED.sub("", command)) for command in commands)
+    least = LEAST_CHARACTERS if len(commands) >= _SEQUENCE_COMMANDS else _SEQUENCE_CHARACTERS
+    return n_characters >= least
+
+
+def _parts_of(text: str) -> Iterator[str]:
+    for line in text.replace("\\\n", " ").split("\n"):
+        for part in _JOINTS.split(_COMMENT.sub("", line)):
+            plain = part.strip()
+            if plain and not _OPTIONS.match(plain):
+                yield _DROPPED.sub("", plain)

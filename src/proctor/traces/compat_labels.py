@@ -1,0 +1,200 @@
+"""What aec-bench's report says of an experiment's behaviour, exactly as it computes it.
+
+Its mistakes are kept, so that its numbers can be reproduced: references are compared with
+themselves and pooled over all tasks, rows of averaged matrices need not sum to 1, and what is not
+defined is 0. behaviour.py has the corrected definitions.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from proctor.traces.behaviour import count_edits, count_transitions
+from proctor.traces.labels import LABELS, count_labels, find_dominant
+
+REFERENCE_REWARD: Final = 1.0
+_TINY: Final = 1e-12
+_DIGITS: Final = 6
+
+
+class CompatRun(msgspec.Struct, frozen=True):
+    """A labelled trial."""
+
+    trace_id: str
+    reward: float | None
+    bonds: tuple[str, ...]
+
+
+class CompatMatrix(msgspec.Struct, frozen=True):
+    """Transitions as shares; a row without any is all 0."""
+
+    labels: tuple[str, ...]
+    matrix: tuple[tuple[float, ...], ...]
+    sample_count: int
+    """Labelled turns, not transitions."""
+
+
+class CompatScore(msgspec.Struct, frozen=True):
+    """A run held against the references."""
+
+    cosine_similarity: float
+    edit_distance: int
+    normalized_edit_distance: float
+
+
+def make_matrix(bonds: Sequence[str]) -> CompatMatrix:
+    """The transitions of one run."""
+    counts = count_transitions(bonds)
+    rows = tuple(tuple(count / (sum(row) or 1) for count in row) for row in counts)
+    return CompatMatrix(LABELS, rows, len(bonds))
+
+
+def find_references(runs: Sequence[CompatRun]) -> list[CompatRun]:
+    """Runs with the full reward, of all tasks together."""
+    return [run for run in runs if run.bonds and (run.reward or 0.0) >= REFERENCE_REWARD]
+
+
+def average_matrix(runs: Sequence[CompatRun]) -> CompatMatrix | None:
+    """The references' matrices, weighted by turns; None, where it crashes, without any."""
+    matrices = [make_matrix(run.bonds) for run in find_references(runs)]
+    total = sum(matrix.sample_count for matrix in matrices)
+    if not total:
+        return None
+    rows = tuple(
+        tuple(
+            sum(each.matrix[row][column] * each.sample_count for each in matrices) / total
+            for column in range(len(LABELS))
+        )
+        for row in range(len(LABELS))
+    )
+    return CompatMatrix(LABELS, rows, total)
+
+
+def find_ideal_sequence(runs: Sequence[CompatRun]) -> tuple[str, ...]:
+    """The most frequent whole sequence of the references; then the longer, then by names."""
+    counts = Counter(run.bonds for run in find_references(runs))
+    ranked = sorted(counts, key=lambda bonds: (-counts[bonds], -len(bonds), bonds))
+    return ranked[0] if ranked else ()
+
+
+def score_run(bonds: Sequence[str], reference: CompatMatrix, ideal: Sequence[str]) -> CompatScore:
+    """How a run compares with the references, itself among them where it is one."""
+    edits = count_edits(bonds, ideal)
+    return CompatScore(
+        round(_cosine(make_matrix(bonds), reference), _DIGITS),
+        edits,
+        round(edits / max(len(bonds), len(ideal), 1), _DIGITS),
+    )
+
+
+def _cosine(first: CompatMatrix, second: CompatMatrix) -> float:
+    one = [share for row in first.matrix for share in row]
+    other = [share for row in second.matrix for share in row]
+    lengths = math.sqrt(sum(x * x for x in one)), math.sqrt(sum(x * x for x in other))
+    if min(lengths) <= _TINY:
+        return 0.0
+    return sum(x * y for x, y in zip(one, other, strict=True)) / (lengths[0] * lengths[1])
+
+
+METHOD: Final = "behavioral-turn-classifier"
+LOW: Final = 0.75
+"""A confidence strictly below that is low."""
+
+
+class CompatTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """One trial with its labels; None where its trace could not be found."""
+
+    trial_id: str
+    task_id: str
+    reward: float | None
+    labels: tuple[tuple[str, float], ...] | None
+    """Label and confidence of each turn."""
+
+
+def summarise(trials: Sequence[CompatTrial]) -> dict[str, Any]:
+    """The report's `summary`; what is not defined is 0 in it."""
+    traced = [trial for trial in trials if trial.labels is not None]
+    runs = [_run_of(trial) for trial in traced]
+    references = find_references(runs)
+    matrix, ideal = average_matrix(runs), find_ideal_sequence(runs)
+    rows = [
+        _describe(trial, run, _score(run, matrix, ideal))
+        for trial, run in zip(traced, runs, strict=True)
+    ]
+    turns = [bond for run in runs for bond in run.bonds]
+    dominant = [row["dominant_bond"] for row in rows]
+    return {
+        "n_trials": len(trials),
+        "trials_with_behavioral_trace": len(traced),
+        "classified_trials": len(traced),
+        "reference_trial_count": len(references),
+        "mean_classified_turns": _mean([float(len(run.bonds)) for run in runs]),
+        "bond_distribution": {
+            label: count / max(len(turns), 1) for label, count in count_labels(turns).items()
+        },
+        "dominant_bond_counts": {
+            label: dominant.count(label) for label in LABELS if label in dominant
+        },
+        "mean_cosine_similarity": _mean_of(rows, "cosine_similarity"),
+        "mean_normalized_edit_distance": _mean_of(rows, "normalized_edit_distance"),
+        "confidence": summarise_confidence(
+            [[sure for _, sure in trial.labels or ()] for trial in traced], len(trials)
+        ),
+        "trials": rows,
+    }
+
+
+def summarise_confidence(traces: Sequence[Sequence[float]], total: int) -> dict[str, Any]:
+    """How sure the labels are, by turn and by trial; `traces` holds those that were found."""
+    turns = [sure for trace in traces for sure in trace]
+    means = [_mean(trace) for trace in traces if trace]
+    return {
+        "confidence_method": METHOD,
+        "trials_with_behavioral_trace": len(traces),
+        "classified_trials": len(means),
+        "evaluation_completeness": len(traces) / total if total else 0.0,
+        "mean_turn_confidence": _mean(turns),
+        "mean_trial_confidence": _mean(means),
+        "low_confidence_turn_fraction": _mean([float(sure < LOW) for sure in turns]),
+        "low_confidence_trial_fraction": _mean([float(sure < LOW) for sure in means]),
+        "low_confidence_threshold": LOW,
+        "metadata": {"confidence_method": METHOD},
+    }
+
+
+def _run_of(trial: CompatTrial) -> CompatRun:
+    bonds = tuple(label for label, _ in trial.labels or ())
+    return CompatRun(trial.trial_id, trial.reward, bonds)
+
+
+def _score(run: CompatRun, matrix: CompatMatrix | None, ideal: Sequence[str]) -> CompatScore | None:
+    return None if matrix is None or not run.bonds else score_run(run.bonds, matrix, ideal)
+
+
+def _describe(trial: CompatTrial, run: CompatRun, score: CompatScore | None) -> dict[str, Any]:
+    counts = count_labels(run.bonds)
+    return {
+        "trial_id": trial.trial_id,
+        "task_id": trial.task_id,
+        "reward": trial.reward,
+        "classified_turns": len(run.bonds),
+        "mean_turn_confidence": _mean([sure for _, sure in trial.labels or ()])
+        if run.bonds
+        else None,
+        "bond_counts": counts,
+        "dominant_bond": find_dominant(counts),
+        "cosine_similarity": score.cosine_similarity if score else None,
+        "edit_distance": score.edit_distance if score else None,
+        "normalized_edit_distance": score.normalized_edit_distance if score else None,
+    }
+
+
+def _mean_of(rows: Sequence[dict[str, Any]], key: str) -> float:
+    return _mean([row[key] for row in rows if row[key] is not None])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

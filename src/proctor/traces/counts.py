@@ -1,0 +1,102 @@
+"""Counts in bounded memory: by name, and of different steps."""
+
+from bisect import bisect_left
+from typing import Final
+
+MOST_NAMES: Final = 1000
+OTHERS: Final = "(others)"
+"""Stands for every name beyond the first thousand."""
+_LONGEST: Final = 100
+
+
+class Tally:
+    """How often each name was seen."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def add(self, name: str, times: int = 1) -> None:
+        """Count one name."""
+        counts = self.counts
+        if name in counts:
+            counts[name] += times
+            return
+        name = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+        name = name if name in counts or len(counts) < MOST_NAMES else OTHERS
+        counts[name] = counts.get(name, 0) + times
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self.counts.values())
+
+    def ranked(self) -> dict[str, int]:
+        """The most frequent first; equals by name."""
+        return rank(self.counts)
+
+
+def rank(counts: dict[str, int]) -> dict[str, int]:
+    """The most frequent first; equals by name."""
+    if len(counts) < 2:
+        return counts
+    return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
+
+
+def add_counts(*each: dict[str, int]) -> dict[str, int]:
+    """Several counts as one."""
+    tally = Tally()
+    for counts in each:
+        for name, times in counts.items():
+            tally.add(name, times)
+    return tally.ranked()
+
+
+MOST_GAPS: Final = 1 << 16
+"""Beyond it a gap is forgotten, and a step that comes back into it is not counted."""
+
+
+class Steps:
+    """Different steps above 0. Most traces count up, so what is kept is what they left out."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_exact = True
+        """False once a gap was forgotten: there may be more."""
+        self._highest = 0
+        self._last = 0
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        """Gaps below the highest step, in order, both ends included."""
+
+    def see(self, step: int) -> None:
+        """Count a step, unless it was counted before."""
+        if step == self._last or step < 1:
+            return
+        self._last = step
+        highest = self._highest
+        if step > highest:
+            if step > highest + 1:
+                self._leave_out(highest + 1, step - 1)
+            self._highest = step
+            self.count += 1
+        elif step != highest:
+            self._go_back(step)
+
+    def _leave_out(self, start: int, end: int) -> None:
+        if len(self._starts) >= MOST_GAPS:
+            self.is_exact = False
+            return
+        self._starts.append(start)
+        self._ends.append(end)
+
+    def _go_back(self, step: int) -> None:
+        at = bisect_left(self._ends, step)
+        if at == len(self._ends) or self._starts[at] > step:
+            return
+        self.count += 1
+        start, end = self._starts[at], self._ends[at]
+        left = [(start, step - 1)] if start < step else []
+        right = [(step + 1, end)] if step < end else []
+        parts = left + right
+        self._starts[at : at + 1] = [each for each, _ in parts]
+        self._ends[at : at + 1] = [each for _, each in parts]

@@ -1,0 +1,399 @@
+"""Rows of conversation.jsonl in the dialects of OpenAI, Anthropic and the canonical form, as turns.
+
+A row is read by taking keys out of it: whatever was not taken, or was of another type than
+expected, remains as its rest. So nothing is dropped by oversight, and nothing here fails. The
+dialect of pydantic-ai has a module of its own; which dialect a row has, conversation.py decides.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from proctor.traces.entry import Object
+from proctor.traces.lines import parse_whole
+from proctor.traces.turn import ToolCall, ToolResult, Turn
+
+
+class Row:
+    """An object while it is read. The one it was made from stays as it is."""
+
+    def __init__(self, value: Object) -> None:
+        self.rest = dict(value)
+        """What has not been taken."""
+
+    def take_text(self, *keys: str) -> str | None:
+        """The string under the first of the keys that has one."""
+        for key in keys:
+            found = self._take(key, str)
+            if found is not None:
+                return str(found)
+        return None
+
+    def take_object(self, key: str) -> Object | None:
+        """The object under a key."""
+        found: Object | None = self._take(key, dict)
+        return found
+
+    def take_list(self, key: str) -> list[Any] | None:
+        """The list under a key."""
+        found: list[Any] | None = self._take(key, list)
+        return found
+
+    def take_flag(self, key: str) -> bool | None:
+        """The true or false under a key."""
+        found: bool | None = self._take(key, bool)
+        return found
+
+    def _take(self, key: str, kind: type) -> Any:
+        value = self.rest.get(key)
+        if value is None or isinstance(value, kind):
+            self.rest.pop(key, None)
+            return value
+        return None
+
+
+_THOUGHT: Final = 0
+_TEXT: Final = 1
+_CALL: Final = 2
+_RESULT: Final = 3
+_OTHER: Final = 4
+
+
+class _Block(NamedTuple):
+    rank: int
+    left: Any
+    whole: Any
+    says_more: bool
+
+
+class Blocks:
+    """What has been read of some blocks."""
+
+    def __init__(self) -> None:
+        self.calls: list[ToolCall] = []
+        self.results: list[ToolResult] = []
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._order: list[_Block] = []
+
+    @property
+    def text(self) -> str:
+        """All texts."""
+        return "\n".join(self._texts)
+
+    @property
+    def thinking(self) -> str | None:
+        """All thoughts; None when there are none."""
+        return "\n".join(self._thoughts) if self._thoughts else None
+
+    def add_text(self, text: str, left: Any, whole: Any, *, says_more: bool) -> None:
+        """A text; `left` is its block without it, which may say more than that it is a text."""
+        self._texts.append(text)
+        self._order.append(_Block(_TEXT, left, whole, says_more))
+
+    def add_thought(self, text: str, left: Any, whole: Any, *, says_more: bool) -> None:
+        """A thought, likewise."""
+        self._thoughts.append(text)
+        self._order.append(_Block(_THOUGHT, left, whole, says_more))
+
+    def add_call(self, call: ToolCall, mark: Any) -> None:
+        """A call, which holds the rest of its block itself; the mark stands for it in the order."""
+        self.calls.append(call)
+        self._order.append(_Block(_CALL, mark, mark, says_more=False))
+
+    def add_result(self, result: ToolResult, mark: Any) -> None:
+        """A result, likewise."""
+        self.results.append(result)
+        self._order.append(_Block(_RESULT, mark, mark, says_more=False))
+
+    def add_other(self, block: Any) -> None:
+        """A block that is none of these."""
+        self._order.append(_Block(_OTHER, block, block, says_more=True))
+
+    def left_over(self) -> list[Any] | None:
+        """The blocks in their order without what the fields hold; None when that says nothing.
+
+        It says something when a block holds more than its text, when the order is another than
+        thought, text, calls, results, and when there are several texts or thoughts: those are then
+        in it themselves, since joined they do not show where one ends.
+        """
+        ranks = [block.rank for block in self._order]
+        single = {rank for rank in (_THOUGHT, _TEXT) if ranks.count(rank) == 1}
+        several = any(rank <= _TEXT and rank not in single for rank in ranks)
+        says_more = any(block.says_more for block in self._order)
+        if not several and not says_more and ranks == sorted(ranks):
+            return None
+        return [
+            block.whole if block.rank <= _TEXT and block.rank not in single else block.left
+            for block in self._order
+        ]
+
+
+def read_call(row: Row, name: str, arguments: str, call_id: str) -> ToolCall:
+    """A call, given the keys under which its parts stand; all else is its rest."""
+    parsed, unparsed = take_arguments(row, arguments)
+    return ToolCall(
+        name=row.take_text(name) or "",
+        arguments=parsed,
+        unparsed=unparsed,
+        call_id=row.take_text(call_id),
+        rest=row.rest,
+    )
+
+
+def take_arguments(row: Row, key: str) -> tuple[Object, str | None]:
+    """Arguments as an object or as JSON text; the text too where it cannot be parsed whole."""
+    text = row.take_text(key)
+    if text is None:
+        return row.take_object(key) or {}, None
+    parsed = parse_object(text)
+    if parsed is None:
+        return {}, text or None
+    return parsed, None
+
+
+def parse_object(text: str) -> Object | None:
+    """The object that a JSON text holds; None when it is not one, or parsing would lose of it."""
+    try:
+        value = parse_whole(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def take_output(row: Row) -> str:
+    """The `content` of a result as text. What the text does not hold of it stays in the row."""
+    text = row.take_text("content")
+    if text is not None:
+        return text
+    content = row.rest.get("content")
+    if content is None:
+        return ""
+    if isinstance(content, list) and (not content or any(map(_is_block, content))):
+        blocks = read_texts(row.rest.pop("content"))
+        left = blocks.left_over()
+        if left is not None:
+            row.rest["content"] = left
+        return blocks.text
+    return json.dumps(content, ensure_ascii=False)
+
+
+def _is_block(item: Any) -> bool:
+    """Whether it is part of a message rather than of data that a tool gave."""
+    if isinstance(item, dict):
+        return isinstance(item.get("type"), str) or isinstance(item.get("kind"), str)
+    return isinstance(item, str)
+
+
+def read_texts(content: list[Any]) -> Blocks:
+    """The texts among some blocks; whatever else there is, is another block."""
+    blocks = Blocks()
+    for block in content:
+        if not add_text_block(blocks, block):
+            blocks.add_other(block)
+    return blocks
+
+
+def add_text_block(blocks: Blocks, block: Any) -> bool:
+    """Add the block if it is a text in one of the usual ways; says whether it is."""
+    if isinstance(block, str):
+        blocks.add_text(block, block, block, says_more=False)
+        return True
+    if not isinstance(block, dict):
+        return False
+    kind = block.get("type")
+    key = _TEXT_KEYS.get(kind) if isinstance(kind, str) else None
+    if key is None or not isinstance(block.get(key), str):
+        return False
+    left = {name: value for name, value in block.items() if name != key}
+    blocks.add_text(block[key], left, block, says_more=left != {"type": "text"})
+    return True
+
+
+_TEXT_KEYS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+
+
+def read_blocks(content: list[Any]) -> Blocks:
+    """Everything in a list of blocks."""
+    blocks = Blocks()
+    for block in content:
+        if not add_text_block(blocks, block) and not _add_object(blocks, block):
+            blocks.add_other(block)
+    return blocks
+
+
+def _add_object(blocks: Blocks, block: Any) -> bool:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(kind, str):
+        return False
+    if kind == "thinking" and isinstance(block.get("thinking"), str):
+        left = {key: value for key, value in block.items() if key != "thinking"}
+        says_more = left != {"type": "thinking"}
+        blocks.add_thought(block["thinking"], left, block, says_more=says_more)
+    elif kind == "tool_use" or kind.endswith("_tool_use"):
+        blocks.add_call(_read_tool_use(block), {"type": kind})
+    elif kind == "tool_result" or kind.endswith("_tool_result"):
+        blocks.add_result(_read_tool_result(block), {"type": kind})
+    else:
+        return False
+    return True
+
+
+def _read_tool_use(block: Object) -> ToolCall:
+    row = Row(block)
+    if block["type"] == "tool_use":
+        del row.rest["type"]
+    return read_call(row, "name", "input", "id")
+
+
+def _read_tool_result(block: Object) -> ToolResult:
+    row = Row(block)
+    if block["type"] == "tool_result":
+        del row.rest["type"]
+    return ToolResult(
+        text=take_output(row),
+        name=row.take_text("name"),
+        call_id=row.take_text("tool_use_id"),
+        is_error=row.take_flag("is_error"),
+        rest=row.rest,
+    )
+
+
+def parse_message(value: Object, line: int) -> Turn:
+    """The turn of a row whose calls and results, if it has any, are blocks of its content."""
+    row = Row(value)
+    return make_turn(row, take_content(row), line)
+
+
+def take_content(row: Row) -> Blocks:
+    """The `content` as blocks; what is neither text nor a list stays in the row."""
+    text = row.take_text("content")
+    if text is not None:
+        blocks = Blocks()
+        blocks.add_text(text, None, text, says_more=False)
+        return blocks
+    blocks = read_blocks(row.take_list("content") or [])
+    left = blocks.left_over()
+    if left is not None:
+        row.rest["content"] = left
+    return blocks
+
+
+def make_turn(
+    row: Row,
+    blocks: Blocks,
+    line: int,
+    calls: Sequence[ToolCall] = (),
+    results: Sequence[ToolResult] = (),
+) -> Turn:
+    """The turn of a row, with calls and results that stood beside its content."""
+    thinking = blocks.thinking
+    if thinking is None:
+        thinking = row.take_text("reasoning_content", "reasoning", "thinking")
+    return Turn(
+        line=line,
+        role=row.take_text("role") or "",
+        text=blocks.text or _find_refusal(row),
+        thinking=thinking,
+        calls=(*blocks.calls, *calls),
+        results=(*blocks.results, *results),
+        timestamp=row.take_text("timestamp", "occurred_at", "created_at"),
+        usage=row.take_object("usage"),
+        rest=row.rest,
+    )
+
+
+def _find_refusal(row: Row) -> str:
+    # It stays in the row as well: that the model refused is more than the words it chose.
+    refusal = row.rest.get("refusal")
+    return refusal if isinstance(refusal, str) else ""
+
+
+RESULT_ROLES = ("tool", "function")
+
+
+def parse_openai(value: Object, line: int) -> Turn:
+    """The turn of a row."""
+    row = Row(value)
+    calls = _take_calls(row)
+    if row.rest.get("role") in RESULT_ROLES:
+        return make_turn(row, Blocks(), line, calls, [take_result(row, "name")])
+    return make_turn(row, take_content(row), line, calls)
+
+
+def take_result(row: Row, name: str) -> ToolResult:
+    """The one result that a row is, with what its text does not hold of the content."""
+    text = take_output(row)
+    rest = {"content": row.rest.pop("content")} if "content" in row.rest else {}
+    return ToolResult(
+        text=text,
+        name=row.take_text(name),
+        call_id=row.take_text("tool_call_id"),
+        is_error=row.take_flag("is_error"),
+        rest=rest,
+    )
+
+
+def _take_calls(row: Row) -> list[ToolCall]:
+    calls: list[ToolCall] = []
+    strange: list[Any] = []
+    for given in row.take_list("tool_calls") or []:
+        call = parse_object(given) if isinstance(given, str) else given
+        if isinstance(call, dict):
+            calls.append(_read_call(call))
+        else:
+            strange.append(given)
+    if strange:
+        row.rest["tool_calls"] = strange
+    elif row.rest.get("tool_calls") == "":
+        # How one evaluation service writes that there are none.
+        del row.rest["tool_calls"]
+    function = row.take_object("function_call")
+    if function is not None:
+        calls.append(read_call(Row(function), "name", "arguments", "id"))
+    return calls
+
+
+def _read_call(given: Object) -> ToolCall:
+    """A call as {id, type, function: {name, arguments}}, or with name and arguments in itself."""
+    row = Row(given)
+    if row.rest.get("type") == "function":
+        del row.rest["type"]
+    for holder, arguments in (("function", "arguments"), ("custom", "input")):
+        inner = row.take_object(holder)
+        if inner is not None:
+            return _read_held_call(row, holder, Row(inner), arguments)
+    return read_call(row, "name", "arguments", "id")
+
+
+def _read_held_call(row: Row, holder: str, inner: Row, key: str) -> ToolCall:
+    arguments, unparsed = take_arguments(inner, key)
+    name = inner.take_text("name") or ""
+    call_id = row.take_text("id")
+    rest = row.rest | {holder: inner.rest} if inner.rest else row.rest
+    return ToolCall(name=name, arguments=arguments, unparsed=unparsed, call_id=call_id, rest=rest)
+
+
+def parse_canonical(value: Object, line: int) -> Turn:
+    """The turn of a row. An event that the turn does not show by itself stays in its rest."""
+    row = Row(value)
+    event = row.rest["event"]
+    if event == "tool_call":
+        del row.rest["event"]
+        return _parse_call(row, line)
+    if event == "tool_result" or row.rest.get("role") == "tool":
+        if event == "tool_result":
+            del row.rest["event"]
+        return make_turn(row, Blocks(), line, results=[take_result(row, "tool_name")])
+    if event == "message":
+        del row.rest["event"]
+    return make_turn(row, take_content(row), line)
+
+
+def _parse_call(row: Row, line: int) -> Turn:
+    own = Row({key: row.rest.pop(key) for key in _CALL_KEYS if key in row.rest})
+    call = read_call(own, "tool_name", "arguments", "tool_call_id")
+    return make_turn(row, take_content(row), line, [call])
+
+
+_CALL_KEYS = ("tool_name", "arguments", "tool_call_id")

@@ -1,0 +1,343 @@
+"""Two traces side by side: where they part, who parted first, and what they share afterwards.
+
+Memory grows by some bytes an action; texts are held only around the place where they part.
+
+Sequences of some hundred actions are compared item by item, which finds the most equals there can
+be. In longer ones, items that occur once in both are taken for the same place, as far as the order
+allows; between two such places the same is done again, a few levels deep. A stretch with nothing
+unique that is too long to compare counts as different. So a million steps take seconds; the answer
+may then pair fewer than could be paired, but what is paired is equal.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import zip_longest
+from typing import NamedTuple
+
+import msgspec
+
+from proctor.digest import sha256_hex
+from proctor.traces.actions import Action
+from proctor.traces.entry import Entry
+
+_DEEPEST = 24
+_COMPARISONS = 2_000_000
+"""How many items are compared with one another in all; that takes about a second."""
+
+
+class Block(NamedTuple):
+    """A run of equals."""
+
+    left: int
+    """Where it begins in the first sequence."""
+    right: int
+    """Where it begins in the second."""
+    size: int
+
+
+def align[Item: Hashable](left: Sequence[Item], right: Sequence[Item]) -> list[Block]:
+    """The runs of equals, in their order in both."""
+    pairs: list[tuple[int, int]] = []
+    waiting = [(0, len(left), 0, len(right), 0)]
+    left_over = _COMPARISONS
+    while waiting:
+        begin, end, low, high, depth = waiting.pop()
+        while begin < end and low < high and left[begin] == right[low]:
+            pairs.append((begin, low))
+            begin, low = begin + 1, low + 1
+        while begin < end and low < high and left[end - 1] == right[high - 1]:
+            end, high = end - 1, high - 1
+            pairs.append((end, high))
+        if begin == end or low == high or depth > _DEEPEST:
+            continue
+        if (cost := (end - begin) * (high - low)) <= left_over:
+            left_over -= cost
+            found = _compare_all(left[begin:end], right[low:high])
+            pairs += [(begin + at, low + to) for at, to in found]
+            continue
+        anchors = _find_anchors(left, right, (begin, end), (low, high))
+        if anchors:
+            pairs += anchors
+            before = (begin - 1, low - 1)
+            for at, to in [*anchors, (end, high)]:
+                waiting.append((before[0] + 1, at, before[1] + 1, to, depth + 1))
+                before = (at, to)
+    return list(_join(sorted(pairs)))
+
+
+def _compare_all[Item: Hashable](
+    left: Sequence[Item], right: Sequence[Item]
+) -> Iterator[tuple[int, int]]:
+    """The most pairs of equals that rise in both: the longest common subsequence."""
+    width = len(right)
+    # How many pairs there can be from each place on, last row first.
+    rows = [[0] * (width + 1)]
+    for item in reversed(left):
+        below, row, best = rows[-1], [0] * (width + 1), 0
+        for to in range(width - 1, -1, -1):
+            best = below[to + 1] + 1 if item == right[to] else max(best, below[to])
+            row[to] = best
+        rows.append(row)
+    rows.reverse()
+    at = to = 0
+    while at < len(left) and to < width:
+        if left[at] == right[to]:
+            yield at, to
+            at, to = at + 1, to + 1
+        elif rows[at + 1][to] >= rows[at][to + 1]:
+            at += 1
+        else:
+            to += 1
+
+
+def _find_anchors[Item: Hashable](
+    left: Sequence[Item], right: Sequence[Item], mine: tuple[int, int], theirs: tuple[int, int]
+) -> list[tuple[int, int]]:
+    """Places of what occurs once in both, as many as can be had in the order of both."""
+    here = _find_unique(left, *mine)
+    there = _find_unique(right, *theirs)
+    common = [(at, there[item]) for item, at in here.items() if item in there]
+    return _longest_rising(common)
+
+
+def _find_unique[Item: Hashable](items: Sequence[Item], begin: int, end: int) -> dict[Item, int]:
+    counts = Counter(items[begin:end])
+    return {items[at]: at for at in range(begin, end) if counts[items[at]] == 1}
+
+
+def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Most of the pairs, such that both numbers rise; the first numbers rise already."""
+    tops: list[int] = []
+    at_top: list[int] = []
+    before: list[int] = []
+    for index, (_, value) in enumerate(pairs):
+        pile = bisect_left(tops, value)
+        before.append(at_top[pile - 1] if pile else -1)
+        if pile == len(tops):
+            tops.append(value)
+            at_top.append(index)
+        else:
+            tops[pile], at_top[pile] = value, index
+    rising, index = [], at_top[-1] if at_top else -1
+    while index >= 0:
+        rising.append(pairs[index])
+        index = before[index]
+    return rising[::-1]
+
+
+def _join(pairs: list[tuple[int, int]]) -> Iterator[Block]:
+    begin, size = (-1, -1), 0
+    for at, to in pairs:
+        if size and (at, to) == (begin[0] + size, begin[1] + size):
+            size += 1
+            continue
+        if size:
+            yield Block(*begin, size)
+        begin, size = (at, to), 1
+    if size:
+        yield Block(*begin, size)
+
+
+_TOLD = 50_000
+"""Actions of each side whose commands are held, for what is listed of the rest."""
+_SHORT = 160
+_MOST_HUNKS = 10_000
+
+
+class First(StrEnum):
+    """Who was the first to do something else."""
+
+    NOBODY = "nobody"
+    AGENT = "agent"
+    ENVIRONMENT = "environment"
+
+
+class Sides(msgspec.Struct, frozen=True, kw_only=True):
+    """One action of each, at the same place; None where that side has ended."""
+
+    number: int
+    """The place, counted from 1."""
+    a: Action | None
+    b: Action | None
+
+
+class Hunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Actions that follow one another and have one fate."""
+
+    kind: str
+    """same, only_a or only_b."""
+    count: int
+    answers_differ: int = 0
+    """How many of the same were answered differently."""
+    a: tuple[int, int] | None = None
+    """The first and the last step of it in A; null where it has none there."""
+    b: tuple[int, int] | None = None
+    first: str = ""
+    """The first of the commands, its beginning; "" far from where they part."""
+
+
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """How two trajectories differ."""
+
+    actions_a: int
+    actions_b: int
+    prefix: int
+    """Actions that are the same from the beginning on."""
+    first: First
+    action: Sides | None
+    """Where the agents act differently for the first time; null where they never do."""
+    answer: Sides | None
+    """Where, before that, the same action was answered differently for the first time."""
+    same: int
+    """Actions that are aligned, the shared beginning counted."""
+    only_a: int
+    only_b: int
+    answers_differ: int
+    """Aligned actions that were answered differently."""
+    hunks: tuple[Hunk, ...]
+    """What there is after the shared beginning, in the order of both."""
+    hunks_left_out: int = 0
+
+
+class Opening:
+    """What an agent was told before it did anything, picked up while its entries go by."""
+
+    def __init__(self) -> None:
+        self.told = ""
+        """A digest of it; "" where there was nothing."""
+        self._is_over = False
+
+    def listen(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """The same entries."""
+        for entry in entries:
+            if entry.role in ("assistant", "tool_call"):
+                self._is_over = True
+            elif not self._is_over and entry.role in ("system", "user"):
+                self.told = sha256_hex(f"{self.told}\0{entry.content}".encode(errors="replace"))
+            yield entry
+
+    def is_same(self, other: "Opening") -> bool:
+        """Whether both were told the same."""
+        return self.told == other.told
+
+
+class _Rest:
+    """The actions of one side from where they part on, without their texts."""
+
+    def __init__(self, ahead: Action | None, rest: Iterable[Action]) -> None:
+        self.keys: list[bytes] = []
+        self.answers: list[bytes | None] = []
+        self.steps: list[int] = []
+        self.commands: list[str] = []
+        if ahead is not None:
+            self._add(ahead)
+        for action in rest:
+            self._add(action)
+
+    def _add(self, action: Action) -> None:
+        self.keys.append(action.key)
+        self.answers.append(action.answer_key)
+        self.steps.append(action.step)
+        if len(self.commands) < _TOLD:
+            self.commands.append(f"{action.tool}  {action.command[:_SHORT]}")
+
+    def told(self, at: int) -> str:
+        return self.commands[at] if at < len(self.commands) else ""
+
+    def span(self, begin: int, end: int) -> tuple[int, int]:
+        return self.steps[begin], self.steps[end - 1]
+
+
+def compare_actions(a: Iterable[Action], b: Iterable[Action]) -> Divergence:
+    """How two trajectories differ, given as their actions."""
+    left, right = iter(a), iter(b)
+    prefix = differing = 0
+    answer: Sides | None = None
+    action: Sides | None = None
+    for mine, theirs in zip_longest(left, right):
+        if mine is None or theirs is None or mine.key != theirs.key:
+            action = Sides(number=prefix + 1, a=mine, b=theirs)
+            break
+        prefix += 1
+        if _differ(mine.answer_key, theirs.answer_key):
+            differing += 1
+            answer = answer or Sides(number=prefix, a=mine, b=theirs)
+    ahead = action or Sides(number=0, a=None, b=None)
+    return _conclude(
+        prefix, differing, (action, answer), _Rest(ahead.a, left), _Rest(ahead.b, right)
+    )
+
+
+def _conclude(
+    prefix: int,
+    differing: int,
+    parted: tuple[Sides | None, Sides | None],
+    mine: _Rest,
+    theirs: _Rest,
+) -> Divergence:
+    action, answer = parted
+    hunks = list(_find_hunks(mine, theirs))
+    same = sum(hunk.count for hunk in hunks if hunk.kind == "same")
+    first = First.ENVIRONMENT if answer else First.AGENT if action else First.NOBODY
+    return Divergence(
+        actions_a=prefix + len(mine.keys),
+        actions_b=prefix + len(theirs.keys),
+        prefix=prefix,
+        first=first,
+        action=action,
+        answer=answer,
+        same=prefix + same,
+        only_a=len(mine.keys) - same,
+        only_b=len(theirs.keys) - same,
+        answers_differ=differing + sum(hunk.answers_differ for hunk in hunks),
+        hunks=tuple(hunks[:_MOST_HUNKS]),
+        hunks_left_out=max(len(hunks) - _MOST_HUNKS, 0),
+    )
+
+
+def _differ(mine: bytes | None, theirs: bytes | None) -> bool:
+    """Whether two answers are not the same; one that is not there tells nothing."""
+    return mine is not None and theirs is not None and mine != theirs
+
+
+def _find_hunks(mine: _Rest, theirs: _Rest) -> Iterator[Hunk]:
+    at, to = 0, 0
+    for block in [*align(mine.keys, theirs.keys), None]:
+        left = len(mine.keys) if block is None else block.left
+        right = len(theirs.keys) if block is None else block.right
+        if left > at:
+            span = mine.span(at, left)
+            yield Hunk(kind="only_a", count=left - at, a=span, first=mine.told(at))
+        if right > to:
+            span = theirs.span(to, right)
+            yield Hunk(kind="only_b", count=right - to, b=span, first=theirs.told(to))
+        if block is None:
+            return
+        at, to = left + block.size, right + block.size
+        yield Hunk(
+            kind="same",
+            count=block.size,
+            answers_differ=sum(map(_differ, mine.answers[left:at], theirs.answers[right:to])),
+            a=mine.span(left, at),
+            b=theirs.span(right, to),
+            first=mine.told(left),
+        )
+
+
+def describe_beginning(found: Divergence) -> str:
+    """How far two trajectories go together, and who parted first, as a sentence."""
+    shared = "The first action is the same"
+    if found.prefix != 1:
+        shared = f"The first {found.prefix:,} actions are the same"
+    match found.first:
+        case First.NOBODY:
+            return "All actions are the same, and so are the answers."
+        case First.ENVIRONMENT:
+            parted = " The agents act the same to the end." if found.action is None else ""
+            return f"{shared}; the environment's answer differs first.{parted}"
+        case First.AGENT:
+            if not found.prefix:
+                return "Nothing is the same from the start: the agent's action differs first."
+            return f"{shared}, and so are the answers; the agent's action differs first."

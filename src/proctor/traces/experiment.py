@@ -1,0 +1,186 @@
+"""Many trials in numbers. What is missing is missing, never 0: each mean says what it rests on.
+
+These are facts about behaviour. Scores are not averaged here: that is the scoring unit's business.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from proctor.traces.counts import Tally, add_counts
+from proctor.traces.summary import Behaviour, merge_behaviour
+from proctor.traces.tool_errors import ToolError
+from proctor.traces.trial_summary import TrialSummary
+
+_SHOWN_ERRORS: Final = 10
+_LONGEST_LINE: Final = 160
+_VARYING: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
+
+
+class Average(msgspec.Struct, frozen=True, kw_only=True):
+    """A number over those trials that have it."""
+
+    mean: float | None
+    """Null where no trial has it."""
+    median: float | None
+    n: int
+    """How many trials have it."""
+
+
+class GroupedError(msgspec.Struct, frozen=True, kw_only=True):
+    """First errors that read the same, numbers apart."""
+
+    trials: int
+    tool: str
+    text: str
+    """The line that says most, of the first trial."""
+    example: str
+    """Name of that trial."""
+    step: int
+    """Where in it."""
+
+
+class ExperimentSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What many trials come to."""
+
+    trials: int
+    with_trace: int
+    """Trials with a trace that could be used; all means of a trace are over these at most."""
+    sources: dict[str, int]
+    """What their traces were read from."""
+    degraded: int
+    """Traces of which something could not be read."""
+    without_record: int
+    """Trials of which only a trace is known, or not even that: whether they were scored is not."""
+    scored: int
+    passed: int
+    """Scored 1 or more."""
+    averages: dict[str, Average]
+    """By name: turns, messages, tool_calls, tool_errors, repeats, seconds, tokens, cost."""
+    tool_results: int
+    tool_errors: int
+    error_rate: float | None
+    """All tool errors by all tool results; null without a result."""
+    by_reason: dict[str, int]
+    by_tool: dict[str, int]
+    """Tool calls by tool."""
+    with_errors: int
+    """Trials with at least one tool error."""
+    recovered: int
+    """Of those, trials where the tool of the first error worked again."""
+    first_errors: tuple[GroupedError, ...]
+    """The most frequent ones, at most ten."""
+    limits: dict[str, int]
+    """Trials that a limit ended, by its kind."""
+    causes: dict[str, int]
+    """Failed trials by cause."""
+    cause_rules: dict[str, int]
+    """Failed trials by the rule that found the cause."""
+    turns_disagree: int
+    """Trials whose agent reports another number of turns than was counted."""
+    behaviour: Behaviour | None
+
+
+_AVERAGED: Final[dict[str, Callable[[TrialSummary], float | None]]] = {
+    "turns": lambda trial: _traced(trial, trial.trace.turns),
+    "messages": lambda trial: _traced(trial, trial.trace.messages),
+    "tool_calls": lambda trial: _traced(trial, trial.trace.tool_calls),
+    "tool_errors": lambda trial: _traced(trial, trial.trace.errors.total),
+    "repeats": lambda trial: _traced(trial, trial.trace.loops.repeats),
+    "wall_seconds": lambda trial: trial.trace.times.wall_seconds,
+    "idle_seconds": lambda trial: trial.trace.times.idle_seconds,
+    "seconds_to_first_write": lambda trial: trial.trace.written.seconds_to_first,
+    "agent_seconds": lambda trial: trial.agent_seconds,
+    "tokens_in": lambda trial: trial.tokens.input,
+    "tokens_out": lambda trial: trial.tokens.output,
+    "cost_usd": lambda trial: trial.cost_usd,
+}
+
+
+def _traced(trial: TrialSummary, count: int) -> int | None:
+    return count if trial.has_trace else None
+
+
+def summarise_experiment(trials: Sequence[TrialSummary]) -> ExperimentSummary:
+    """Many trials as one."""
+    traces = [trial.trace for trial in trials if trial.has_trace]
+    results = sum(trace.errors.results for trace in traces)
+    errors = sum(trace.errors.total for trace in traces)
+    firsts = [
+        (trial.name, trial.trace.errors.first) for trial in trials if trial.trace.errors.first
+    ]
+    rewards = [trial.reward for trial in trials if trial.reward is not None]
+    return ExperimentSummary(
+        trials=len(trials),
+        with_trace=len(traces),
+        sources=_count(trial.trace.source for trial in trials),
+        degraded=sum(trace.degraded for trace in traces),
+        without_record=sum(trial.trial_id is None for trial in trials),
+        scored=len(rewards),
+        passed=sum(reward >= 1 for reward in rewards),
+        averages={name: average(map(of, trials)) for name, of in _AVERAGED.items()},
+        tool_results=results,
+        tool_errors=errors,
+        error_rate=errors / results if results else None,
+        by_reason=add_counts(*(trace.errors.by_reason for trace in traces)),
+        by_tool=add_counts(*(trace.by_tool for trace in traces)),
+        with_errors=len(firsts),
+        recovered=sum(error.is_recovered for _, error in firsts),
+        first_errors=group_errors(firsts),
+        limits=_count(trial.limit.kind for trial in trials if trial.limit),
+        causes=_count(str(trial.cause.kind) for trial in trials if trial.cause),
+        cause_rules=_count(trial.cause.rule for trial in trials if trial.cause),
+        turns_disagree=sum(trial.turns_disagree for trial in trials),
+        behaviour=merge_behaviour([trace.behaviour for trace in traces]),
+    )
+
+
+def _count(names: Iterable[str]) -> dict[str, int]:
+    tally = Tally()
+    for name in names:
+        tally.add(name)
+    return tally.ranked()
+
+
+_LARGEST: Final = 1e15
+"""A record may hold any number; none that is larger is believed."""
+
+
+def average(values: Iterable[float | None]) -> Average:
+    """Mean and median of what is known."""
+    known = sorted(value for value in values if value is not None and abs(value) <= _LARGEST)
+    if not known:
+        return Average(mean=None, median=None, n=0)
+    middle = len(known) // 2
+    median = known[middle] if len(known) % 2 else (known[middle - 1] + known[middle]) / 2
+    return Average(mean=math.fsum(known) / len(known), median=float(median), n=len(known))
+
+
+def group_errors(firsts: Sequence[tuple[str, ToolError]]) -> tuple[GroupedError, ...]:
+    """First errors of many trials, those that read the same together."""
+    groups: dict[tuple[str, str], list[tuple[str, ToolError]]] = {}
+    for name, error in firsts:
+        key = error.tool, _VARYING.sub("#", telling_line(error))
+        groups.setdefault(key, []).append((name, error))
+    ranked = sorted(groups.values(), key=lambda group: -len(group))
+    return tuple(
+        GroupedError(
+            trials=len(group),
+            tool=group[0][1].tool,
+            text=telling_line(group[0][1]),
+            example=group[0][0],
+            step=group[0][1].step,
+        )
+        for group in ranked[:_SHOWN_ERRORS]
+    )
+
+
+def telling_line(error: ToolError) -> str:
+    """The line of an error that says most: the last one, as of a traceback; else the exit code."""
+    lines = [line.strip() for line in error.text.splitlines() if line.strip()]
+    if not lines:
+        return error.reason if error.exit_code is None else f"exit {error.exit_code}, no text"
+    return lines[-1][:_LONGEST_LINE]

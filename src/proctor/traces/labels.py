@@ -1,0 +1,54 @@
+"""The four labels of a turn, and where an agent's thoughts are kept."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from proctor.traces.entry import Object
+
+EXECUTION: Final = "execution"
+VERIFICATION: Final = "verification"
+DELIBERATION: Final = "deliberation"
+EXPLORATION: Final = "exploration"
+LABELS: Final = (EXECUTION, VERIFICATION, DELIBERATION, EXPLORATION)
+"""In the order in which they stand everywhere: rows, columns, and who wins a tie of counts."""
+
+
+class Label(msgspec.Struct, frozen=True, gc=False):
+    """What one turn was for."""
+
+    step: int
+    """The turn."""
+    label: str
+    """One of LABELS."""
+    cue: str
+    """What decided, in a few words; fixed words only, never text of the trace."""
+    confidence: float
+    """0 to 1; how sure whoever gave it is, not how often they are right."""
+
+
+def count_labels(labels: Iterable[str]) -> dict[str, int]:
+    """How often each label is there, all four in their order."""
+    counts = dict.fromkeys(LABELS, 0)
+    for label in labels:
+        counts[label] += 1
+    return counts
+
+
+def find_dominant(counts: dict[str, int]) -> str | None:
+    """The most frequent label, of equals the first in order; None where there is none at all."""
+    best = max(LABELS, key=lambda label: counts[label])
+    return best if counts[best] else None
+
+
+_PLACES = (("conversation", "thinking"), ("atif", "reasoning_content"))
+
+
+def find_thoughts(metadata: Object) -> Iterator[str]:
+    """The thoughts in an entry's metadata."""
+    for key, name in _PLACES:
+        held = metadata.get(key)
+        thought = held.get(name) if isinstance(held, dict) else None
+        if isinstance(thought, str):
+            yield thought

@@ -1,0 +1,343 @@
+r"""A trace file as pieces of whole lines, in constant memory, and one line as a JSON value.
+
+Lines end at `\n` and nowhere else: U+2028, U+2029 and U+0085 are text. The last line may lack its
+end.
+
+Only regular files are read: reading a pipe would block, and a device has no end. What a writer
+appends after the file was opened is not read, except for the rest of a line that was half there.
+
+A plain JSON reader lets the last of two equal keys win, accepts NaN, turns a number that is too
+large into infinity, and keeps unpaired surrogates that no file can hold. `Decoding` reports each of
+them; the caller decides what to keep of such a line.
+"""
+
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, NoReturn
+
+import msgspec
+from msgspec import UNSET
+
+from proctor.diagnostic import Diagnostic
+from proctor.errors import TraceError
+from proctor.json_values import MOST_VALUES, has_more_values
+from proctor.sentence import reason_of, shown
+from proctor.traces.entry import Object
+
+LINE_LIMIT = 1 << 27
+"""A line longer than this, 128 MiB, is stepped over without being held."""
+_PIECE = 1 << 16
+"""Bytes read at a time: what stays in the processor's cache while it is decoded.
+
+Twice as many, and the allocator gives each piece back to the system and asks for it anew.
+"""
+_LINE_END = ord("\n")
+
+
+class Oversized(msgspec.Struct, frozen=True, gc=False):
+    """A line that was stepped over."""
+
+    length: int
+    """Its bytes, its end counted."""
+    limit: int
+    """What was allowed."""
+    unit: str = "bytes"
+    """Of the limit: bytes, or values."""
+
+    def describe(self, line: int) -> Diagnostic:
+        """What a reader says of it."""
+        message = f"a line of {self.length:,} bytes"
+        if self.unit == "bytes":
+            message += f"; expected no more than {self.limit:,}"
+        else:
+            message += f" with more than {self.limit:,} {self.unit}; it is not decoded"
+        return Diagnostic("line-too-long", message, line)
+
+
+class OpenTrace:
+    """An open file, to be read once, front to back; or a span of it that ends where a line does."""
+
+    def __init__(
+        self, path: str, limit: int = LINE_LIMIT, span: tuple[int, int] | None = None
+    ) -> None:
+        """Open it.
+
+        Raises:
+            TraceError: it is missing, not a regular file, or may not be read.
+        """
+        self.path = path
+        self._limit = limit
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (OSError, ValueError) as error:
+            raise TraceError(f"{path}: cannot be read: {reason_of(error)}") from error
+        status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(self._fd)
+            what = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise TraceError(f"{path}: {what}; expected a file of lines")
+        self.size = status.st_size
+        """Its bytes when it was opened; of a span, where it ends."""
+        self._taken = 0
+        if span is not None:
+            self._taken, self.size = span
+            os.lseek(self._fd, self._taken, os.SEEK_SET)
+        self._at_line_end = True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._fd)
+
+    def find_changes(self) -> list[Diagnostic]:
+        """What happened to the file since it was opened, asked when all of it is read."""
+        if self._taken < self.size:
+            message = f"{self.size - self._taken:,} bytes were cut off the file while it was read"
+            return [Diagnostic("file-shrank", message)]
+        if os.fstat(self._fd).st_size > self._taken:
+            message = "the file grew while it was read; what came after the first look is not in"
+            return [Diagnostic("file-grew", message, is_problem=False)]
+        return []
+
+    def pieces(self) -> Iterator[bytes | Oversized]:
+        """Whole lines, many at a time; the last piece may end without a line end.
+
+        Raises:
+            TraceError: the disk gave an error.
+        """
+        buffer = bytearray(min(_PIECE, max(self.size, 1)))
+        filled = dropped = 0
+        while taken := self._take(memoryview(buffer)[filled:]):
+            start = buffer.find(b"\n", filled, filled + taken) + 1 if dropped else 0
+            end = buffer.rfind(b"\n", filled, filled + taken) + 1
+            filled += taken
+            if not end:
+                buffer, filled, dropped = self._make_room(buffer, filled, dropped)
+                continue
+            if dropped:
+                yield Oversized(dropped + start, self._limit)
+                dropped = 0
+            if end > start:
+                yield from sift(buffer, start, end)
+            rest = buffer[end:filled]
+            if len(buffer) > _PIECE > len(rest):
+                buffer = bytearray(_PIECE)
+            filled = len(rest)
+            buffer[:filled] = rest
+        if dropped:
+            yield Oversized(dropped + filled, self._limit)
+        elif filled:
+            yield from sift(buffer, 0, filled)
+
+    def _make_room(
+        self, buffer: bytearray, filled: int, dropped: int
+    ) -> tuple[bytearray, int, int]:
+        """A buffer with room for more of a line that it does not hold to its end."""
+        if dropped or filled > self._limit:
+            # Only the length is kept: the line may be longer than memory.
+            return buffer, 0, dropped + filled
+        if filled == len(buffer):
+            # One byte more than a line may have, so that a longer one is noticed and not held.
+            most = max(self._limit + 1 - filled, 1)
+            # In place, so that a long line is not held twice while it grows.
+            buffer += bytes(min(max(filled, _PIECE), most))
+        return buffer, filled, dropped
+
+    def _take(self, into: memoryview) -> int:
+        """Read on; past the size at opening, only up to the end of the line begun."""
+        left = self.size - self._taken
+        if left <= 0 and self._at_line_end:
+            return 0
+        try:
+            taken = os.readv(self._fd, [into[:left] if left > 0 else into])
+        except OSError as error:
+            raise TraceError(f"{self.path}: cannot be read: {reason_of(error)}") from error
+        if left <= 0:
+            taken = bytes(into[:taken]).find(b"\n") + 1 or taken
+        self._taken += taken
+        self._at_line_end = taken > 0 and into[taken - 1] == _LINE_END
+        return taken
+
+
+def sift(buffer: bytes | bytearray, begin: int, end: int) -> Iterator[bytes | Oversized]:
+    """Lines in a buffer, without those that hold too many values to be decoded."""
+    at = begin
+    # A value takes a byte at least, so that short pieces, which most are, need no look.
+    while at < end and end - begin > MOST_VALUES:
+        stop = buffer.find(b"\n", at, end) + 1 or end
+        if has_more_values(buffer, MOST_VALUES, at, stop):
+            if at > begin:
+                yield bytes(memoryview(buffer)[begin:at])
+            yield Oversized(stop - at, MOST_VALUES, "values")
+            begin = stop
+        at = stop
+    if begin < end:
+        yield bytes(memoryview(buffer)[begin:end])
+
+
+_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|u([dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+"""Any escape in a string; the group is there when it is half of a pair, and its other half is not.
+
+Read from the left, so that an escaped backslash before a `u` is not taken for the start of one.
+"""
+_MARK: Final = b"\xef\xbb\xbf"
+_SHOWN: Final = 60
+_NAMED: Final = 5
+
+
+class Decoding:
+    """One line while it is decoded."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.diagnostics: list[Diagnostic] = []
+        self.shadowed: list[tuple[str, Any]] = []
+        """Values that a later key of the same name in the same object hides."""
+        self._strange: dict[str, None] = {}
+
+    def report(self, code: str, message: str) -> None:
+        """Notice a problem."""
+        self.diagnostics.append(Diagnostic(code, message, self.line))
+
+    def note(self, code: str, message: str) -> None:
+        """Notice something that breaks nothing."""
+        self.diagnostics.append(Diagnostic(code, message, self.line, is_problem=False))
+
+    def decode(self, data: bytes, *, torn: bool = False) -> Any:
+        """The value, UNSET when there is none. `torn` when the file stops before the line end."""
+        text = self._mend(self._text(data))
+        try:
+            value = self._load(text)
+        except RecursionError:
+            self.report("too-deep", "brackets nested deeper than can be read")
+        except ValueError as error:
+            self._report_broken(data, error, torn=torn)
+        else:
+            self._report_strange()
+            return value
+        return UNSET
+
+    def _text(self, data: bytes) -> str:
+        if data.startswith(_MARK):
+            self.report("byte-order-mark", "starts with a byte order mark; expected plain UTF-8")
+            data = data[len(_MARK) :]
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            what = f"byte {error.start + 1} is {data[error.start]:#04x}; expected UTF-8"
+            self.report("invalid-utf-8", f"{what}, and what is not is shown as U+FFFD")
+            return data.decode(errors="replace")
+
+    def _mend(self, text: str) -> str:
+        if not _has_halves(text):
+            return text
+        self.note("half-character", "half a surrogate pair; shown as U+FFFD")
+        return _ESCAPE.sub(lambda found: "\\ufffd" if found[1] else found[0], text)
+
+    def _load(self, text: str) -> Any:
+        try:
+            return self._loads(text, strict=True)
+        except ValueError:
+            self._strange.clear()
+            self.shadowed.clear()
+            value = self._loads(text, strict=False)
+        self.report("control-character", "a raw control character in a string; expected an escape")
+        return value
+
+    def _loads(self, text: str, *, strict: bool) -> Any:
+        return json.loads(
+            text,
+            object_pairs_hook=self._pair,
+            parse_constant=self._constant,
+            parse_float=self._float,
+            strict=strict,
+        )
+
+    def _report_broken(self, data: bytes, error: ValueError, *, torn: bool) -> None:
+        if torn:
+            message = f"the file ends inside a line, after {len(data):,} bytes of it"
+            self.report("torn-line", message)
+        elif not data.strip(b"\0"):
+            self.report("garbage", f"{len(data):,} zero bytes; expected a JSON object")
+        elif isinstance(error, json.JSONDecodeError):
+            why = f"not JSON at character {error.pos + 1}: {error.msg}"
+            self.report("garbage", f"{why}; expected a JSON object")
+        else:
+            self.report("garbage", f"not readable: {error}; expected a JSON object")
+
+    def _report_strange(self) -> None:
+        if self._strange:
+            names = some_of(self._strange)
+            self.report("not-a-json-number", f"{names}, which no JSON number can say")
+        if self.shadowed:
+            names = some_of(map(shown, dict(self.shadowed)))
+            self.report("duplicate-key", f"key {names} more than once; the last one counts")
+
+    def _pair(self, pairs: list[tuple[str, Any]]) -> Object:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            last = {key: at for at, (key, _) in enumerate(pairs)}
+            self.shadowed += [pair for at, pair in enumerate(pairs) if last[pair[0]] != at]
+        return made
+
+    def _constant(self, name: str) -> float:
+        self._strange[name] = None
+        return float(name)
+
+    def _float(self, digits: str) -> float:
+        value = float(digits)
+        if math.isinf(value):
+            self._strange[digits[:_SHOWN]] = None
+        return value
+
+
+def parse_whole(text: str) -> Any:
+    """The value of a JSON text that parsing keeps whole.
+
+    Raises:
+        ValueError: it is not JSON, or its value would not be all that is written.
+    """
+    if _has_halves(text):
+        raise ValueError("half a surrogate pair")
+    try:
+        return json.loads(
+            text, object_pairs_hook=_distinct, parse_constant=_refuse, parse_float=_finite
+        )
+    except RecursionError as error:
+        raise ValueError("nested deeper than can be read") from error
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> Object:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("a key more than once")
+    return made
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name}, which JSON does not have")
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    return _refuse(digits) if math.isinf(value) else value
+
+
+def _has_halves(text: str) -> bool:
+    if "\\ud" not in text and "\\uD" not in text:
+        return False
+    return any(found[1] for found in _ESCAPE.finditer(text))
+
+
+def some_of(names: Iterable[str]) -> str:
+    """The first few of many names: a stranger's line can have a million of them."""
+    first = list(islice(names, _NAMED + 1))
+    return ", ".join(first[:_NAMED]) + (" and more" if len(first) > _NAMED else "")

@@ -1,0 +1,265 @@
+"""The files that a trace's entries name as media: found, pinned by digest, or reported as missing.
+
+A name is taken as a path relative to the trial's artifacts; an absolute one, as a harness saw it in
+its container, is looked for under the same root. Where a harness keeps trace and media in one
+place, they were fetched together: what the root does not have is looked for beside the trace.
+Media may also stand in the entry itself, as a `data:` address or as base64.
+
+A name comes from a stranger: it never leads out of the root, nothing but regular files is opened,
+and nothing is fetched. Files are hashed where they lie; nothing here copies them.
+"""
+
+import base64
+import binascii
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from proctor.diagnostic import Diagnostic
+from proctor.digest import sha256_file, sha256_hex
+from proctor.sentence import reason_of
+from proctor.traces.entry import Entry
+
+LARGEST: Final = 1 << 32
+"""A file above this, 4 GiB, is reported and not read."""
+_CONTAINER_ROOTS: Final = ("/logs/artifacts/", "/workspace/")
+_SHOWN: Final = 80
+_LONGEST_NAME: Final = 4096
+_SURELY_BASE64: Final = 256
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_DATA_ADDRESS: Final = re.compile(r"data:[^,]{0,200},", re.IGNORECASE)
+_SIGNATURES: Final = (
+    *(b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"RIFF", b"%PDF-"),
+    *(b"II*\0", b"MM\0*", b"\x1aE\xdf\xa3", b"OggS", b"fLaC", b"<svg", b"PK\x03\x04"),
+)
+_ENOUGH: Final = 12
+"""Characters of base64 that hold the longest signature."""
+
+
+class Medium(msgspec.Struct, frozen=True):
+    """Something to see or hear that belongs to a trace."""
+
+    name: str
+    """As the entry has it; the beginning of it for one that stands in the entry itself."""
+    path: str | None
+    """Where it lies, relative to the root and with `/`; null for one in the entry itself."""
+    sha256: str
+    """Digest of its bytes; decoded, for one in the entry itself."""
+    size: int
+    """In bytes."""
+    line: int
+    """The first line that names it, counted from 1."""
+    step: int
+    """The step of that line."""
+    beside: str | None = None
+    """Which of the further directories its path is relative to; null: the root."""
+
+
+class MediaReport(msgspec.Struct, frozen=True):
+    """Every name once, in the order of the trace."""
+
+    files: list[Medium]
+    missing: list[Diagnostic]
+    """What is named and could not be pinned, with the first line that names it."""
+
+
+class _Bytes(msgspec.Struct, frozen=True):
+    """What a name turned out to mean."""
+
+    path: str | None
+    sha256: str
+    size: int
+    beside: str | None = None
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """Why a name has no medium: the code, and the end of a sentence."""
+
+    code: str
+    reason: str
+
+
+_BAD_NAME: Final = _Refusal("media-bad-name", "which cannot be the name of a file")
+_DOTS: Final = _Refusal("media-outside", "a path with .. in it, which is not followed")
+_LINK: Final = _Refusal("media-outside", "a link out of the artifacts, which is not followed")
+_ELSEWHERE: Final = _Refusal("media-elsewhere", "an address elsewhere, which is not fetched")
+_MISSING: Final = _Refusal("media-missing", "which is not among the artifacts")
+_CHANGED: Final = _Refusal("media-changed", "a file that changed while it was read")
+
+
+def places_beside(folder: str) -> tuple[str, str]:
+    """Where media lie that were fetched together with a trace in this folder, best first."""
+    return f"{folder}/artifacts", folder
+
+
+def collect_media(
+    entries: Iterable[tuple[int, Entry]], root: str, beside: Sequence[str] = ()
+) -> MediaReport:
+    """Pin every medium that the entries name; `entries` come with their lines, counted from 1.
+
+    What is not under the root is looked for under each of the directories `beside` the trace.
+    """
+    report = MediaReport([], [])
+    collector = _Collector(root, beside)
+    seen: set[str] = set()
+    for line, entry in entries:
+        for name in entry.media or ():
+            if name in seen:
+                continue
+            seen.add(name)
+            match collector.pin(name):
+                case _Refusal(code, reason):
+                    message = f"step {entry.step} names {_cut(name)!r}, {reason}"
+                    report.missing.append(Diagnostic(code, message, line))
+                case _Bytes(path, sha256, size, place):
+                    shown = _cut(name) if path is None else name
+                    medium = Medium(shown, path, sha256, size, line, entry.step, place)
+                    report.files.append(medium)
+    return report
+
+
+class _Collector:
+    """Finds media under a root or beside it, and hashes no file twice."""
+
+    def __init__(self, root: str, beside: Sequence[str]) -> None:
+        self._digests: dict[tuple[int, int], str] = {}
+        self._folders = [_Folder(os.path.realpath(root), None, self._digests)]
+        self._folders += [_Folder(os.path.realpath(each), each, self._digests) for each in beside]
+
+    def pin(self, name: str) -> _Bytes | _Refusal:
+        """What the name means, or why nothing can be pinned."""
+        if _DATA_ADDRESS.match(name):
+            return _decode_address(name)
+        if _ADDRESS.match(name):
+            return _ELSEWHERE
+        found = self._find(name)
+        data = _decode_base64(name) if isinstance(found, _Refusal) else None
+        return found if data is None else _inline(data)
+
+    def _find(self, name: str) -> _Bytes | _Refusal:
+        """The file that a name means."""
+        if not name.strip() or "\0" in name or len(name) > _LONGEST_NAME:
+            return _BAD_NAME
+        if ".." in name.split("/"):
+            return _DOTS
+        for folder in self._folders:
+            found = folder.find(name)
+            if found is not _MISSING:
+                return found
+        return _MISSING
+
+
+class _Folder:
+    """One directory that media may lie in."""
+
+    def __init__(self, root: str, said: str | None, digests: dict[tuple[int, int], str]) -> None:
+        self._root = root
+        self._said = said
+        self._digests = digests
+
+    def find(self, name: str) -> _Bytes | _Refusal:
+        """The file that a name means here, or why there is none."""
+        found = self._search(name)
+        return found if isinstance(found, _Refusal) else self._hash(found)
+
+    def _search(self, name: str) -> str | _Refusal:
+        """The real path that a name means."""
+        for candidate in _candidates(name):
+            if (found := self._look(f"{self._root}/{candidate}")) is not None:
+                return found
+        return _MISSING
+
+    def _look(self, path: str) -> str | _Refusal | None:
+        """The real path of a path under the root; None if nothing is there."""
+        try:
+            real = os.path.realpath(path, strict=True)
+        except (FileNotFoundError, NotADirectoryError):
+            # A link that leads out of the root is reported as that, also where it ends nowhere.
+            return _LINK if self._leaves_root(os.path.realpath(path)) else None
+        except (OSError, ValueError) as error:
+            return _unreadable(error)
+        return _LINK if self._leaves_root(real) else real
+
+    def _leaves_root(self, path: str) -> bool:
+        return os.path.commonpath((self._root, path)) != self._root
+
+    def _hash(self, real: str) -> _Bytes | _Refusal:
+        path = Path(real)
+        try:
+            before = path.lstat()
+            if not stat.S_ISREG(before.st_mode):
+                return _Refusal("media-not-a-file", f"{_kind(before.st_mode)}; expected a file")
+            if before.st_size > LARGEST:
+                reason = f"a file of {before.st_size:,} bytes; expected no more than {LARGEST:,}"
+                return _Refusal("media-too-large", reason)
+            key = (before.st_dev, before.st_ino)
+            if key not in self._digests:
+                self._digests[key] = sha256_file(path)
+            after = path.lstat()
+        except OSError as error:
+            return _unreadable(error)
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            return _CHANGED
+        relative = os.fsencode(os.path.relpath(real, self._root)).decode(errors="backslashreplace")
+        return _Bytes(relative, self._digests[key], before.st_size, self._said)
+
+
+def _candidates(name: str) -> list[str]:
+    """The paths under the root that a name may mean, best first."""
+    rest = [name.removeprefix(p) for p in _CONTAINER_ROOTS if name.startswith(p)]
+    return [path.lstrip("/") for path in (name, *rest)]
+
+
+def _inline(data: bytes) -> _Bytes:
+    return _Bytes(None, sha256_hex(data), len(data))
+
+
+def _decode_address(name: str) -> _Bytes | _Refusal:
+    head, _, payload = name.partition(",")
+    data = unquote_to_bytes(payload)
+    if not head.lower().endswith(";base64"):
+        return _inline(data)
+    try:
+        return _inline(base64.b64decode(data, validate=True))
+    except binascii.Error as error:
+        return _Refusal("media-broken", f"whose base64 is broken: {error}")
+
+
+def _decode_base64(name: str) -> bytes | None:
+    """The bytes of a medium given as base64; None for a name that only looks like it.
+
+    A short name is taken for base64 only where it decodes to the beginning of a known format:
+    `/workspace/out1x` could be base64 too.
+    """
+    if len(name) % 4 or len(name) < _ENOUGH:
+        return None
+    try:
+        start = base64.b64decode(name[:_ENOUGH], validate=True)
+        if len(name) < _SURELY_BASE64 and not start.startswith(_SIGNATURES):
+            return None
+        return base64.b64decode(name, validate=True)
+    except ValueError:
+        return None
+
+
+def _unreadable(error: OSError | ValueError) -> _Refusal:
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return _BAD_NAME
+    return _Refusal("media-unreadable", f"which cannot be read: {reason_of(error)}")
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a device or socket"
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _SHOWN else f"{name[: _SHOWN - 1]}…"

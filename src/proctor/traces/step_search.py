@@ -1,0 +1,196 @@
+"""Some steps of a trajectory, exactly those of a full reading, without decoding all the rest.
+
+    for chunk in read_steps(path, 3, 7):
+        chunk.entries                        the entries of steps 3 to 7, in the order of the file
+
+Every line is still looked at, by a decoder that keeps nothing but its step: steps may stand in any
+order, a key may be spelled with escapes, the last of two equal keys counts. A piece of the file is
+read in full when one of the steps wanted may be in it, or when that decoder cannot be sure: a line
+without a step, a step that is spelled as 3.0 or "3", a line that is no object, an object over
+several lines. Large files are looked through by two processes.
+
+What is noticed about lines is told for lines that were read in full only.
+"""
+
+import io
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from proctor.errors import TraceError
+from proctor.sentence import reason_of
+from proctor.traces.lines import LINE_LIMIT, OpenTrace, Oversized
+from proctor.traces.trajectory import Chunk, read_pieces
+
+_WORTH_IT = 1 << 26
+"""From 64 MiB on, a second process saves more than it costs."""
+_LOOK = 1 << 16
+
+
+class _Stepped(msgspec.Struct, gc=False):
+    """An entry of which only the step is looked at."""
+
+    step: int
+
+
+class Survey(msgspec.Struct, frozen=True, gc=False):
+    """What is known of some lines without reading them in full."""
+
+    lines: int
+    least: int
+    most: int
+    is_odd: bool = False
+    """Whether only a full reading tells what is in them; the steps say nothing then."""
+
+    def may_hold(self, first: int, last: int) -> bool:
+        """Whether an entry of one of these steps may be among the lines."""
+        return self.is_odd or (self.least <= last and self.most >= first)
+
+
+class _Hit(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A piece of the file to be read in full."""
+
+    begin: int
+    size: int
+    line: int
+    """Of its first line, counted from the beginning of what was looked through."""
+    limit: int = 0
+    """More than 0: it is one line, and has more of `unit` than this."""
+    unit: str = "bytes"
+
+
+class _Hits(msgspec.Struct, frozen=True, array_like=True):
+    lines: int
+    """That were looked at."""
+    hits: list[_Hit]
+
+
+_DECODER = msgspec.json.Decoder(_Stepped)
+
+
+def survey_piece(piece: bytes) -> Survey:
+    """Look at whole lines, each by itself; the last may lack its end."""
+    try:
+        steps = [each.step for each in map(_DECODER.decode, io.BytesIO(piece))]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return Survey(piece.count(b"\n") + (not piece.endswith(b"\n")), 0, 0, is_odd=True)
+    return Survey(len(steps), min(steps), max(steps))
+
+
+def read_steps(
+    path: str, first: int, last: int, *, line_limit: int = LINE_LIMIT, worth_it: int = _WORTH_IT
+) -> Iterator[Chunk]:
+    """The entries whose step is one of first to last, both counted; the rest of a file is salvaged.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    search = _Search(path, first, last, line_limit)
+    size = search.size()
+    found = search.in_two(size) if size >= worth_it else search.in_span(0, size)
+    for hit in found.hits:
+        if hit.limit:
+            line = Oversized(hit.size, hit.limit, hit.unit)
+            yield Chunk([], [], diagnostics=[line.describe(hit.line)])
+            continue
+        for chunk in read_pieces([(hit.line, _read_at(path, hit))]):
+            yield narrow(chunk, first, last)
+
+
+def narrow(chunk: Chunk, first: int, last: int) -> Chunk:
+    """What of a chunk is wanted, and what was noticed that concerns it or no step at all."""
+    both = list(zip(chunk.entries, chunk.lines, strict=True))
+    kept = [each for each in both if first <= each[0].step <= last]
+    others = {line for entry, line in both if not first <= entry.step <= last}
+    return Chunk(
+        [entry for entry, _ in kept],
+        [line for _, line in kept],
+        [],
+        [found for found in chunk.diagnostics if found.line not in others],
+    )
+
+
+class _Search:
+    """A search for steps in one file."""
+
+    def __init__(self, path: str, first: int, last: int, limit: int) -> None:
+        self._path, self._first, self._last, self._limit = path, first, last, limit
+
+    def size(self) -> int:
+        trace = OpenTrace(self._path, self._limit)
+        trace.close()
+        return trace.size
+
+    def in_span(self, begin: int, end: int) -> _Hits:
+        trace = OpenTrace(self._path, self._limit, (begin, end))
+        line, hits = 1, []
+        try:
+            for piece in trace.pieces():
+                if isinstance(piece, Oversized):
+                    hits.append(_Hit(begin, piece.length, line, piece.limit, piece.unit))
+                    begin, line = begin + piece.length, line + 1
+                    continue
+                survey = survey_piece(piece)
+                if survey.may_hold(self._first, self._last):
+                    hits.append(_Hit(begin, len(piece), line))
+                begin, line = begin + len(piece), line + survey.lines
+        finally:
+            trace.close()
+        return _Hits(line - 1, hits)
+
+    def in_two(self, size: int) -> _Hits:
+        """The first half here, the second by another process."""
+        middle = self._find_line(size // 2, size)
+        ours, theirs = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(ours)
+            self._answer(theirs, middle, size)
+        os.close(theirs)
+        try:
+            front = self.in_span(0, middle)
+            with os.fdopen(ours, "rb") as answer:
+                told = answer.read()
+        except BaseException:
+            os.kill(child, signal.SIGKILL)
+            raise
+        finally:
+            _, status = os.waitpid(child, 0)
+        # A child that was killed told nothing: then it is looked for here.
+        back = self.in_span(middle, size) if status else msgspec.msgpack.decode(told, type=_Hits)
+        moved = [msgspec.structs.replace(hit, line=hit.line + front.lines) for hit in back.hits]
+        return _Hits(front.lines + back.lines, front.hits + moved)
+
+    def _answer(self, to: int, begin: int, end: int) -> None:
+        """Tell what is in the span, and end this process, which has nothing else to do."""
+        status = 1
+        try:
+            told = msgspec.msgpack.encode(self.in_span(begin, end))
+            with os.fdopen(to, "wb") as answer:
+                answer.write(told)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def _find_line(self, at: int, size: int) -> int:
+        """Where the first line after a place begins."""
+        with Path(self._path).open("rb", buffering=0) as file:
+            file.seek(at)
+            while piece := file.read(_LOOK):
+                end = piece.find(b"\n") + 1
+                if end:
+                    return min(at + end, size)
+                at += len(piece)
+        return size
+
+
+def _read_at(path: str, hit: _Hit) -> bytes:
+    try:
+        with Path(path).open("rb", buffering=0) as file:
+            file.seek(hit.begin)
+            return file.read(hit.size)
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {reason_of(error)}") from error

@@ -1,0 +1,229 @@
+"""Tokens and advisor calls that the metadata of a trace tells of.
+
+The convention is the record's: input is all input, cache reads and cache writes among it. ATIF and
+OpenAI count so; Anthropic leaves the cache out, and it is added. A number that is no whole number,
+0 or more, is not one. Nothing here knows a price.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from proctor.traces.atif.carry import ATIF_KEY
+from proctor.traces.entry import Entry, Object
+
+LARGEST_COUNT: Final = 1 << 53
+"""A stranger may write any number; a larger one is no count."""
+_NOTHING: Final = (None, None, None, None)
+_ANTHROPIC: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
+
+type _Found = tuple[int | None, int | None, int | None, int | None]
+"""Input, output, cache reads, cache writes."""
+
+
+class TokenSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of the agent's model; null is not known, which is not 0."""
+
+    source: str = "unknown"
+    """record, trace, or unknown where neither says."""
+    input: int | None = None
+    """All input; cache reads and writes are among it."""
+    output: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    told: int = 0
+    """Entries of the trace that say what they used: sums of a trace are of these alone."""
+
+
+class AdvisorSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Questions to an advisor model."""
+
+    calls: int = 0
+    input: int | None = None
+    output: int | None = None
+
+
+_NOBODY: Final = AdvisorSummary()
+
+
+class Usages:
+    """What the entries of one trace used, as they come."""
+
+    def __init__(self) -> None:
+        self._told = 0
+        self._sums: list[int | None] = [None, None, None, None]
+        self._final: _Found | None = None
+        self._last: tuple[object, _Found] | None = None
+        self._advised_calls = self._advised_results = 0
+        self._advisor: dict[str, int] = {}
+
+    def see(self, key: str, held: Object) -> None:
+        """Take in what an entry's metadata has under one of KEYS."""
+        if key == "tokens":
+            given = held.get("call_input")
+            if type(given) is int and 0 <= given < LARGEST_COUNT:
+                self._told += 1
+                self._sums[0] = (self._sums[0] or 0) + given
+                return
+        found = _READERS[key](held)
+        if found is not None:
+            self._add(found, held)
+
+    def see_document(self, atif: Object) -> None:
+        """Take in what an entry carries of a whole ATIF document."""
+        if isinstance(document := atif.get("document"), dict):
+            self._final = _read_final(document)
+
+    def _add(self, found: _Found, held: Object) -> None:
+        name = held.get("id")
+        if name is not None and self._last is not None and self._last[0] == name:
+            # One answer over several rows says the same again: the last word counts.
+            self._sum(self._last[1], -1)
+        else:
+            self._told += 1
+        self._sum(found, 1)
+        self._last = None if name is None else (name, found)
+
+    def _sum(self, found: _Found, sign: int) -> None:
+        sums = self._sums
+        for at, count in enumerate(found):
+            if count is not None:
+                sums[at] = (sums[at] or 0) + sign * count
+
+    def see_advisor(self, entry: Entry, metadata: Object) -> None:
+        """Take in an entry that is marked as a question to an advisor."""
+        if entry.role != "tool_result":
+            self._advised_calls += 1
+            return
+        self._advised_results += 1
+        tokens = metadata.get("advisor_tokens")
+        if isinstance(tokens, dict):
+            for key in ("input", "output"):
+                if (count := _count(tokens.get(key))) is not None:
+                    self._advisor[key] = self._advisor.get(key, 0) + count
+
+    def finish(self) -> TokenSummary:
+        """The tokens that were told; the document's own sums where no entry says any."""
+        sums = tuple(self._sums) if self._told else self._final
+        if sums is None:
+            return TokenSummary()
+        read_in, out, cached, written = sums
+        return TokenSummary(
+            source="trace",
+            told=self._told,
+            input=read_in,
+            output=out,
+            cache_read=cached,
+            cache_write=written,
+        )
+
+    def finish_advisor(self) -> AdvisorSummary:
+        """The advisor's calls: a call and its result are one question, and both may be marked."""
+        if not (self._advised_results or self._advised_calls):
+            return _NOBODY
+        return AdvisorSummary(
+            calls=self._advised_results or self._advised_calls,
+            input=self._advisor.get("input"),
+            output=self._advisor.get("output"),
+        )
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < LARGEST_COUNT else None
+
+
+def _found(
+    given: object, output: object, cache_read: object = None, cache_write: object = None
+) -> _Found | None:
+    found = (_count(given), _count(output), _count(cache_read), _count(cache_write))
+    return None if found == _NOTHING else found
+
+
+def _read_atif(held: Object) -> _Found | None:
+    metrics = held.get("metrics")
+    if not isinstance(metrics, dict) or held.get("is_copied_context") is True:
+        return None
+    return _found(
+        metrics.get("prompt_tokens"),
+        metrics.get("completion_tokens"),
+        metrics.get("cached_tokens"),
+    )
+
+
+def _read_final(document: Object) -> _Found | None:
+    final = document.get("final_metrics")
+    if not isinstance(final, dict):
+        return None
+    return _found(
+        final.get("total_prompt_tokens"),
+        final.get("total_completion_tokens"),
+        final.get("total_cached_tokens"),
+    )
+
+
+def _read_spoken(held: Object) -> _Found | None:
+    usage = held.get("usage")
+    if isinstance(turn := held.get("turn"), dict) and not isinstance(usage, dict):
+        usage = turn.get("usage")
+    return _read_usage(usage) if isinstance(usage, dict) else None
+
+
+def _read_usage(usage: Object) -> _Found | None:
+    """A provider's own words: Anthropic's, else OpenAI's."""
+    if any(key in usage for key in _ANTHROPIC):
+        read, written = (_count(usage.get(key)) for key in _ANTHROPIC)
+        bare = _count(usage.get("input_tokens"))
+        whole = None if bare is None else bare + (read or 0) + (written or 0)
+        return _found(whole, usage.get("output_tokens"), read, written)
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return _found(
+        usage.get("prompt_tokens", usage.get("input_tokens")),
+        usage.get("completion_tokens", usage.get("output_tokens")),
+        cached,
+    )
+
+
+def _read_tokens(held: Object) -> _Found | None:
+    """What a harness counts itself."""
+    return _found(held.get("input"), held.get("output"))
+
+
+_READERS: Final[dict[str, Callable[[Object], _Found | None]]] = {
+    ATIF_KEY: _read_atif,
+    "conversation": _read_spoken,
+    "usage": _read_usage,
+    "tokens": _read_tokens,
+}
+KEYS: Final = frozenset(_READERS)
+"""Keys of an entry's metadata that may tell of tokens."""
+
+
+def merge_tokens(each: Sequence[TokenSummary]) -> TokenSummary:
+    """The tokens of the parts of one trial; what one part does not know is not known of all."""
+    if not any(one.source == "trace" for one in each):
+        return TokenSummary()
+    return TokenSummary(
+        source="trace",
+        input=_sum([one.input for one in each]),
+        output=_sum([one.output for one in each]),
+        cache_read=_sum([one.cache_read for one in each]),
+        cache_write=_sum([one.cache_write for one in each]),
+        told=sum(one.told for one in each),
+    )
+
+
+def merge_advisors(each: Sequence[AdvisorSummary]) -> AdvisorSummary:
+    """The advisor's calls of the parts of one trial."""
+    asked = [one for one in each if one.calls]
+    return AdvisorSummary(
+        calls=sum(one.calls for one in asked),
+        input=_sum([one.input for one in asked]),
+        output=_sum([one.output for one in asked]),
+    )
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None

@@ -1,0 +1,288 @@
+"""Which tool results are errors, by what sign, and whether the agent recovered from them.
+
+One definition for every kind of trace, the surest sign first: an exit code other than 0, the
+dialect's own error flag, a time-out or a signal, words. Words are only looked at where no exit code
+is on record, because they can mislead: a file that was printed may contain an error message. So an
+exit code named in the text goes first, and words are looked for at the beginning of lines, near
+either end of the output.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from proctor.traces.atif.carry import ATIF_KEY
+from proctor.traces.calls import Call, shorten
+from proctor.traces.counts import MOST_NAMES, Tally, add_counts, rank
+from proctor.traces.entry import Entry, Object
+
+_NEAR: Final = 2048
+"""Characters at either end of an output that are looked at."""
+_CODE = re.compile(
+    r"\[exit code: (-?\d{1,9})\]"
+    r"|<returncode>(-?\d{1,9})</returncode>"
+    r'|"exit_code": ?(-?\d{1,9})'
+    r"|^(?:Exit code:?|Process exited with code) (-?\d{1,9})\b",
+    re.MULTILINE,
+)
+_STOPPED = re.compile(
+    r"^(?:\S+: )?(?:\[?(?:command|execution|tool|process)\b.{0,40} timed out\b"
+    r"|timed out after \d|timeout expired|killed by signal\b|segmentation fault\b|killed$)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_FAILED = re.compile(
+    r"^(?:Traceback \(most recent call last\)"
+    r"|(?:[A-Za-z_][\w.]{0,60})?(?:Error|Exception)\b ?:"
+    r"|(?:error|ERROR|fatal|FATAL|panic)(?:\[\w{1,9}\])?: "
+    r"|\S.{0,200}: (?:command not found|not found|No such file or directory|Permission denied)$"
+    r"|\S{0,60}: .{0,200}(?:syntax error|Syntax error))",
+    re.MULTILINE,
+)
+
+
+def output_of(entry: Entry) -> str:
+    """Both ends of what a tool printed, stderr last; all of it where it is short."""
+    out = entry.stdout or entry.output_summary or ""
+    err = entry.stderr or ""
+    text = f"{out}\n{err}" if out and err else out or err
+    return text if len(text) <= 2 * _NEAR else f"{text[:_NEAR]}\n{text[-_NEAR:]}"
+
+
+def find_told_code(text: str) -> int | None:
+    """The exit code that an output names last, where it names one."""
+    found = None
+    for match in _CODE.finditer(text):
+        found = match
+    if found is None:
+        return None
+    return int(next(group for group in found.groups() if group is not None))
+
+
+def is_stopped(text: str) -> bool:
+    """Whether it says that a time-out or a signal ended the tool."""
+    return _STOPPED.search(text) is not None
+
+
+def is_failure(text: str) -> bool:
+    """Whether it has a line that only errors have."""
+    return _FAILED.search(text) is not None
+
+
+EXIT: Final = "exit_nonzero"
+FLAG: Final = "is_error"
+STOPPED: Final = "timeout_or_signal"
+TEXT: Final = "text"
+REASONS: Final = (EXIT, FLAG, STOPPED, TEXT)
+"""The signs of an error, the surest first."""
+
+_FLAGGED: Final = frozenset({"is_error", "isError", "conversation", ATIF_KEY})
+"""Where such a flag can stand."""
+
+
+class ToolError(msgspec.Struct, frozen=True, kw_only=True):
+    """One result that was an error."""
+
+    step: int
+    tool: str
+    command: str
+    """What was asked for: both ends of it, where it is long."""
+    reason: str
+    """One of REASONS."""
+    exit_code: int | None
+    """As recorded, or as the output names it."""
+    text: str
+    """What stderr says, else stdout: both ends of it, where it is long."""
+    part: str = ""
+    """The step of a trial of several."""
+    tool_worked_at: int | None = None
+    """The first later step whose call of the same tool was no error."""
+    command_worked_at: int | None = None
+    """The first later step whose call of the same tool with the same command was none."""
+
+    @property
+    def is_recovered(self) -> bool:
+        """Whether the same tool worked again afterwards."""
+        return self.tool_worked_at is not None
+
+
+class ErrorSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The errors among the results of tools."""
+
+    results: int = 0
+    """Tool results, errors or not."""
+    total: int = 0
+    """Those that are errors."""
+    by_reason: dict[str, int] = {}
+    by_tool: dict[str, int] = {}
+    by_exit_code: dict[str, int] = {}
+    """Of those with an exit code; -1 is used for time-outs in trajectories, 124 by timeout(1)."""
+    first: ToolError | None = None
+    last: ToolError | None = None
+    rate: float | None = None
+    """Errors per result; null without any result."""
+
+
+def find_error(entry: Entry) -> tuple[str, int | None] | None:
+    """By what sign a tool's result is an error, with its exit code; None where it is none."""
+    code = entry.exit_code
+    if code:
+        return EXIT, code
+    metadata = entry.metadata
+    if metadata is not None and _is_marked(metadata):
+        return FLAG, code
+    if code is not None:
+        return None
+    return _find_told(entry)
+
+
+def _find_told(entry: Entry) -> tuple[str, int | None] | None:
+    text = output_of(entry)
+    code = find_told_code(text) if text else None
+    if code is not None:
+        return (EXIT, code) if code else None
+    metadata = entry.metadata
+    if (metadata is not None and _is_cut_short(metadata)) or is_stopped(text):
+        return STOPPED, None
+    return (TEXT, None) if is_failure(text) else None
+
+
+def _is_marked(metadata: Object) -> bool:
+    """Whether a dialect's flag for errors is set."""
+    if _FLAGGED.isdisjoint(metadata):
+        return False
+    return any(
+        held.get("is_error") is True or held.get("isError") is True
+        for held in (metadata, *_beside(metadata))
+    )
+
+
+def _is_cut_short(metadata: Object) -> bool:
+    """Whether a flag for time-outs or signals is set; a signal may have a number or a name."""
+    return any(
+        held.get("timed_out") is True or held.get("timeout") is True or bool(held.get("signal"))
+        for held in (metadata, *_beside(metadata))
+    )
+
+
+def _beside(metadata: Object) -> tuple[Object, ...]:
+    """What a dialect or ATIF left in the metadata."""
+    spoken, atif = metadata.get("conversation"), metadata.get(ATIF_KEY)
+    extra = atif.get("extra") if isinstance(atif, dict) else None
+    return tuple(held for held in (spoken, extra) if isinstance(held, dict))
+
+
+class ToolErrors:
+    """The errors of one trace, as its results come."""
+
+    def __init__(self) -> None:
+        self.results = 0
+        self.total = 0
+        self._tools = Tally()
+        self._reasons: dict[str, int] = {}
+        self._codes: dict[int, int] = {}
+        self._first: _Watched | None = None
+        self._last: _Watched | None = None
+
+    def see(self, entry: Entry, call: Call) -> bool:
+        """Take a result in; whether it is an error."""
+        self.results += 1
+        metadata = entry.metadata
+        if entry.exit_code == 0 and (metadata is None or _FLAGGED.isdisjoint(metadata)):
+            found = None
+        else:
+            found = find_error(entry)
+        if found is None:
+            last = self._last
+            if last is not None:
+                last.see_success(call)
+                if last is not self._first and self._first is not None:
+                    self._first.see_success(call)
+            return False
+        self._note_error(entry, call, *found)
+        return True
+
+    def _note_error(self, entry: Entry, call: Call, reason: str, code: int | None) -> None:
+        self.total += 1
+        reasons, codes = self._reasons, self._codes
+        reasons[reason] = reasons.get(reason, 0) + 1
+        self._tools.add(call.tool)
+        if code is not None and (code in codes or len(codes) < MOST_NAMES):
+            codes[code] = codes.get(code, 0) + 1
+        watched = _Watched(call, entry, reason, code)
+        self._first = self._first or watched
+        self._last = watched
+
+    def finish(self) -> ErrorSummary:
+        """What there was."""
+        first = self._first.describe() if self._first else None
+        return ErrorSummary(
+            results=self.results,
+            total=self.total,
+            rate=_rate(self.total, self.results),
+            by_reason=rank(self._reasons),
+            by_tool=self._tools.ranked(),
+            by_exit_code=rank({str(code): times for code, times in self._codes.items()}),
+            first=first,
+            last=first if self._first is self._last or not self._last else self._last.describe(),
+        )
+
+
+class _Watched:
+    """An error, and whether it was got over."""
+
+    __slots__ = ("_call", "_code", "_command_at", "_entry", "_reason", "_tool_at")
+
+    def __init__(self, call: Call, entry: Entry, reason: str, code: int | None) -> None:
+        self._call, self._entry, self._reason, self._code = call, entry, reason, code
+        self._tool_at: int | None = None
+        self._command_at: int | None = None
+
+    def see_success(self, call: Call) -> None:
+        mine = self._call
+        if call.tool != mine.tool:
+            return
+        if self._tool_at is None:
+            self._tool_at = call.step
+        if self._command_at is None and call.key == mine.key and mine.command:
+            self._command_at = call.step
+
+    def describe(self) -> ToolError:
+        entry, call = self._entry, self._call
+        text = (entry.stderr or "").strip() or (entry.stdout or entry.output_summary or "").strip()
+        return ToolError(
+            step=entry.step,
+            tool=call.tool,
+            command=shorten(call.command),
+            reason=self._reason,
+            exit_code=self._code,
+            text=shorten(text),
+            tool_worked_at=self._tool_at,
+            command_worked_at=self._command_at,
+        )
+
+
+def merge_errors(parts: dict[str, ErrorSummary]) -> ErrorSummary:
+    """The errors of the parts of one trial; each error says its part."""
+    firsts = [(part, each.first) for part, each in parts.items() if each.first]
+    lasts = [(part, each.last) for part, each in parts.items() if each.last]
+    each = parts.values()
+    results, total = sum(one.results for one in each), sum(one.total for one in each)
+    return ErrorSummary(
+        results=results,
+        total=total,
+        rate=_rate(total, results),
+        by_reason=add_counts(*(one.by_reason for one in each)),
+        by_tool=add_counts(*(one.by_tool for one in each)),
+        by_exit_code=add_counts(*(one.by_exit_code for one in each)),
+        first=_in_part(*firsts[0]) if firsts else None,
+        last=_in_part(*lasts[-1]) if lasts else None,
+    )
+
+
+def _rate(total: int, results: int) -> float | None:
+    return total / results if results else None
+
+
+def _in_part(part: str, error: ToolError) -> ToolError:
+    return msgspec.structs.replace(error, part=part)

@@ -1,0 +1,166 @@
+"""The trace of one trial: its trajectory, else its ATIF file, else its conversation.
+
+A file that is preferred and holds nothing usable does not hide the next one; what was passed over,
+and why, is said beside what was used. Reading is always the salvaging kind: a torn trace is still
+a trace.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import batched
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from proctor.diagnostic import Diagnostic
+from proctor.errors import TraceError
+from proctor.traces.atif.carry import ATIF_KEY
+from proctor.traces.atif.convert import to_entries
+from proctor.traces.atif.model import Atif
+from proctor.traces.atif.read import load_atif
+from proctor.traces.conversation import load_conversation, read_turns
+from proctor.traces.entry import Entry, TraceKind
+from proctor.traces.trajectory import load_trajectory, read_chunks
+from proctor.traces.turn import Turn, turns_to_entries
+
+_MOST_NOTICED: Final = 5
+_BATCH: Final = 256
+TRIAL_TRACES = (
+    (TraceKind.TRAJECTORY, "agent/trajectory.jsonl"),
+    (TraceKind.ATIF, "agent/trajectory.json"),
+    (TraceKind.CONVERSATION, "agent/conversation.jsonl"),
+    (TraceKind.TRAJECTORY, "artifacts/trajectory.jsonl"),
+    (TraceKind.CONVERSATION, "artifacts/conversation.jsonl"),
+)
+"""Where harnesses leave traces in a trial, the preferred first: an agent can write what it likes
+among the artifacts, and displaces nothing that its harness wrote."""
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent did, as far as one file tells it."""
+
+    kind: TraceKind
+    path: str
+    entries: list[Entry] = []
+    """Of a trajectory or an ATIF file."""
+    lines: list[int] = []
+    """The line of each entry of a trajectory, counted from 1."""
+    turns: tuple[Turn, ...] = ()
+    """Of a conversation."""
+    models: tuple[str, ...] = ()
+    """Models that the file says have answered, in their order; no conversation says so."""
+    diagnostics: list[Diagnostic] = []
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self.entries or self.turns)
+
+
+def load_trace_file(path: str, kind: TraceKind) -> Trace:
+    """What is in one file.
+
+    Raises:
+        TraceError: it cannot be read at all.
+    """
+    match kind:
+        case TraceKind.TRAJECTORY:
+            found = load_trajectory(path, salvage=True)
+            return Trace(
+                kind=kind,
+                path=path,
+                entries=found.entries,
+                lines=found.lines,
+                models=_find_carried_models(found.entries),
+                diagnostics=found.diagnostics,
+            )
+        case TraceKind.ATIF:
+            document = load_atif(Path(path), salvage=True)
+            entries, _ = to_entries(document.atif)
+            return Trace(
+                kind=kind,
+                path=path,
+                entries=entries,
+                models=_find_models(document.atif),
+                diagnostics=list(document.diagnostics),
+            )
+        case TraceKind.CONVERSATION:
+            spoken = load_conversation(path, salvage=True)
+            noticed = list(spoken.diagnostics)
+            return Trace(kind=kind, path=path, turns=spoken.turns, diagnostics=noticed)
+
+
+def find_trace(candidates: Iterable[tuple[TraceKind, str]]) -> tuple[Trace | None, tuple[str, ...]]:
+    """The first candidate with anything usable in it, and why those before it were not used.
+
+    Candidates come with the preferred first; those that are not there are passed over in silence.
+    """
+    passed_over: list[str] = []
+    for kind, path in candidates:
+        if not os.path.lexists(path):
+            continue
+        try:
+            trace = load_trace_file(path, kind)
+        except TraceError as error:
+            passed_over.append(str(error))
+            continue
+        if trace.is_usable:
+            return trace, tuple(passed_over)
+        what = "turn" if kind is TraceKind.CONVERSATION else "entry"
+        passed_over.append(f"{path}: no usable {what} in it")
+    return None, tuple(passed_over)
+
+
+def _find_models(atif: Atif) -> tuple[str, ...]:
+    answered = [step.model_name for step in atif.steps or () if step.model_name]
+    return tuple(dict.fromkeys(answered))
+
+
+def _find_carried_models(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Of a trajectory, whose entries have no field for it."""
+    carried = [entry.metadata.get(ATIF_KEY) for entry in entries if entry.metadata]
+    names = [each.get("model_name") for each in carried if isinstance(each, dict)]
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+
+
+class TraceReading:
+    """The entries of one file, and what was noticed while they were read."""
+
+    def __init__(self, path: str, kind: TraceKind) -> None:
+        self.problems = 0
+        self.noticed: list[str] = []
+        self._path, self._kind = path, kind
+
+    def batches(self) -> Iterator[Sequence[Entry]]:
+        """The entries in their order, many at a time.
+
+        Raises:
+            TraceError: the file cannot be read at all.
+        """
+        match self._kind:
+            case TraceKind.TRAJECTORY:
+                for chunk in read_chunks(self._path, salvage=True):
+                    if chunk.diagnostics:
+                        self._notice(chunk.diagnostics)
+                    yield chunk.entries
+            case TraceKind.CONVERSATION:
+                yield from batched(turns_to_entries(self._turns()), _BATCH)
+            case TraceKind.ATIF:
+                trace = load_trace_file(self._path, self._kind)
+                self._notice(trace.diagnostics)
+                yield trace.entries
+
+    def _turns(self) -> Iterator[Turn]:
+        for item in read_turns(self._path, salvage=True):
+            if isinstance(item, Diagnostic):
+                self._notice([item])
+            else:
+                yield item
+
+    def _notice(self, diagnostics: Iterable[Diagnostic]) -> None:
+        for found in diagnostics:
+            if found.is_problem:
+                self.problems += 1
+                if len(self.noticed) < _MOST_NOTICED:
+                    self.noticed.append(str(found))

@@ -1,0 +1,292 @@
+"""One trial in numbers: its traces, and what its record says of itself.
+
+Where both speak of the same thing, both are kept: turns that the agent reports and turns that were
+counted. Tokens are the record's, which knows all calls; the trace's where the record has none.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from proctor.errors import DamageError, TraceError
+from proctor.files import open_plain
+from proctor.record.model import TrialRecord
+from proctor.traces.causes import Case, Cause, LogText, find_cause, has_failed
+from proctor.traces.compat_summary import (
+    Signals,
+    TraceSummaryRecord,
+    make_summary_record,
+    read_signals,
+)
+from proctor.traces.entry import TraceKind
+from proctor.traces.limits import Limit, exception_types, find_in, find_limit, whole
+from proctor.traces.summary import Classify, TraceSummary, merge_parts, summarise_file
+from proctor.traces.tokens import LARGEST_COUNT, AdvisorSummary, TokenSummary
+from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
+
+
+class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one trial."""
+
+    name: str
+    """EXPERIMENT/TRIAL of a sealed trial, else the path that leads to it."""
+    trial_id: str | None = None
+    experiment_id: str | None = None
+    task_id: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    reward: float | None = None
+    """Null where it was not scored, which is not 0."""
+    reason_code: str | None = None
+    """Why it was not, from the closed set."""
+    problem: str | None = None
+    """Why there is no record of it."""
+    trace: TraceSummary = TraceSummary()
+    """All its traces as one."""
+    parts: tuple[TraceSummary, ...] = ()
+    """Each trace of a trial of several steps; empty where there is only one."""
+    turns_reported: int | None = None
+    """As the agent's own result has them."""
+    turns_disagree: bool = False
+    """Whether that is another number than was counted."""
+    max_turns: int | None = None
+    tokens: TokenSummary = TokenSummary()
+    """The record's, else the trace's."""
+    tokens_in_per_turn: float | None = None
+    """Input tokens by counted turns; null where one of the two is not known."""
+    tokens_out_per_turn: float | None = None
+    cost_usd: float | None = None
+    advisor: AdvisorSummary = AdvisorSummary()
+    """The record's, else the trace's."""
+    agent_seconds: float | None = None
+    """The agent's phase, by the record."""
+    total_seconds: float | None = None
+    """The whole trial, by the record."""
+    limit: Limit | None = None
+    """The limit that ended it."""
+    cause: Cause | None = None
+    """Why it failed; null for a trial that did not, or of which nothing but a trace is known."""
+
+    @property
+    def has_trace(self) -> bool:
+        """Whether there was a trace to count from."""
+        return self.trace.file is not None or bool(self.parts)
+
+
+def summarise_trial(
+    name: str,
+    parts: Sequence[TraceSummary],
+    record: TrialRecord | None = None,
+    reason_code: str | None = None,
+) -> TrialSummary:
+    """One trial by its traces and its record; the cause of a failure is found elsewhere."""
+    trace = merge_parts(parts) if parts else TraceSummary()
+    several = tuple(parts) if len(parts) > 1 else ()
+    bare = TrialSummary(
+        name=name, reason_code=reason_code, trace=trace, parts=several, tokens=trace.tokens
+    )
+    if record is None:
+        return _with_rates(msgspec.structs.replace(bare, advisor=trace.advisor))
+    told = record.outputs.agent_result or {}
+    reported = whole(find_in(told, "turns_used"))
+    reported = whole(find_in(told, "turns")) if reported is None else reported
+    has_trace = bool(parts)
+    return _with_rates(
+        msgspec.structs.replace(
+            bare,
+            trial_id=record.trial_id,
+            experiment_id=record.experiment_id,
+            task_id=record.task.task_id,
+            agent=record.agent.adapter,
+            model=record.agent.model,
+            reward=record.evaluation.reward,
+            turns_reported=reported,
+            turns_disagree=has_trace and reported is not None and reported != trace.turns,
+            max_turns=whole(find_in(told, "max_turns")),
+            tokens=_tokens_of(record, trace),
+            cost_usd=record.cost.estimated_cost_usd if record.cost else None,
+            advisor=_advisor_of(record, trace),
+            agent_seconds=_seconds(record.timing.agent_seconds),
+            total_seconds=_seconds(record.timing.total_seconds),
+            limit=find_limit(record, reason_code),
+        )
+    )
+
+
+def _with_rates(summary: TrialSummary) -> TrialSummary:
+    turns, tokens = summary.trace.turns, summary.tokens
+    return msgspec.structs.replace(
+        summary,
+        tokens_in_per_turn=tokens.input / turns if turns and tokens.input is not None else None,
+        tokens_out_per_turn=tokens.output / turns if turns and tokens.output is not None else None,
+    )
+
+
+def _seconds(value: object) -> float | None:
+    return None if value is None else float(str(value))
+
+
+def _tokens_of(record: TrialRecord, trace: TraceSummary) -> TokenSummary:
+    cost = record.cost
+    if cost is None or (cost.tokens_in is None and cost.tokens_out is None):
+        return trace.tokens
+    if max(cost.tokens_in or 0, cost.tokens_out or 0) > LARGEST_COUNT:
+        return trace.tokens
+    return TokenSummary(
+        source="record",
+        input=cost.tokens_in,
+        output=cost.tokens_out,
+        cache_read=cost.cache_read_tokens,
+        cache_write=cost.cache_write_tokens,
+        told=trace.tokens.told,
+    )
+
+
+def _advisor_of(record: TrialRecord, trace: TraceSummary) -> AdvisorSummary:
+    cost = record.cost
+    if cost is None or cost.advisor_calls is None:
+        return trace.advisor
+    return AdvisorSummary(
+        calls=cost.advisor_calls,
+        input=cost.advisor_input_tokens,
+        output=cost.advisor_output_tokens,
+    )
+
+
+_END: Final = 1 << 16
+"""Bytes of either end of a log that are looked at."""
+_MOST_LOGS: Final = 20
+_VERIFIER_LOGS: Final = ("verifier/test-stdout.txt", "verifier/test-stderr.txt")
+_TRACEBACK: Final = "exception.txt"
+_PLACES: Final = ("agent/", "", "artifacts/")
+
+
+def summarise_traced(trial: TracedTrial, classify: Classify | None = None) -> TrialSummary:
+    """What is known of a trial; what cannot be read of it is said, never raised."""
+    problem = trial.problem
+    parts: list[TraceSummary] = []
+    try:
+        with opened_traces(trial) as traces:
+            parts = [_summarise(found, classify) for found in traces]
+    except (TraceError, DamageError) as error:
+        problem = str(error)
+    summary = summarise_trial(trial.name, parts, trial.record, trial.reason_code)
+    summary = msgspec.structs.replace(summary, problem=problem)
+    return msgspec.structs.replace(summary, cause=find_cause(_make_case(trial, summary)))
+
+
+def _summarise(found: FoundTrace, classify: Classify | None) -> TraceSummary:
+    return msgspec.structs.replace(
+        summarise_file(found.path, found.kind, classify),
+        part=found.part,
+        file=found.name,
+        passed_over=found.passed_over,
+    )
+
+
+def _make_case(trial: TracedTrial, summary: TrialSummary) -> Case:
+    """What is known about a failure; of a trial that did not fail, nothing is fetched."""
+    record = trial.record
+    if record is None:
+        # A lone trace has no score to explain, and of what was withheld nothing is known.
+        is_lost = trial.problem is not None and trial.seq is None
+        return Case(reward=None if is_lost else 1.0, problem=trial.problem)
+    evaluation, reward = record.evaluation, record.evaluation.reward
+    if not has_failed(reward):
+        return Case(reward=reward)
+    output = record.outputs.agent_output
+    return Case(
+        reward=reward,
+        reason_code=trial.reason_code,
+        exceptions=tuple(exception_types(record)),
+        agent_error=output.error_message if output else None,
+        verifier_completed=evaluation.validity.verifier_completed,
+        breakdown=evaluation.breakdown,
+        findings=trial.findings,
+        limit=summary.limit,
+        verifier_logs=_read_logs(trial, _VERIFIER_LOGS),
+        tracebacks=_read_logs(trial, [_TRACEBACK]),
+        was_verified=any(_is_verifiers(name) for name in trial.files) or reward is not None,
+        is_unverified=_is_unverified(record),
+        last_error=summary.trace.errors.last,
+    )
+
+
+def _is_unverified(record: TrialRecord) -> bool:
+    told = (record.agent.configuration or {}).get("verifier")
+    return isinstance(told, dict) and told.get("disable") is True
+
+
+def _is_verifiers(name: str) -> bool:
+    return name.startswith("verifier/") or "/verifier/" in name
+
+
+def _read_logs(trial: TracedTrial, names: Iterable[str]) -> tuple[LogText, ...]:
+    """The logs of these names, of the trial and of its steps."""
+    wanted = [
+        file
+        for name in names
+        for file in trial.files
+        if file == name or (file.startswith("steps/") and file.endswith(f"/{name}"))
+    ]
+    found = []
+    for name in wanted[:_MOST_LOGS]:
+        with contextlib.suppress(OSError, DamageError), trial.open_file(name) as path:
+            found.append(LogText(name=name, text=_read_ends(path)))
+    return tuple(found)
+
+
+def _read_ends(path: str) -> str:
+    with open_plain(Path(path)) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(_END)
+        if size > 2 * _END:
+            file.seek(size - _END)
+            data += b"\n"
+        data += file.read(_END)
+    return data.decode("utf-8", "replace")
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """What aec-bench would say of a trial."""
+
+    name: str
+    signals: Signals
+    record: TraceSummaryRecord | None
+    """Null where the trial has no record."""
+
+
+def compare_traced(trial: TracedTrial) -> Compared:
+    """A trial by aec-bench's own rules.
+
+    Raises:
+        TraceError: a trace cannot be read at all.
+        DamageError: sealed evidence is missing or altered.
+    """
+    names = [_find_trace(trial, kind) for kind in (TraceKind.TRAJECTORY, TraceKind.CONVERSATION)]
+    with contextlib.ExitStack() as stack:
+        paths = [
+            None if name is None else stack.enter_context(trial.open_file(name)) for name in names
+        ]
+        signals = read_signals(*paths)
+    record = None if trial.record is None else make_summary_record(trial.record, signals)
+    return Compared(name=trial.name, signals=signals, record=record)
+
+
+def _find_trace(trial: TracedTrial, kind: TraceKind) -> str | None:
+    """The trial's file of a kind: what the record names, else where it usually lies."""
+    if trial.lone is not None:
+        return trial.files[0] if trial.lone is kind else None
+    outputs = trial.record.outputs if trial.record else None
+    is_trajectory = kind is TraceKind.TRAJECTORY
+    named = None if outputs is None else outputs.conversation_path
+    if outputs is not None and is_trajectory:
+        named = outputs.trajectory_path
+    usual = "trajectory.jsonl" if is_trajectory else "conversation.jsonl"
+    candidates = [named, *(f"{place}{usual}" for place in _PLACES)]
+    fitting = (name for name in candidates if name and name.endswith(".jsonl"))
+    return next((name for name in fitting if name in trial.files), None)
