@@ -12,9 +12,8 @@ import pytest
 from proctor.exchange.harbor_job import JobAsked, find_trials
 from proctor.exchange.intake import take_in
 from proctor.ledger.api import Ledger
-from proctor.ledger.query import find_trial
+from proctor.ledger.query import find_trial, load_position
 from proctor.ledger.review import append_supersession
-from proctor.report.sealed import load_position
 from tests.cli.programs import Proctor
 
 JOBS = Path(__file__).parent.parent / "data" / "harbor" / "jobs"
@@ -269,8 +268,8 @@ def test_an_experiment_is_complete_only_where_somebody_says_what_was_planned(
 
 def test_a_trial_that_was_superseded_is_in_no_number(proctor: Proctor, ledger: Path) -> None:
     with Ledger.open_or_create(ledger) as opened:
-        attempts = load_position(opened, experiment=PASSING.name).attempts
-        task = [each for each in attempts if each.task == attempts[0].task]
+        attempts = load_position(opened, experiment=PASSING.name).trials
+        task = [each for each in attempts if each.task_id == attempts[0].task_id]
         first, second = (find_trial(opened, each.name) for each in task[:2])
         append_supersession(opened, first, second, "infrastructure", reason="x", author="ann")
     ran = proctor("gate", PASSING.name, "--min-trials", "15")

@@ -51,8 +51,8 @@ def test_a_reward_from_outside_counts_in_no_command(
     assert gated["miss"] == "score"
     (group,) = json.loads(proctor("report", job, "--format", "json").out)["groups"]
     assert group["scores"]["account"]["scored"] == 2
-    marks = JobFiles(job).look().marks
-    assert sum(mark.reward == 1.0 for mark in marks) == 2
+    trials = JobFiles(job).look().trials
+    assert sum(row.reward == 1.0 for row in trials) == 2
     assert proctor("import", "harbor", job).code == 0
     with Ledger.open(tmp_path / "ledger") as ledger:
         name = find_trial(job, "oracle-wrong").name

@@ -20,7 +20,6 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.note import parse_checkpoint, sign_checkpoint
 from proctor.ledger.query import find_trial
-from proctor.ledger.review import subject_of
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.tree import Tree, leaf_hash, root_of
 from tests.cli.programs import Proctor, command_line, environment
@@ -90,7 +89,7 @@ def make_hostile(directory: Path) -> Path:
     with make_ledger(directory, ("trial-001",)) as ledger:
         seal(ledger, [Submission(record=record, where="trial-002", findings=(finding,))])
         ledger.refresh()
-        one, two = (subject_of(find_trial(ledger, f"trial-00{n}")) for n in (1, 2))
+        one, two = (find_trial(ledger, f"trial-00{n}").subject for n in (1, 2))
         said: dict[str, Any] = {"at": "", "seq": 0, "reason": HOSTILE, "author": HOSTILE}
         remarks: list[AnyEntry] = [
             ReviewEntry(at="", seq=0, subject=one, verdict="pass", reviewer=HOSTILE, note=HOSTILE),

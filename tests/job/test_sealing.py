@@ -14,7 +14,8 @@ from proctor.job.sealing import Sealer
 from proctor.job.wish import LedgerWish
 from proctor.ledger.keys import find_key, make_key
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialRow, find_trials
+from proctor.ledger.query import find_trials
+from proctor.ledger.row import TrialRow
 from proctor.ledger.sealing import Secrets
 from proctor.ledger.trial_sealing import seal_trials
 from proctor.ledger.verification.verify import verify_ledger

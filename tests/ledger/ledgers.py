@@ -19,7 +19,6 @@ from proctor.ledger.entry import (
 from proctor.ledger.keys import SigningKey, load_key, make_key
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
-from proctor.ledger.review import subject_of
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.withhold import Why, withhold_entry, withhold_trial
 from tests.record.samples import spelled, tree
@@ -137,7 +136,7 @@ def _append(ledger: Ledger, drafts: Sequence[AnyEntry]) -> list[int]:
 
 def _remarks(ledger: Ledger) -> list[AnyEntry]:
     ledger.refresh()
-    one, other = (subject_of(find_trial(ledger, trial)) for trial in ("t1", "t2"))
+    one, other = (find_trial(ledger, trial).subject for trial in ("t1", "t2"))
     return [
         ReviewEntry(at="", seq=0, subject=one, verdict="pass", reviewer="ana", note="read twice"),
         RescoreEntry(

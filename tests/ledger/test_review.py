@@ -10,7 +10,7 @@ import pytest
 from proctor.errors import KeyFileError, LedgerError, RecordError
 from proctor.ledger.api import Ledger
 from proctor.ledger.entry import NoteEntry, PlanEntry, ReviewEntry, SupersedeEntry, TrialScore
-from proctor.ledger.query import TrialRow
+from proctor.ledger.row import TrialRow
 from tests.ledger.trials import open_ledger
 
 

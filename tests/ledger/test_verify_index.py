@@ -9,7 +9,7 @@ import pytest
 from proctor.ledger.entry import NoteEntry, SupersedeEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
-from proctor.ledger.review import append_review, subject_of
+from proctor.ledger.review import append_review
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withhold import Why, withhold_trial
@@ -129,7 +129,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("full")
     with Ledger.open(small(place, *"abcd"), key=find_key(place)) as ledger:
         append_review(ledger, find_trial(ledger, "a"), "fail", reviewer="ana", note="")
-        a, b = (subject_of(find_trial(ledger, trial)) for trial in "ab")
+        a, b = (find_trial(ledger, trial).subject for trial in "ab")
         entry = SupersedeEntry(
             at="", seq=0, subject=b, by=a, cause="infrastructure", reason="a disk", author="ana"
         )

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from proctor.ledger.row import TrialRow
 from proctor.record.comparable import RunConditions, TaskConditions
-from proctor.report.attempt import Attempt
 from proctor.report.runs import Run
 
 
-def make_attempt(task: str = "t", reward: float | None = 1.0, **changes: Any) -> Attempt:
+def make_attempt(task: str = "t", reward: float | None = 1.0, **changes: Any) -> TrialRow:
     """One attempt at a task, as it would be in a ledger."""
     found: dict[str, Any] = {
         "experiment": "e", "trial": f"{task}__1", "record": "0" * 64, "status": "sealed", "seq": 1,
@@ -19,7 +19,7 @@ def make_attempt(task: str = "t", reward: float | None = 1.0, **changes: Any) ->
         "cost_usd": 0.5, "tokens_in": 100, "tokens_out": 10, "advisor_calls": None,
         "seconds": 3.0, "findings": (),
     }  # fmt: skip
-    return Attempt(**{**found, **changes})
+    return TrialRow(**{**found, **changes})
 
 
 def make_run(name: str, rewards: dict[str, list[float | None]], **changes: Any) -> Run:

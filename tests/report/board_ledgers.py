@@ -6,7 +6,8 @@ from typing import Any
 
 from proctor.ledger.api import Ledger
 from proctor.ledger.entry import Source, TrialScore
-from proctor.ledger.query import TrialRow, find_trial
+from proctor.ledger.query import find_trial
+from proctor.ledger.row import TrialRow
 from proctor.ledger.sealing import Submission
 from proctor.reward.profile import DEFAULT_PROFILE
 from tests.ledger.ledgers import find_key, make_ledger, record_bytes

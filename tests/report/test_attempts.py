@@ -13,14 +13,16 @@ from proctor.errors import InputError
 from proctor.exchange.harbor_job import JobAsked, find_trials
 from proctor.exchange.intake import take_in
 from proctor.ledger.api import Ledger
-from proctor.ledger.query import find_trial
+from proctor.ledger.query import find_trial, load_position
 from proctor.ledger.review import append_review, append_supersession
 from proctor.report.in_jobs import load_jobs
 from proctor.report.policy.from_jobs import load_jobs_submission
 from proctor.report.runs import load_job_run
-from proctor.report.sealed import load_position
 
 JOBS = Path(__file__).parent.parent / "data" / "harbor" / "jobs"
+
+
+EVIDENCE = ("evidence", "evidence_files", "evidence_bytes")
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
 
 
 def test_a_job_and_the_ledger_it_was_brought_into_tell_the_same(ledger: Ledger) -> None:
-    sealed = load_position(ledger).attempts
+    sealed = load_position(ledger).trials
     plain = [
         attempt
         for name in ("04-binary-scripted-k5", "06-errors-oracle-k1", "14-two-models")
@@ -44,19 +46,20 @@ def test_a_job_and_the_ledger_it_was_brought_into_tell_the_same(ledger: Ledger) 
     for one, other in zip(plain, sealed, strict=True):
         # A record that is made has blanks for people, which a log has not.
         same = {"status": "diagnostic", "seq": other.seq, "place": None, "record": other.record}
+        same |= {name: getattr(other, name) for name in EVIDENCE}
         assert msgspec.structs.replace(one, **same) == other
 
 
 def test_a_position_knows_nothing_of_what_was_said_later(ledger: Ledger) -> None:
     before = load_position(ledger)
-    alike = [each for each in before.attempts if each.task == before.attempts[0].task]
+    alike = [each for each in before.trials if each.task_id == before.trials[0].task_id]
     first, second = (find_trial(ledger, each.name) for each in alike[:2])
     append_review(ledger, first, "fail", reviewer="ann")
     append_supersession(ledger, first, second, "infrastructure", reason="no disk", author="ann")
     assert load_position(ledger, at=before.size) == before
-    now = load_position(ledger).attempts
+    now = load_position(ledger).trials
     assert (now[0].status, now[0].review) == ("superseded", "fail")
-    assert now[1:] == before.attempts[1:]
+    assert now[1:] == before.trials[1:]
 
 
 @pytest.mark.parametrize("at", [0, -1, 10_000])
@@ -72,7 +75,7 @@ def test_trials_of_an_earlier_plan_are_in_no_number_of_a_plain_job(tmp_path: Pat
     (job / "proctor.json").write_text(json.dumps({"unplanned": [{"trial": aside}]}))
     run = load_job_run(str(job))
     assert (len(run.attempts), run.left_out) == (2, {"set aside": 1})
-    assert aside not in {each.trial for each in run.attempts}
+    assert aside not in {each.trial_id for each in run.attempts}
     submission = load_jobs_submission(str(job))
     assert (len(submission.trials), len(submission.counted)) == (3, 2)
 

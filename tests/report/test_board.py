@@ -15,14 +15,13 @@ from proctor.ledger.api import Ledger
 from proctor.ledger.claims.claiming import Wishes, make_claim
 from proctor.ledger.claims.standing import Scope
 from proctor.ledger.entry import SupersedeEntry, TrialScore
-from proctor.ledger.query import TrialRow
 from proctor.ledger.review import (
     append_plan,
     append_rescore,
     append_review,
     append_supersession,
-    subject_of,
 )
+from proctor.ledger.row import TrialRow
 from proctor.ledger.run_plan import (
     PlannedAgent,
     PlannedRetries,
@@ -244,7 +243,7 @@ def test_a_superseded_trial_is_replaced_and_both_are_shown(ledger: Ledger) -> No
 
 
 def test_trials_that_stand_in_for_one_another_both_count(ledger: Ledger) -> None:
-    one, other = (subject_of(sit(ledger, name, 0.0)) for name in ("t1", "t2"))
+    one, other = (sit(ledger, name, 0.0).subject for name in ("t1", "t2"))
     with ledger.writing():
         ledger.append(
             [

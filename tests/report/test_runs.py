@@ -1,7 +1,7 @@
 """Which attempts of a run count, and which are only told of."""
 
 from proctor.ledger.counting import count_left_out, counted_trials
-from proctor.report.attempt import with_restarted
+from proctor.ledger.query import with_restarted
 from tests.report.attempts import make_attempt
 
 
@@ -16,5 +16,5 @@ def test_what_was_superseded_withheld_or_begun_again_is_in_no_number() -> None:
         ]
     )
     counted, left_out = counted_trials(attempts), count_left_out(attempts)
-    assert [each.trial for each in counted] == ["a__1", "alone.attempt-1"]
+    assert [each.trial_id for each in counted] == ["a__1", "alone.attempt-1"]
     assert left_out == {"begun again": 1, "superseded": 1, "withheld": 1}

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from proctor.web.app import make_app
+from proctor.web.experiment import state_of
 from proctor.web.live import MOST_LISTENERS
 from proctor.web.subject import Subject
 from tests.web.browsing import NO_TLS, serving
@@ -122,7 +123,7 @@ def test_what_is_half_written_or_gone_is_told_and_no_error(tmp_path: Path) -> No
         files = subject.shelf.find(JOB)
         assert files is not None
         files._at = 0.0  # as if a while had passed
-        states.append(" ".join(mark.state for mark in files.look().marks))
+        states.append(" ".join(state_of(row) for row in files.look().trials))
 
     look()
     place = job.begin(0)
@@ -150,22 +151,22 @@ def test_a_trial_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     job.end(0)
     (job.directory / job.trials[1]).symlink_to(job.source / job.trials[1])
     experiment = Subject(jobs=(job.directory,)).experiment(JOB)
-    assert [mark.trial for mark in experiment.marks] == [job.trials[0]]
+    assert [row.trial_id for row in experiment.trials] == [job.trials[0]]
 
 
 def test_a_reward_that_is_changed_later_is_seen(tmp_path: Path) -> None:
     job = GrowingJob(tmp_path)
     job.end(0)
     subject = Subject(jobs=(job.directory,))
-    (mark,) = subject.experiment(JOB).marks
-    assert mark.reward is not None
+    (row,) = subject.experiment(JOB).trials
+    assert row.reward is not None
     reward = job.directory / job.trials[0] / "verifier" / "reward.txt"
     reward.write_text("0.25")
     files = subject.shelf.find(JOB)
     assert files is not None
     files._at = 0.0  # as if a while had passed
-    (mark,) = subject.experiment(JOB).marks
-    assert mark.reward == 0.25
+    (row,) = subject.experiment(JOB).trials
+    assert row.reward == 0.25
 
 
 def test_a_job_that_comes_later_is_listed(tmp_path: Path) -> None:

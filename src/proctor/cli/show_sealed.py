@@ -41,7 +41,8 @@ from proctor.ledger.entry import (
     record_digest,
 )
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialRow, find_one
+from proctor.ledger.query import find_one
+from proctor.ledger.row import TrialRow
 from proctor.ledger.segments import has_checkpoint
 from proctor.ledger.traced_trials import unpacked
 from proctor.record.comparable import render_model
@@ -101,7 +102,7 @@ def _show_trial(ledger: Ledger, row: TrialRow, wish: Wish) -> None:
             show_changes(_changed(ledger, row, entry), wish)
             return
     elif wish.raw or wish.evidence is not None or wish.changes or not wish.selection.is_all:
-        raise LedgerError(f"{_name(row)}: withheld; `proctor show {row.seq}` says why")
+        raise LedgerError(f"{row.name}: withheld; `proctor show {row.seq}` says why")
     _print_trial(ledger, row, entry, wish)
 
 
@@ -115,7 +116,7 @@ def _print_trial(ledger: Ledger, row: TrialRow, entry: AnyEntry | Withheld, wish
         yield from map(printable, _render_trial(ledger, row, entry, wish))
 
     if not wish.as_json:
-        Showing(_name(row), sources, wish, head).print()
+        Showing(row.name, sources, wish, head).print()
     elif wish.selection.is_all:
         send(json.dumps(_describe(row, entry, _find_remarks(ledger, row)), indent=2))
     else:
@@ -127,10 +128,10 @@ def _print_steps(row: TrialRow, sources: Sources, wish: Wish) -> None:
     with sources() as found:
         traces = [
             {"part": source.part, **describe_trace(source, view)}
-            for source in choose_part(_name(row), found, wish.selection.part)
+            for source in choose_part(row.name, found, wish.selection.part)
         ]
-    print_document({"thing": "sealed trial", "name": _name(row), "seq": row.seq, "traces": traces})
-    tell_if_empty(_name(row), view)
+    print_document({"thing": "sealed trial", "name": row.name, "seq": row.seq, "traces": traces})
+    tell_if_empty(row.name, view)
 
 
 def _find_remarks(ledger: Ledger, row: TrialRow) -> list[AnyEntry | Withheld]:
@@ -138,16 +139,12 @@ def _find_remarks(ledger: Ledger, row: TrialRow) -> list[AnyEntry | Withheld]:
     return [ledger.entry(seq) for (seq,) in ledger.index.select(query, (row.record,))]
 
 
-def _name(row: TrialRow) -> str:
-    return f"{row.experiment_id}/{row.trial_id}"
-
-
 def _send_evidence(ledger: Ledger, row: TrialRow, entry: TrialEntry, path: str) -> None:
     """A file's bytes, but only once all of them were seen to be what was sealed."""
     found = next((file for file in entry.evidence if file.path == path), None)
     if found is None:
         raise InputError(
-            f"{_name(row)}: has no evidence {path[:200]!r}; `proctor show {row.seq}` lists it"
+            f"{row.name}: has no evidence {path[:200]!r}; `proctor show {row.seq}` lists it"
         )
     ledger.artifacts.check(found.sha256, found.size)
     ledger.artifacts.copy(found.sha256, cast(Any, SentBytes()))
@@ -156,7 +153,7 @@ def _send_evidence(ledger: Ledger, row: TrialRow, entry: TrialEntry, path: str) 
 def _describe(
     row: TrialRow, entry: AnyEntry | Withheld, remarks: list[AnyEntry | Withheld]
 ) -> dict[str, object]:
-    document: dict[str, object] = {"thing": "sealed trial", **msgspec.to_builtins(row)}
+    document: dict[str, object] = {"thing": "sealed trial", **row.public()}
     document["record_sha256"] = document.pop("record")
     document["entry"] = _builtins(entry)
     document["remarks"] = [_builtins(remark) for remark in remarks]
@@ -192,7 +189,7 @@ def _changed(ledger: Ledger, row: TrialRow, entry: TrialEntry) -> ChangedTrial:
     sealed = {file.path: file for file in entry.evidence}
     gone = {path for path, file in sealed.items() if not ledger.artifacts.holds(file.sha256)}
     return ChangedTrial(
-        name=_name(row),
+        name=row.name,
         files=[path for path in sealed if path not in gone],
         open_file=lambda name: unpacked(ledger.artifacts, sealed[name]),
         findings=entry.findings,
@@ -211,7 +208,7 @@ def _fields(row: TrialRow, entry: TrialEntry) -> Iterator[tuple[str, str]]:
         yield "rewards", ", ".join(f"{key} {value}" for key, value in rewards.items())
     yield "task", f"{row.task_id} at {record['task']['task_revision']}"
     yield "dataset", row.dataset_id or "unknown"
-    yield "agent", f"{row.harness} {agent.get('adapter_revision') or '(revision unknown)'}"
+    yield "agent", f"{row.agent} {agent.get('adapter_revision') or '(revision unknown)'}"
     yield "model", render_model(str(row.model), agent.get("configuration") or {})
     yield "image", record["environment"]["runtime_image"]
     yield "instruction", record["inputs"]["instruction"]

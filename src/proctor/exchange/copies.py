@@ -51,7 +51,7 @@ def export_jobs(chosen: Chosen, target: Path) -> Exported:
         LedgerError: something is at that path, or it cannot be written.
         DamageError: the ledger does not hold what it should.
     """
-    rows = {f"{row.experiment_id}/{row.trial_id}": row for row in chosen.rows}
+    rows = {row.name: row for row in chosen.rows}
     reruns = find_reruns({name: row.status for name, row in rows.items()})
     names = {rows[run].seq: rows[base].trial_id for base, runs in reruns.items() for run in runs}
     made = write_jobs(chosen.ledger, [row.seq for row in chosen.rows], target, names)

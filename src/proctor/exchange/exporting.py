@@ -23,7 +23,7 @@ from proctor.errors import InputError, LedgerError, MissingArtifactError
 from proctor.files import sync_directory, sync_file
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialRow
+from proctor.ledger.row import TrialRow
 from proctor.ledger.traced_trials import trace_row
 from proctor.ledger.withhold import find_withholdings
 from proctor.record.ids import check_id
@@ -308,7 +308,7 @@ def read_trials(chosen: Chosen, report: Report) -> Iterator[SealedTrial]:
     for done, row in enumerate(chosen.rows):
         chosen.watch(done)
         entry = chosen.ledger.entry(row.seq)
-        name = f"{row.experiment_id}/{row.trial_id}"
+        name = row.name
         if not isinstance(entry, TrialEntry):
             report.leave_out(f"{name}: withheld; `proctor show {row.seq}` says why")
             continue

@@ -32,7 +32,7 @@ from proctor.exchange.exporting import (
 )
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialRow
+from proctor.ledger.row import PUBLIC
 from proctor.sentence import count_of
 from proctor.traces.entry import Object
 from proctor.traces.loss import Loss, find_losses
@@ -120,7 +120,7 @@ _OF_LIST = {
 }
 """Columns of a list that say a field of what is sealed."""
 
-_NAMES = TrialRow.__struct_fields__
+_NAMES = tuple(PUBLIC)
 _SCHEMA = pyarrow.schema(
     [
         *((name, _LISTED.get(name, _TEXT)) for name in _NAMES),
@@ -153,7 +153,7 @@ def export_trials(chosen: Chosen, target: Path) -> Exported:
 def _make_rows(chosen: Chosen, report: Report) -> Iterator[Object]:
     for trial in read_trials(chosen, report):
         told = trial.told()
-        row: Object = msgspec.structs.asdict(trial.row)
+        row: Object = trial.row.public()
         # A list also names datasets that only the job knew; a field of the record stays its own.
         row["dataset_id"] = find_at(told, _OF_LIST["dataset_id"])
         for name, (path, kind) in _FIELDS.items():

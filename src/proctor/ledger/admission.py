@@ -29,9 +29,8 @@ from proctor.ledger.entry import (
     WithholdEntry,
     decode_line,
     encode_entry,
-    record_digest,
 )
-from proctor.ledger.head import RecordHead, read_head_of
+from proctor.ledger.row import TrialRow, read_row
 from proctor.record.ids import check_id
 
 LONGEST_PATH: Final = 1000
@@ -94,8 +93,7 @@ def find_fault(entry: AnyEntry) -> Fault | None:
     """
     match entry:
         case TrialEntry():
-            head = read_head_of(entry)
-            return find_trial_fault(entry, head)
+            return find_trial_fault(entry, read_row(entry))
         case ReviewEntry() | RescoreEntry():
             return _find_in_subject(entry.subject)
         case SupersedeEntry():
@@ -108,11 +106,11 @@ def find_fault(entry: AnyEntry) -> Fault | None:
             return None
 
 
-def find_trial_fault(entry: TrialEntry, head: RecordHead) -> Fault | None:
+def find_trial_fault(entry: TrialEntry, row: TrialRow) -> Fault | None:
     """The same for a trial whose record was read already."""
     return (
-        _find_in_id(head.experiment_id, "experiment_id")
-        or _find_in_id(head.trial_id, "trial_id")
+        _find_in_id(row.experiment_id, "experiment_id")
+        or _find_in_id(row.trial_id, "trial_id")
         or (_find_in_evidence(entry.evidence) if entry.evidence else None)
         or (_find_in_source(entry.source) if entry.source else None)
     )
@@ -199,7 +197,7 @@ class Identities:
             DamageError: it is a trial that another entry is, or names a line for another trial.
         """
         if not isinstance(entry, WithholdEntry):
-            subject = identify(entry) if isinstance(entry, TrialEntry) else None
+            subject = read_row(entry).subject if isinstance(entry, TrialEntry) else None
             self._lines[entry.seq] = subject
             if subject is not None:
                 self._place(subject, entry.seq)
@@ -213,18 +211,6 @@ class Identities:
         first = self._places.setdefault((subject.experiment_id, subject.trial_id), seq)
         if first != seq:
             raise DamageError(render_duplicate(first, seq, subject.experiment_id, subject.trial_id))
-
-
-def identify(entry: TrialEntry) -> Subject:
-    """A sealed trial as other entries name it.
-
-    Raises:
-        DamageError: there is no record in it.
-    """
-    head = read_head_of(entry)
-    return Subject(
-        experiment_id=head.experiment_id, trial_id=head.trial_id, record=record_digest(entry)
-    )
 
 
 def render_duplicate(one: int, other: int, experiment_id: str, trial_id: str) -> str:

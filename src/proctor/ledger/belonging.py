@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from proctor.errors import InputError, NotSealedError
-from proctor.ledger.counting import NOT_COUNTED, find_restarted
+from proctor.ledger.counting import NOT_COUNTED, WITHHELD, find_restarted
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
@@ -24,8 +24,8 @@ from proctor.record.comparable import find_requested_model
 from proctor.sentence import count_of
 
 _TRIALS = (
-    "SELECT trial_id, status, sitter, collection, task_id, seq FROM trials "
-    "WHERE experiment_id = ? ORDER BY seq"
+    "SELECT trial_id, status, agent, revision, model, configuration, dataset_id, task_id, seq "
+    "FROM trials WHERE experiment_id = ? ORDER BY seq"
 )
 REMEDY = (
     "Pass --experiment NAME for an experiment of its own, or --extend-experiment to add to this one"
@@ -82,16 +82,16 @@ def _read_trials(ledger: Ledger, experiment: str) -> Content:
     with looking(ledger):
         rows = ledger.index.select(_TRIALS, (experiment,))
     restarted = find_restarted([(trial, status) for trial, status, *_ in rows])
-    content, digests = Content(""), dict[int, str]()
-    for trial, status, sitter, dataset, task, seq in rows:
+    content, digests = Content(""), dict[tuple[str, ...], str]()
+    for trial, status, *agent, dataset, task, seq in rows:
         content.trials.add(trial)
-        if sitter is None:
-            continue  # withheld: what it ran is not known
-        if sitter not in digests:
-            digests[sitter] = _read_agent(ledger, seq, content.agents)
+        if status == WITHHELD:
+            continue  # what it ran is not known
+        if (key := tuple(agent)) not in digests:
+            digests[key] = _read_agent(ledger, seq, content.agents)
         content.tasks.add((dataset, task))
         if status not in NOT_COUNTED and trial not in restarted:
-            content.sealed[digests[sitter], task] += 1
+            content.sealed[digests[key], task] += 1
     names = " and ".join(dict.fromkeys(content.agents.values()))
     tasks = count_of(len(content.tasks), "task")
     content.said_by = f"has trials of {names} at {tasks}"

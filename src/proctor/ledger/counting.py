@@ -61,7 +61,7 @@ class Countable(Protocol):
         ...
 
     @property
-    def reason(self) -> str | None:
+    def reason_code(self) -> str | None:
         """Why it has no reward."""
         ...
 
@@ -164,7 +164,8 @@ def account_for(trials: Sequence[Countable], planned: int | None = None) -> Acco
     counted = counted_trials(trials)
     status = Counter([each.status for each in trials])
     rewards = [each.reward for each in counted if each.reward is not None]
-    reasons = Counter([each.reason for each in counted if each.reward is None and each.reason])
+    unscored = [each.reason_code for each in counted if each.reward is None]
+    reasons = Counter([reason for reason in unscored if reason])
     no_number = len(counted) - len(rewards) - reasons.total()
     as_zero = None if no_number else _mean([each.reward or 0 for each in counted])
     account = Account(

@@ -15,33 +15,38 @@ from typing import Any, Self
 
 import msgspec
 
-from proctor.errors import LedgerError
+from proctor.errors import DamageError, LedgerError
+from proctor.ledger.admission import render_duplicate, render_misnamed
 from proctor.ledger.derived import INDEX, find_folder
 from proctor.ledger.entry import (
     AnyEntry,
     KeyEntry,
+    Subject,
     TrialEntry,
     Withheld,
     WithholdEntry,
 )
 from proctor.ledger.index_file import ALL_TABLES, alone, connect, create
+from proctor.ledger.row import COLUMNS, DOCUMENTS, TrialRow, from_columns, read_row, to_columns
 from proctor.ledger.rows import (
-    RUN,
-    SITTER,
-    TASK,
+    GONE,
     kind_and_time,
     remark_columns,
-    trial_columns,
+    withheld_columns,
     withholding_columns,
 )
 from proctor.ledger.segments import Place
-from proctor.ledger.standing import read_standing
 from proctor.ledger.supersession import update_statuses
 from proctor.ledger.tree import HASH_SIZE, Frontier
-from proctor.ledger.trial_rows import insert_trial, insert_withheld
 
 _PATIENCE_SEC = 5
 _INSERT_ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT_TRIAL = f"INSERT INTO trials VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608
+_SUBJECT = ("experiment_id", "trial_id", "record")
+_NAMED = "SELECT seq FROM trials WHERE experiment_id = ? AND trial_id = ?"
+_AT = "SELECT experiment_id, trial_id, record FROM trials WHERE seq = ?"
+_REVIEWS = "SELECT record, verdict FROM remarks WHERE verdict IS NOT NULL AND seq < ? ORDER BY seq"
+_EVERYTHING = 1 << 62
 
 
 class Indexed(msgspec.Struct, frozen=True):
@@ -163,10 +168,41 @@ class Index:
             self._add_remarks(entry)
 
     def _add_trial(self, entry: TrialEntry) -> None:
-        row = list(trial_columns(entry, read_standing(entry)))
-        for place in (RUN, TASK, SITTER):
-            row[place] = self._find_conditions(row[place])
-        insert_trial(self.connection, row)
+        row = list(to_columns(read_row(entry)))
+        for column in DOCUMENTS:
+            row[column] = self._find_conditions(row[column])
+        self._insert_trial(row)
+
+    def _insert_trial(self, row: Sequence[Any]) -> None:
+        try:
+            self.connection.execute(_INSERT_TRIAL, row)
+        except sqlite3.IntegrityError as error:
+            seq, *name = row[:3]
+            found = self.connection.execute(_NAMED, name).fetchone()
+            if found is None:
+                raise
+            raise DamageError(render_duplicate(found[0], seq, *name)) from error
+
+    def _insert_withheld(self, entry: WithholdEntry) -> None:
+        """Add a row for the trial whose line an entry withholds, where there is none.
+
+        Raises:
+            DamageError: that line is, or is said to be, another trial or none.
+        """
+        row, subject, seq = withheld_columns(entry), entry.subject, entry.entry
+        if row is None or subject is None or seq is None:
+            return
+        execute = self.connection.execute
+        known = execute(_AT, (seq,)).fetchone()
+        kind = execute("SELECT kind FROM entries WHERE seq = ?", (seq,)).fetchone()
+        if known is None and kind == ("",):
+            # One that names another leaf hash does not name this line: see ledger.withheld.
+            if execute(GONE, (seq, entry.leaf)).fetchone():
+                self._insert_trial(row)
+        # Where the line is there, it was restored, or is about to be withheld.
+        elif known != row[1:4]:
+            found = Subject(**dict(zip(_SUBJECT, known, strict=True))) if known else None
+            raise DamageError(render_misnamed(entry.seq, seq, subject, found))
 
     def _find_conditions(self, document: Any) -> int:
         """The row that holds a document; what many trials have in common is kept once."""
@@ -186,7 +222,7 @@ class Index:
             execute("INSERT INTO remarks VALUES (?, ?, ?, ?, ?)", row)
         if isinstance(entry, WithholdEntry):
             execute("INSERT INTO withholdings VALUES (?, ?, ?, ?)", withholding_columns(entry))
-            insert_withheld(self.connection, entry)
+            self._insert_withheld(entry)
 
     def erase(self) -> None:
         """Begin anew, and leave nothing of what it held in the file: bytes were taken out."""
@@ -230,6 +266,19 @@ class Index:
             "SELECT leaf FROM entries WHERE seq < ? ORDER BY seq", (size,)
         )
         return [leaf for (leaf,) in rows]
+
+    def trials(
+        self, where: str, values: Sequence[Any] = (), *, size: int = _EVERYTHING
+    ) -> Iterator[TrialRow]:
+        """The trials that a condition selects, with the latest review among the first entries.
+
+        Raises:
+            LedgerError: the file is damaged.
+        """
+        documents = dict(self.select("SELECT id, document FROM conditions"))
+        reviews = dict(self.select(_REVIEWS, (size,)))
+        query = f"SELECT {', '.join(COLUMNS)} FROM trials {where}"  # noqa: S608 - our own names
+        return from_columns(self.stream(query, values), documents, reviews)
 
     def select(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query over the tables.

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proctor.ledger.derived import expect_schema, list_schema, remove_database
+from proctor.ledger.row import declare_columns
 
-VERSION = 7
+VERSION = 8
 """Of the tables below; an index of another version is made anew."""
 
-_TABLES = """
+_TABLES = f"""
 CREATE TABLE position (
     version INTEGER NOT NULL, size INTEGER NOT NULL, segment INTEGER NOT NULL,
     offset INTEGER NOT NULL, peaks BLOB NOT NULL, key TEXT NOT NULL, origin TEXT NOT NULL
@@ -22,22 +23,13 @@ CREATE TABLE entries (
     segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL, leaf BLOB NOT NULL
 );
 CREATE INDEX entries_kind ON entries (kind, seq) WHERE kind <> 'trial';
-CREATE TABLE trials (
-    seq INTEGER PRIMARY KEY, experiment_id TEXT NOT NULL, trial_id TEXT NOT NULL,
-    record TEXT NOT NULL, status TEXT NOT NULL, completeness TEXT, dataset_id TEXT, task_id TEXT,
-    harness TEXT, model TEXT, reward, timestamp TEXT, reason_code TEXT,
-    evidence TEXT, evidence_files INTEGER NOT NULL, evidence_bytes INTEGER NOT NULL,
-    revision TEXT, configuration TEXT, run_conditions INTEGER, task_conditions INTEGER,
-    source TEXT, cost_usd REAL, tokens_in INTEGER, tokens_out INTEGER, advisor_calls INTEGER,
-    seconds REAL, findings TEXT, collection TEXT, exception TEXT,
-    sitter INTEGER
-);
+CREATE TABLE trials ({declare_columns()});
 CREATE TABLE conditions (id INTEGER PRIMARY KEY, document BLOB NOT NULL UNIQUE);
 CREATE UNIQUE INDEX trials_id ON trials (experiment_id, trial_id);
 CREATE INDEX trials_trial ON trials (trial_id);
 CREATE INDEX trials_task ON trials (task_id);
 CREATE INDEX trials_model ON trials (model);
-CREATE INDEX trials_collection ON trials (collection);
+CREATE INDEX trials_dataset ON trials (dataset_id);
 CREATE INDEX trials_record ON trials (record);
 CREATE TABLE remarks (
     record TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, verdict TEXT,

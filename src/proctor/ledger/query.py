@@ -8,15 +8,18 @@ Nothing here reads a record. What was withheld is listed with what is left of it
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
 from proctor.errors import InputError, LedgerError
+from proctor.ledger.counting import KEPT, RESTARTED, SUPERSEDED, WITHHELD, find_restarted
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.row import TrialRow, admitted_status
+from proctor.ledger.supersession import read_supersessions
+from proctor.ledger.withheld import UnnamedWithholding, find_unnamed
 
 STATUSES = ("sealed", "diagnostic", "superseded", "withheld")
 _MOST_NAMED = 5
@@ -24,37 +27,6 @@ _TRIES = 100
 _HIGHEST = "\U0010ffff"
 _SHORTEST_DIGEST = 8
 """Characters of a record's digest that name it; fewer are taken for the beginning of an id."""
-
-
-class TrialRow(msgspec.Struct, frozen=True, gc=False):
-    """What a list says of one sealed trial."""
-
-    seq: int
-    """Its entry's place in the log."""
-    experiment_id: str
-    trial_id: str
-    record: str
-    """SHA-256 of the record's bytes as stored."""
-    status: str
-    """sealed, diagnostic (a partial record), superseded or withheld."""
-    completeness: str | None
-    """complete or partial. Null, as everything below, where the entry was withheld."""
-    dataset_id: str | None
-    """The dataset on record, else the name that the job has for it: the one that boards are of."""
-    task_id: str | None
-    harness: str | None
-    """The agent's adapter."""
-    model: str | None
-    reward: int | float | None
-    """Null: not scored, which is not 0."""
-    timestamp: str | None
-    """When the trial ran, in UTC."""
-    reason_code: str | None
-    """Why it has no score."""
-    evidence_files: int
-    evidence_bytes: int
-    review: str | None = None
-    """The verdict of its latest review: pass, fail or defer; null: nobody reviewed it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +62,11 @@ class TrialFilter:
                 raise InputError(f"{name} is nan, which no reward can be held against")
 
 
-_COLUMNS = ", ".join(
-    "collection" if name == "dataset_id" else name
-    for name in TrialRow.__struct_fields__
-    if name != "review"
-)
 _EQUAL = {
     "experiment": "experiment_id",
     "trial": "trial_id",
-    "dataset": "collection",
-    "harness": "harness",
+    "dataset": "dataset_id",
+    "harness": "agent",
     "model": "model",
     "status": "status",
 }
@@ -137,24 +104,87 @@ def select_trials(ledger: Ledger, wanted: TrialFilter) -> list[TrialRow]:
     """The same from an index that is up to date."""
     conditions, values = _make_conditions(wanted)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    limit = f"LIMIT {wanted.limit:d}" if wanted.limit is not None else ""
-    order = "DESC" if limit else ""
-    query = f"SELECT {_COLUMNS} FROM trials {where} ORDER BY seq {order} {limit}"  # noqa: S608
-    rows = ledger.index.select(query, values)
-    if limit:
-        rows.reverse()
-    return _make_rows(ledger, rows)
+    if wanted.limit is None:
+        return list(ledger.index.trials(f"{where} ORDER BY seq", values))
+    latest = ledger.index.trials(f"{where} ORDER BY seq DESC LIMIT {wanted.limit:d}", values)
+    return list(latest)[::-1]
 
 
-def _make_rows(ledger: Ledger, rows: list[tuple[Any, ...]]) -> list[TrialRow]:
-    reviews = dict(
-        ledger.index.select(
-            "SELECT record, verdict FROM remarks WHERE verdict IS NOT NULL ORDER BY seq"
-        )
-    )
-    if not reviews:
-        return [TrialRow(*row) for row in rows]
-    return [TrialRow(*(*row, reviews.get(row[3]))) for row in rows]
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The trials of a ledger as they stood at a size of its log.
+
+    What was appended later does not count: neither a supersession nor a review. The exception is
+    what was withheld since: it is gone, and listed as withheld.
+    """
+
+    size: int
+    """Entries of the log that count."""
+    trials: list[TrialRow]
+    """In the order they were sealed."""
+    supersessions: dict[str, str | None]
+    """Why each supersession does not count, by the superseded record; None where it does."""
+    unnamed: list[UnnamedWithholding]
+    """What was withheld without naming a trial: it may be of any experiment."""
+
+
+def load_position(
+    ledger: Ledger,
+    *,
+    at: int | None = None,
+    experiment: str | None = None,
+    dataset: str | None = None,
+) -> Position:
+    """All trials, or those of one dataset or experiment, at a size of the log (default: now).
+
+    Raises:
+        InputError: the log was never of that size.
+        DamageError: the log does not give what its checkpoint says.
+    """
+    with looking(ledger) as size:
+        if at is not None and not 0 < at <= size:
+            raise InputError(
+                f"{ledger.directory}: the log has {size:,} entries; expected a position from 1 to "
+                f"{size}, not {at}"
+            )
+        size = at or size
+        wanted = {"experiment_id": experiment, "dataset_id": dataset}
+        asked = {column: value for column, value in wanted.items() if value is not None}
+        where = " AND ".join(["seq < ?", *(f"{column} = ?" for column in asked)])
+        values = (size, *asked.values())
+        found = ledger.index.trials(f"WHERE {where} ORDER BY seq", values, size=size)
+        judged = read_supersessions(ledger.index.connection, size)
+        trials = with_restarted([_at_position(row, judged) for row in found])
+        return Position(size, trials, judged, find_unnamed(ledger, size))
+
+
+def _at_position(row: TrialRow, judged: Mapping[str, str | None]) -> TrialRow:
+    """The row with its status there: the index has the status that it has now."""
+    is_superseded = judged.get(row.record, "") is None and row.status != WITHHELD
+    status = SUPERSEDED if is_superseded else row.status
+    if row.status == SUPERSEDED and not is_superseded:
+        status = admitted_status(row.completeness)
+    return row if status == row.status else msgspec.structs.replace(row, status=status)
+
+
+def with_restarted(trials: list[TrialRow]) -> list[TrialRow]:
+    """The same trials, with the status of attempts that were restarted."""
+    names: dict[str, list[tuple[str, str]]] = {}
+    for row in trials:
+        if KEPT in row.trial_id:
+            names[row.experiment_id] = []
+    if not names:
+        return trials
+    for row in trials:
+        if row.experiment_id in names:
+            names[row.experiment_id].append((row.trial_id, row.status))
+    restarted = {name: find_restarted(found) for name, found in names.items()}
+    return [
+        msgspec.structs.replace(row, status=RESTARTED)
+        if row.trial_id in restarted.get(row.experiment_id, ())
+        else row
+        for row in trials
+    ]
 
 
 def _make_conditions(wanted: TrialFilter) -> tuple[list[str], list[object]]:
@@ -276,19 +306,18 @@ def _look_up(ledger: Ledger, name: str) -> Iterator[list[TrialRow]]:
 
 
 def _select(ledger: Ledger, condition: str, *values: object) -> list[TrialRow]:
-    query = f"SELECT {_COLUMNS} FROM trials WHERE {condition} ORDER BY seq LIMIT 100"  # noqa: S608
-    return _make_rows(ledger, ledger.index.select(query, values))
+    return list(ledger.index.trials(f"WHERE {condition} ORDER BY seq LIMIT 100", values))
 
 
 def _render_experiment(ledger: Ledger, name: str, rows: list[TrialRow]) -> str:
     return (
         f"{ledger.directory}: {name!r} is an experiment; expected one of its trials, such as "
-        f"{rows[0].experiment_id}/{rows[0].trial_id} (`proctor trace summary {name}` has them all)"
+        f"{rows[0].name} (`proctor trace summary {name}` has them all)"
     )
 
 
 def _render_several(ledger: Ledger, name: str, rows: list[TrialRow]) -> str:
-    named = ", ".join(f"{row.experiment_id}/{row.trial_id}" for row in rows[:_MOST_NAMED])
+    named = ", ".join(row.name for row in rows[:_MOST_NAMED])
     more = ", …" if len(rows) > _MOST_NAMED else ""
     return (
         f"{ledger.directory}: {name!r} may be any of {named}{more}; "

@@ -19,14 +19,13 @@ from proctor.ledger.entry import (
     PlanEntry,
     RescoreEntry,
     ReviewEntry,
-    Subject,
     SupersedeEntry,
     TrialScore,
     Verdict,
     Withheld,
 )
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialRow
+from proctor.ledger.row import TrialRow
 from proctor.record.ids import check_id
 
 LONGEST_TEXT = 100_000
@@ -42,11 +41,6 @@ class Remark:
 
     seq: int
     entry: AnyEntry | Withheld
-
-
-def subject_of(row: TrialRow) -> Subject:
-    """The trial as entries speak of it."""
-    return Subject(experiment_id=row.experiment_id, trial_id=row.trial_id, record=row.record)
 
 
 def find_remarks(ledger: Ledger, record: str) -> list[Remark]:
@@ -87,7 +81,7 @@ def append_review(
     entry = ReviewEntry(
         at="",
         seq=0,
-        subject=subject_of(row),
+        subject=row.subject,
         verdict=cast(Verdict, verdict),
         reviewer=reviewer,
         note=note,
@@ -106,13 +100,13 @@ def append_supersession(
     if cause not in _CAUSES:
         raise LedgerError(f"cause is {cause!r}; expected one of {', '.join(_CAUSES)}")
     if row.record == by.record:
-        raise LedgerError(f"{row.experiment_id}/{row.trial_id} cannot stand in for itself")
+        raise LedgerError(f"{row.name} cannot stand in for itself")
     _check_reason(reason, author)
     entry = SupersedeEntry(
         at="",
         seq=0,
-        subject=subject_of(row),
-        by=subject_of(by),
+        subject=row.subject,
+        by=by.subject,
         cause=cast(Cause, cause),
         reason=reason,
         author=author,
@@ -132,7 +126,7 @@ def append_rescore(
     check_words(score.profile, "the profile", longest=LONGEST_NAME)
     _check_numbers(score.certificate, "the certificate")
     entry = RescoreEntry(
-        at="", seq=0, subject=subject_of(row), score=score, reason=reason, author=author
+        at="", seq=0, subject=row.subject, score=score, reason=reason, author=author
     )
     return _append(ledger, entry, [row])
 

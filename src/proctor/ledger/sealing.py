@@ -35,7 +35,6 @@ from proctor.ledger.entry import (
     evidence_digest,
     record_digest,
 )
-from proctor.ledger.head import RecordHead, read_head_of
 from proctor.ledger.keeping import (
     AROUND,
     Around,
@@ -45,6 +44,7 @@ from proctor.ledger.keeping import (
     open_files,
 )
 from proctor.ledger.ledger import Ledger, SealedTrial
+from proctor.ledger.row import TrialRow, read_row
 from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id
 from proctor.record.model import TrialRecord
@@ -153,14 +153,14 @@ def find_by_evidence(ledger: Ledger, submission: Submission) -> Sealed | None:
         NotSealedError: the record or its evidence may not be sealed.
     """
     draft = _draft(submission, {})
-    name = (draft.head.experiment_id, draft.head.trial_id)
+    name = (draft.row.experiment_id, draft.row.trial_id)
     found = ledger.find_sealed(*name)
     if found is None:
         return None
     # Of what is sealed nothing is put: its files are only measured.
     if found.evidence != evidence_digest(_make_entry(draft, Keeper(ledger))):
         return None
-    return Sealed(found.seq, *name, found.record, draft.head.status, is_new=False)
+    return Sealed(found.seq, *name, found.record, draft.row.status, is_new=False)
 
 
 def check_submission(submission: Submission, secrets: Secrets | None = None) -> None:
@@ -179,7 +179,7 @@ class _Draft(msgspec.Struct, frozen=True):
     submission: Submission
     record: bytes
     """One line, as it will be stored."""
-    head: RecordHead
+    row: TrialRow
 
 
 def check_record(data: bytes, where: str) -> LoadedRecord:
@@ -222,7 +222,7 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
     _refuse_secrets(_beside(submission), needles, f"{where}: what goes beside its record")
     entry = TrialEntry(at="", seq=0, record=msgspec.Raw(record))
     try:
-        return _Draft(submission, record, read_head_of(entry))
+        return _Draft(submission, record, read_row(entry))
     except DamageError as error:
         raise NotSealedError(f"{where}: the record cannot be listed: {error.__cause__}") from error
 
@@ -274,11 +274,11 @@ def _overlapping(file: BinaryIO, needles: Mapping[bytes, str]) -> Iterator[bytes
 
 def _check_conflict(ledger: Ledger, draft: _Draft) -> None:
     """Before anything is written: other bytes under the same name."""
-    head, digest = draft.head, sha256_hex(draft.record)
-    found = ledger.find_sealed(head.experiment_id, head.trial_id)
+    row, digest = draft.row, sha256_hex(draft.record)
+    found = ledger.find_sealed(row.experiment_id, row.trial_id)
     if found is not None and found.record != digest:
         raise ConflictError(
-            f"{draft.submission.where}: trial {head.trial_id} of {head.experiment_id} is sealed "
+            f"{draft.submission.where}: trial {row.trial_id} of {row.experiment_id} is sealed "
             f"already, with the record {found.record}; this one is {digest}"
         )
 
@@ -286,7 +286,7 @@ def _check_conflict(ledger: Ledger, draft: _Draft) -> None:
 def _make_entry(draft: _Draft, keeper: Keeper) -> TrialEntry:
     """The entry of a trial, once its evidence is put."""
     submission = draft.submission
-    found = keeper.ledger.find_sealed(draft.head.experiment_id, draft.head.trial_id)
+    found = keeper.ledger.find_sealed(draft.row.experiment_id, draft.row.trial_id)
     files = [*keeper.put(_evidence(submission), is_new=found is None)]
     if submission.around is not None:
         files += keeper.put_around(submission.around, found)
@@ -340,8 +340,8 @@ def append_trials(ledger: Ledger, entries: Sequence[TrialEntry]) -> list[Sealed]
 
 
 def _name(entry: TrialEntry) -> tuple[str, str]:
-    head = read_head_of(entry)
-    return head.experiment_id, head.trial_id
+    row = read_row(entry)
+    return row.experiment_id, row.trial_id
 
 
 def _check_same(entry: TrialEntry, found: SealedTrial) -> None:
@@ -362,10 +362,10 @@ def _tell(
     places: Mapping[tuple[str, str], int],
     before: Mapping[tuple[str, str], SealedTrial],
 ) -> Sealed:
-    head, digest = read_head_of(entry), record_digest(entry)
-    name = (head.experiment_id, head.trial_id)
+    row, digest = read_row(entry), record_digest(entry)
+    name = (row.experiment_id, row.trial_id)
     if name in places:
-        return Sealed(places[name], *name, digest, head.status, is_new=True)
+        return Sealed(places[name], *name, digest, row.status, is_new=True)
     found = before[name]
-    status = head.status if found.evidence is not None else "withheld"
+    status = row.status if found.evidence is not None else "withheld"
     return Sealed(found.seq, *name, digest, status, is_new=False)

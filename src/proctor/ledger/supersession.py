@@ -19,7 +19,7 @@ _PAIRS: Final = (
     "AND NOT other.is_subject AND seq < ? ORDER BY seq"
 )
 _NAMED: Final = (
-    "SELECT record, experiment_id, dataset_id, task_id, harness, model, status = 'withheld' "
+    "SELECT record, experiment_id, recorded_dataset, task_id, agent, model, status = 'withheld' "
     "FROM trials WHERE seq < ? AND record IN (SELECT record FROM remarks WHERE kind = 'supersede')"
 )
 _EVERYTHING: Final = 1 << 62

@@ -10,9 +10,9 @@ from proctor.errors import DamageError, LedgerError
 from proctor.files import find_room
 from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.entry import EvidenceFile, TrialEntry
-from proctor.ledger.head import read_head_of
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, TrialRow, find_one, find_trials
+from proctor.ledger.query import TrialFilter, find_one, find_trials
+from proctor.ledger.row import TrialRow, read_row
 from proctor.record.read import parse_record
 from proctor.traces.traced_trial import Opened, TracedTrial
 
@@ -61,7 +61,7 @@ def find_named(ledger: Ledger, name: str) -> Iterator[TracedTrial]:
 
 def trace_row(ledger: Ledger, row: TrialRow) -> TracedTrial:
     """The sealed trial of a row; one that was withheld has no record and no files."""
-    name = f"{row.experiment_id}/{row.trial_id}"
+    name = row.name
     entry = ledger.entry(row.seq)
     if not isinstance(entry, TrialEntry):
         return TracedTrial(
@@ -76,8 +76,8 @@ def trace_row(ledger: Ledger, row: TrialRow) -> TracedTrial:
 
 def trace_entry(artifacts: Artifacts, entry: TrialEntry) -> TracedTrial:
     """The sealed trial of an entry; evidence that is not there is none of its files."""
-    head = read_head_of(entry)
-    name = f"{head.experiment_id}/{head.trial_id}"
+    row = read_row(entry)
+    name = row.name
     kept = {file.path: file for file in entry.evidence if artifacts.holds(file.sha256)}
     return TracedTrial(
         name=name,

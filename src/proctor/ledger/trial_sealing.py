@@ -17,8 +17,8 @@ import msgspec
 
 from proctor.digest import sha256_hex
 from proctor.ledger.entry import Subject, SupersedeEntry, TrialEntry
-from proctor.ledger.head import read_head_of
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.row import read_row
 from proctor.ledger.sealing import Sealed, Secrets, Submission, check_submission, seal
 from proctor.ledger.submission import find_attempts, has_record, rename_trial, submit_trial
 
@@ -71,7 +71,7 @@ def find_before(ledger: Ledger, submission: Submission, trial: str) -> Sealed | 
             sealed = ledger.entry(found.seq)
             status = "withheld"
             if isinstance(sealed, TrialEntry):
-                status = read_head_of(sealed).status
+                status = read_row(sealed).status
             return Sealed(found.seq, name.experiment_id, known, found.record, status, is_new=False)
     return None
 
@@ -151,8 +151,8 @@ def _identify(submission: Submission) -> tuple[_Name, str]:
     """What a record would be sealed as, and its digest."""
     record = msgspec.json.format(submission.record, indent=-1)
     entry = TrialEntry(at="", seq=0, record=msgspec.Raw(record))
-    head = read_head_of(entry)
-    return _Name(head.experiment_id, head.trial_id), sha256_hex(record)
+    row = read_row(entry)
+    return _Name(row.experiment_id, row.trial_id), sha256_hex(record)
 
 
 def _supersede(former: Subject, new: _Name, record: str) -> SupersedeEntry:

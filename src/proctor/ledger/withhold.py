@@ -33,10 +33,9 @@ from proctor.ledger.entry import (
     encode_entry,
     record_digest,
 )
-from proctor.ledger.head import read_head_of
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialRow
-from proctor.ledger.review import LONGEST_NAME, check_words, subject_of
+from proctor.ledger.review import LONGEST_NAME, check_words
+from proctor.ledger.row import TrialRow, read_row
 from proctor.ledger.segments import open_segment, read_lines, segment_path
 from proctor.ledger.tree import leaf_hash
 
@@ -189,7 +188,7 @@ def _aim_at_trial(ledger: Ledger, row: TrialRow) -> _Target:
     files = entry.evidence if isinstance(entry, TrialEntry) else ()
     digests = tuple(sorted({file.sha256 for file in files}))
     _check_room(row.seq, line)
-    return _Target(subject_of(row), row.seq, leaf_hash(line).hex(), digests)
+    return _Target(row.subject, row.seq, leaf_hash(line).hex(), digests)
 
 
 def _aim_at_entry(ledger: Ledger, seq: int) -> _Target:
@@ -221,7 +220,7 @@ def _aim_again(ledger: Ledger, seq: int) -> _Target:
 
 def _aim_at_evidence(ledger: Ledger, row: TrialRow, paths: Sequence[str]) -> _Target:
     entry = ledger.entry(row.seq)
-    name = f"{row.experiment_id}/{row.trial_id}"
+    name = row.name
     if not isinstance(entry, TrialEntry):
         raise LedgerError(f"{ledger.directory}: {name} is withheld already, with its evidence")
     files: dict[str, EvidenceFile] = {file.path: file for file in entry.evidence}
@@ -234,7 +233,7 @@ def _aim_at_evidence(ledger: Ledger, row: TrialRow, paths: Sequence[str]) -> _Ta
     if not files:
         raise LedgerError(f"{ledger.directory}: {name} has no evidence")
     digests = {files[path].sha256 for path in paths or files}
-    return _Target(subject_of(row), None, None, tuple(sorted(digests)))
+    return _Target(row.subject, None, None, tuple(sorted(digests)))
 
 
 def _check_room(seq: int, line: bytes) -> None:
@@ -306,12 +305,12 @@ def _find_others(ledger: Ledger, target: _Target) -> dict[str, list[str]]:
     }
     others: dict[str, list[str]] = {}
     for entry in _find_naming(ledger, wanted):
-        record, head = record_digest(entry), read_head_of(entry)
+        record, row = record_digest(entry), read_row(entry)
         if target.subject is not None and record == target.subject.record:
             continue
         for digest in {file.sha256 for file in entry.evidence} & wanted:
             if (record, digest) not in gone:
-                others.setdefault(digest, []).append(f"{head.experiment_id}/{head.trial_id}")
+                others.setdefault(digest, []).append(row.name)
     return others
 
 

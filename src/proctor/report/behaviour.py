@@ -11,8 +11,8 @@ from typing import Final
 from proctor.exchange.traced_files import find_in_files
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
+from proctor.ledger.row import TrialRow
 from proctor.ledger.traced_trials import trace_row
-from proctor.report.attempt import Attempt
 from proctor.traces.experiment import ExperimentSummary, summarise_experiment
 from proctor.traces.label_rules import RULES_VERSION, Classifier
 from proctor.traces.parallel import map_paths
@@ -35,13 +35,13 @@ class Behaviour:
     trials: dict[str, TrialSummary]
     """By EXPERIMENT/TRIAL."""
 
-    def together(self, attempts: Sequence[Attempt]) -> ExperimentSummary:
+    def together(self, attempts: Sequence[TrialRow]) -> ExperimentSummary:
         """Some of them as one."""
         return summarise_experiment([self.trials[each.name] for each in attempts])
 
 
 def summarise_attempts(
-    attempts: Sequence[Attempt], ledger: Ledger | None, watch: Watch, *, is_alone: bool = False
+    attempts: Sequence[TrialRow], ledger: Ledger | None, watch: Watch, *, is_alone: bool = False
 ) -> Behaviour:
     """Every attempt's traces, read and summed up; by one process where other threads are.
 
@@ -58,7 +58,7 @@ def summarise_attempts(
 
 
 def _summaries(
-    attempts: Sequence[Attempt], ledger: Ledger | None, *, is_alone: bool
+    attempts: Sequence[TrialRow], ledger: Ledger | None, *, is_alone: bool
 ) -> Iterator[TrialSummary]:
     places = [each.place for each in attempts if each.place is not None]
     if len(places) == len(attempts):
@@ -75,7 +75,7 @@ def summarise_place(place: str) -> TrialSummary:
     return summarise_traced(next(iter(find_in_files(place))), Classifier)
 
 
-def trace_attempt(attempt: Attempt, ledger: Ledger | None) -> TracedTrial:
+def trace_attempt(attempt: TrialRow, ledger: Ledger | None) -> TracedTrial:
     """An attempt with its files, wherever it lies.
 
     Raises:

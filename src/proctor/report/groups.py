@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from proctor.errors import InputError
-from proctor.report.attempt import Attempt
+from proctor.ledger.row import TrialRow
 from proctor.report.runs import Run
 from proctor.sentence import count_of
 
@@ -31,7 +31,7 @@ class Group:
         return f"{self.label} · {self.configuration}"
 
 
-def group_of(attempt: Attempt) -> Group:
+def group_of(attempt: TrialRow) -> Group:
     """The group of an attempt."""
     return Group(
         attempt.agent or "unknown",
@@ -40,25 +40,26 @@ def group_of(attempt: Attempt) -> Group:
     )
 
 
-def group_attempts(attempts: Iterable[Attempt]) -> dict[Group, list[Attempt]]:
+def group_attempts(attempts: Iterable[TrialRow]) -> dict[Group, list[TrialRow]]:
     """Attempts by group, groups sorted, attempts in their order."""
-    groups: dict[Group, list[Attempt]] = {}
+    groups: dict[Group, list[TrialRow]] = {}
     for attempt in attempts:
         groups.setdefault(group_of(attempt), []).append(attempt)
     return dict(sorted(groups.items()))
 
 
-def group_by_task(attempts: Iterable[Attempt]) -> dict[str, tuple[Attempt, ...]]:
+def group_by_task(attempts: Iterable[TrialRow]) -> dict[str, tuple[TrialRow, ...]]:
     """Attempts by task, tasks sorted; a name that two datasets have is told apart by theirs."""
     listed = list(attempts)
     datasets: dict[str, set[str | None]] = {}
     for attempt in listed:
-        datasets.setdefault(attempt.task or "", set()).add(attempt.dataset)
-    tasks: dict[str, list[Attempt]] = {}
+        datasets.setdefault(attempt.task_id or "", set()).add(attempt.recorded_dataset)
+    tasks: dict[str, list[TrialRow]] = {}
     for attempt in listed:
-        task = attempt.task or ""
+        task = attempt.task_id or ""
         shared = len(datasets[task]) > 1
-        tasks.setdefault(f"{attempt.dataset}/{task}" if shared else task, []).append(attempt)
+        name = f"{attempt.recorded_dataset}/{task}" if shared else task
+        tasks.setdefault(name, []).append(attempt)
     return {task: tuple(found) for task, found in sorted(tasks.items())}
 
 
@@ -72,7 +73,7 @@ def name_groups(groups: Iterable[Group]) -> dict[Group, str]:
     }
 
 
-def choose_group(run: Run, wanted: str | None, option: str) -> tuple[Group, list[Attempt]]:
+def choose_group(run: Run, wanted: str | None, option: str) -> tuple[Group, list[TrialRow]]:
     """The group that is meant, by any part of its name.
 
     Raises:
@@ -96,7 +97,7 @@ def _fits(group: Group, wanted: str) -> bool:
 
 def _explain(
     name: str,
-    groups: Mapping[Group, Sequence[Attempt]],
+    groups: Mapping[Group, Sequence[TrialRow]],
     fitting: Sequence[Group],
     wanted: str | None,
     option: str,

@@ -13,8 +13,9 @@ from proctor.errors import InputError
 from proctor.exchange.harbor_job import JobAsked, find_jobs, find_trials
 from proctor.ledger.counting import SET_ASIDE, UNSEALED
 from proctor.ledger.entry import TrialEntry
+from proctor.ledger.query import with_restarted
+from proctor.ledger.row import TrialRow, read_row
 from proctor.ledger.sealing import Submission
-from proctor.report.attempt import Attempt, attempt_of, with_restarted
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Unreadable:
 class JobAttempts:
     """What lies in job directories."""
 
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[TrialRow] = field(default_factory=list)
     """In the order in which harbor adds them up; trials of earlier plans are set aside."""
     unreadable: list[Unreadable] = field(default_factory=list)
     """Broken ones, and those without a result that may be running."""
@@ -56,7 +57,7 @@ def load_jobs(path: str) -> JobAttempts:
                 continue
             is_aside = _is_in(offer.where, trials.set_aside)
             status = SET_ASIDE if is_aside else UNSEALED
-            found.attempts.append(attempt_of(entry, offer.where, status))
+            found.attempts.append(read_row(entry, status=status, place=offer.where))
     found.attempts = with_restarted(found.attempts)
     return found
 

@@ -12,12 +12,11 @@ from proctor.errors import InputError
 from proctor.ledger.counting import count_left_out, counted_trials
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
-from proctor.ledger.query import TrialFilter, find_trials, render_missing
+from proctor.ledger.query import Position, TrialFilter, find_trials, load_position, render_missing
+from proctor.ledger.row import TrialRow
 from proctor.ledger.segments import has_checkpoint
 from proctor.ledger.withheld import render_unnamed
-from proctor.report.attempt import Attempt
 from proctor.report.in_jobs import Unreadable, load_jobs
-from proctor.report.sealed import Position, load_position
 from proctor.sentence import count_of
 
 
@@ -43,7 +42,7 @@ class Run:
     """The experiment, or the name of the job's directory; never a path."""
     is_sealed: bool
     """Whether it is in a ledger."""
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[TrialRow, ...]
     """Those that count."""
     left_out: dict[str, int] = field(default_factory=dict)
     """How many do not count, by why."""
@@ -107,24 +106,24 @@ def load_sealed_run(ledger: Ledger, experiment: str) -> Run:
     """
     checkpoint = ledger.refresh()
     found = load_position(ledger, at=checkpoint.tree.size or None, experiment=experiment)
-    if not found.attempts:
+    if not found.trials:
         raise InputError(f"{experiment}: no such directory; {render_missing(ledger, experiment)}")
-    counted = tuple(counted_trials(found.attempts))
+    counted = tuple(counted_trials(found.trials))
     return Run(
         name=experiment,
         is_sealed=True,
         attempts=counted,
-        left_out=count_left_out(found.attempts),
+        left_out=count_left_out(found.trials),
         notes=tuple(_find_notes(ledger, found, counted)),
         basis=_basis_of(checkpoint),
         withheld_unnamed=len(found.unnamed),
     )
 
 
-def _find_notes(ledger: Ledger, found: Position, counted: Sequence[Attempt]) -> Iterator[str]:
+def _find_notes(ledger: Ledger, found: Position, counted: Sequence[TrialRow]) -> Iterator[str]:
     if unnamed := render_unnamed(found.unnamed):
         yield f"the ledger: {unnamed}"
-    experiment = found.attempts[0].experiment
+    experiment = found.trials[0].experiment_id
     rows = ledger.index.select("SELECT record FROM remarks WHERE kind = 'rescore' AND is_subject")
     rescored = {record for (record,) in rows} & {each.record for each in counted}
     if rescored:

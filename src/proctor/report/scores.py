@@ -6,7 +6,7 @@ from statistics import median_low
 import msgspec
 
 from proctor.ledger.counting import Account, account_for
-from proctor.report.attempt import Attempt
+from proctor.ledger.row import TrialRow
 from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.efficiency import Efficiency, efficiency_of, is_success
 from proctor.report.statistics.intervals import Interval, wilson
@@ -14,7 +14,7 @@ from proctor.report.statistics.passk import PassEstimate, pass_all, pass_at
 from proctor.report.statistics.variance import Spread, spread_of
 from proctor.reward.passk import eligible_ks
 
-type Tasks = Mapping[str, Sequence[Attempt]]
+type Tasks = Mapping[str, Sequence[TrialRow]]
 
 
 class Scores(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from proctor.ledger.claims.claim import Proven, find_differences, parse_claim, p
 from proctor.ledger.claims.document import load_document
 from proctor.ledger.claims.operands import operand_of
 from proctor.ledger.entry import AnyEntry, EvidenceFile, TrialEntry, WithholdEntry
-from proctor.ledger.head import read_head_of
+from proctor.ledger.row import read_row
 from proctor.rerun.recorded import RecordedTrial, find_image, find_trace_file, parse_config
 
 _LARGEST = 1 << 24
@@ -115,7 +115,7 @@ def load_claim_trials(path: str, ledger: Path) -> ClaimTrials:
 
 
 def _name(proven: Proven) -> dict[str, TrialEntry]:
-    return {read_head_of(entry).trial_id: entry for entry in proven.standing.counted}
+    return {read_row(entry).trial_id: entry for entry in proven.standing.counted}
 
 
 def _find_withheld(entries: Iterable[AnyEntry]) -> dict[str, str]:

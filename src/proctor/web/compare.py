@@ -23,8 +23,8 @@ from proctor.report.comparison.told import tell_comparison
 from proctor.report.groups import group_attempts
 from proctor.report.page.html import Links, render_blocks
 from proctor.report.runs import Run, load_job_run, load_sealed_run
+from proctor.web.experiment import list_experiments
 from proctor.web.pages import render_page
-from proctor.web.sealed_marks import list_experiments
 from proctor.web.shown import pair_path, trial_path
 from proctor.web.subject import Subject
 
@@ -131,7 +131,7 @@ def _read_traces(a: Side, b: Side, asked: _Asked, ledger: Ledger | None) -> Beha
 def _make_links(a: Side, b: Side) -> Links:
     """Addresses by the names that the pages know trials by: in a job, those of directories."""
     known = {
-        each.name: (side.run.name, Path(each.place).name if each.place else each.trial)
+        each.name: (side.run.name, Path(each.place).name if each.place else each.trial_id)
         for side in (a, b)
         for each in side.attempts
     }

@@ -8,10 +8,10 @@ from starlette.routing import BaseRoute, Route
 
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.withheld import find_unnamed, render_unnamed
+from proctor.web.experiment import list_experiments
 from proctor.web.job_files import AboutJob, JobFiles
 from proctor.web.listing import make_pages, read_page, read_words
 from proctor.web.pages import render_page
-from proctor.web.sealed_marks import list_experiments
 from proctor.web.shelf import JobShelf
 from proctor.web.subject import Subject
 

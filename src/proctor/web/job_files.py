@@ -13,18 +13,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from proctor.errors import JobError, NotSealedError
 from proctor.harbor.documents import JOB, LOCK, STATE, JobDocument
 from proctor.harbor.evaluation import find_reward
 from proctor.harbor.published import PublishedResult
 from proctor.harbor.render import render_json
-from proctor.harbor.trial import FoundTrial, load_trial
+from proctor.harbor.trial import load_trial
 from proctor.ledger.counting import NOT_COUNTED, RESTARTED, SET_ASIDE, UNSEALED
+from proctor.ledger.row import NOT_IN_A_LOG, TrialRow
 from proctor.ledger.submission import find_attempts
 from proctor.record.ids import shown_name
 from proctor.reward.profile import DEFAULT_PROFILE
-from proctor.web.marks import BROKEN, RUNNING, Experiment, Mark
+from proctor.web.experiment import BROKEN, RUNNING, Experiment
 
 _FRESH = {False: 0.5, True: 2.0}
 """Seconds for which a look at a job holds: one that may be running, and one that has finished."""
@@ -44,7 +46,7 @@ class _Read:
     reward: str | None
     """The reward file that was there."""
     reward_stamp: Stamp | None
-    marks: tuple[Mark, ...]
+    trials: tuple[TrialRow, ...]
     """The attempts that are kept in it, and the trial."""
 
 
@@ -119,7 +121,7 @@ class JobFiles:
         about = self._about
         return Experiment(
             name=self.directory.name,
-            marks=[mark for name in sorted(self._trials) for mark in self._trials[name].marks],
+            trials=[row for name in sorted(self._trials) for row in self._trials[name].trials],
             is_finished=about.is_finished,
             is_job=True,
             version=str(self._changes),
@@ -183,11 +185,56 @@ class JobFiles:
         place = f"{self.directory}/{name}"
         status = SET_ASIDE if name in self._about.aside else UNSEALED
         if stamp is None:
-            mark = _mark_unfinished(name, place)
-            return _Read(None, None, None, (mark,)) if mark else None
+            row = self._make_unfinished(name, place)
+            return _Read(None, None, None, (row,)) if row else None
         reward, reward_stamp = _find_reward_file(name, root)
-        marks = (*_mark_attempts(name, place, status), _mark_trial(name, place, status))
-        return _Read(stamp, reward, reward_stamp, marks)
+        trials = (*self._read_attempts(name, place, status), self._read(name, place, status))
+        return _Read(stamp, reward, reward_stamp, trials)
+
+    def _make_unfinished(self, name: str, place: str) -> TrialRow | None:
+        """A trial without a result; None for a directory that is not a trial's."""
+        if not any(os.path.lexists(f"{place}/{each}") for each in ("config.json", "trial.log")):
+            return None
+        return self._row(name, place, RUNNING, task_id=_task_of(name))
+
+    def _read_attempts(self, name: str, place: str, status: str) -> Iterator[TrialRow]:
+        """The attempts that are kept in a trial; reading the trial names what cannot be read."""
+        kept = status if status == SET_ASIDE else RESTARTED
+        with contextlib.suppress(NotSealedError):
+            for attempt in find_attempts(Path(place)):
+                if not attempt.is_symlink():
+                    yield self._read(f"{name}.attempt-{attempt.name}", str(attempt), kept)
+
+    def _read(self, name: str, place: str, status: str) -> TrialRow:
+        try:
+            found = load_trial(place, DEFAULT_PROFILE)
+        except JobError as error:
+            status = status if status in NOT_COUNTED else BROKEN
+            return self._row(
+                name, place, status, task_id=_task_of(name), exception=_cut(str(error))
+            )
+        trial, document = found.trial, found.document
+        model = document.agent_info.model_info
+        return self._row(
+            name,
+            place,
+            status,
+            task_id=trial.task,
+            reward=find_reward(trial.verdict.rewards if trial.verdict else None, []),
+            reason_code=found.reason,
+            exception=trial.exception,
+            agent=trial.agent,
+            model=f"{model.provider}/{model.name}" if model and model.provider else trial.model,
+            dataset_id=trial.source,
+            seconds=_seconds(document.started_at, document.finished_at),
+            cost_usd=trial.usage.cost_usd,
+            timestamp=document.started_at,
+        )
+
+    def _row(self, name: str, place: str, status: str, **facts: Any) -> TrialRow:
+        """A row of what a page of many trials shows: no record is made for it."""
+        experiment = self.directory.name
+        return TrialRow(NOT_IN_A_LOG, experiment, name, "", status, place=place, **facts)
 
 
 def _list_directories(directory: Path) -> Iterator[str]:
@@ -250,56 +297,9 @@ def _find_metrics(published: PublishedResult | None) -> dict[str, str]:
     }
 
 
-def _mark_unfinished(name: str, place: str) -> Mark | None:
-    """A trial without a result; None for a directory that is none."""
-    if not any(os.path.lexists(f"{place}/{each}") for each in ("config.json", "trial.log")):
-        return None
-    return Mark(trial=name, task=_task_of(name), status=RUNNING)
-
-
 def _task_of(name: str) -> str:
     """The task that the directory of an unfinished trial is named after, or all of the name."""
     return shown_name(name.rpartition("__")[0] or name)
-
-
-def _mark_attempts(name: str, place: str, status: str) -> Iterator[Mark]:
-    """The attempts that are kept in a trial; whoever reads the trial says what cannot be read."""
-    kept = status if status == SET_ASIDE else RESTARTED
-    with contextlib.suppress(NotSealedError):
-        for attempt in find_attempts(Path(place)):
-            if not attempt.is_symlink():
-                yield _mark_trial(f"{name}.attempt-{attempt.name}", str(attempt), kept)
-
-
-def _mark_trial(name: str, place: str, status: str) -> Mark:
-    try:
-        found = load_trial(place, DEFAULT_PROFILE)
-    except JobError as error:
-        broken = status if status in NOT_COUNTED else BROKEN
-        return Mark(trial=name, task=_task_of(name), status=broken, why=_cut(str(error)))
-    return _mark_of(found, name, status)
-
-
-def _mark_of(found: FoundTrial, name: str, status: str) -> Mark:
-    trial, notes = found.trial, list[str]()
-    reward = find_reward(trial.verdict.rewards if trial.verdict else None, notes)
-    why = trial.exception or (notes[0] if notes else None)
-    model = found.document.agent_info.model_info
-    return Mark(
-        trial=name,
-        task=trial.task,
-        status=status,
-        reward=reward,
-        reason=found.reason,
-        exception=trial.exception,
-        why=_cut(why) if why else None,
-        agent=trial.agent,
-        model=f"{model.provider}/{model.name}" if model and model.provider else trial.model,
-        dataset=trial.source,
-        seconds=_seconds(found.document.started_at, found.document.finished_at),
-        cost_usd=trial.usage.cost_usd,
-        when=found.document.started_at,
-    )
 
 
 def _seconds(start: str | None, end: str | None) -> float | None:

@@ -12,23 +12,39 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from proctor.ledger.row import TrialRow
+from proctor.trial.finding import worst_level
+from proctor.web.experiment import (
+    Experiment,
+    Tally,
+    count_trials,
+    grade_of,
+    is_errored,
+    state_of,
+    text_of,
+    why_of,
+)
 from proctor.web.job_query import (
     OUTCOMES,
     SORTS,
     VIEWS,
     Asked,
     TaskRow,
-    choose_marks,
+    choose_trials,
     group_tasks,
     read_asked,
     sort_trials,
 )
 from proctor.web.listing import make_address, make_pages
 from proctor.web.live import stream_events
-from proctor.web.marks import Experiment, Mark, Tally, count_marks
 from proctor.web.pages import ENVIRONMENT, render_page
 from proctor.web.shown import experiment_path, path_part, trial_path
 from proctor.web.subject import Subject
+
+ENVIRONMENT.filters.update(
+    state=state_of, grade=grade_of, cell=text_of, why=why_of, worst=worst_level
+)
+ENVIRONMENT.tests["errored"] = is_errored
 
 _MARKS = 6000
 """Trials on a page of tasks; one task more where a page would have none."""
@@ -69,7 +85,7 @@ class _Group:
 
 def _render(experiment: Experiment, asked: Asked) -> Markup:
     """All that changes while an experiment runs."""
-    chosen = choose_marks(experiment.marks, asked)
+    chosen = choose_trials(experiment.trials, asked)
     path = experiment_path(experiment.name)
     by_trial = asked.view == "trials"
     trials = sort_trials(chosen, asked.sort) if by_trial else []
@@ -81,13 +97,13 @@ def _render(experiment: Experiment, asked: Asked) -> Markup:
     return Markup(  # noqa: S704 - the template has escaped every value
         template.render(
             experiment=experiment,
-            tally=count_marks(experiment.marks),
-            chosen=count_marks(chosen) if asked.is_narrowed else None,
+            tally=count_trials(experiment.trials),
+            chosen=count_trials(chosen) if asked.is_narrowed else None,
             chosen_groups=len(_find_groups(chosen)),
             matching=len(chosen),
-            groups=_find_groups(experiment.marks),
+            groups=_find_groups(experiment.trials),
             asked=asked,
-            choices=_Choices(experiment.marks),
+            choices=_Choices(experiment.trials),
             tasks=[_Task(experiment.name, row) for row in (pages[at] if pages else [])],
             trials=trials[at * _TRIALS : (at + 1) * _TRIALS],
             pages=around,
@@ -99,12 +115,12 @@ def _render(experiment: Experiment, asked: Asked) -> Markup:
 class _Choices:
     """What the form offers."""
 
-    def __init__(self, marks: list[Mark]) -> None:
+    def __init__(self, trials: list[TrialRow]) -> None:
         self.outcomes = OUTCOMES
         self.sorts = SORTS
         self.views = VIEWS
-        self.models = sorted({mark.model for mark in marks if mark.model})
-        self.agents = sorted({mark.agent for mark in marks if mark.agent})
+        self.models = sorted({row.model for row in trials if row.model})
+        self.agents = sorted({row.agent for row in trials if row.agent})
 
 
 class _Task:
@@ -113,21 +129,21 @@ class _Task:
     def __init__(self, experiment: str, row: TaskRow) -> None:
         self.name = row.task
         self.tally = row.tally
-        self.number = len(row.marks)
-        shown = row.marks[:_OF_A_TASK]
+        self.number = len(row.trials)
+        shown = row.trials[:_OF_A_TASK]
         beginning = escape(trial_path(experiment, ""))
-        self.marks = Markup("".join(_render_mark(beginning, mark) for mark in shown))  # noqa: S704
-        self.more = len(row.marks) - len(shown)
+        self.marks = Markup("".join(_render_link(beginning, trial) for trial in shown))  # noqa: S704
+        self.more = len(row.trials) - len(shown)
         self.rest = make_address(experiment_path(experiment), {"task": row.task, "view": "trials"})
 
 
-def _render_mark(beginning: Markup, mark: Mark) -> str:
+def _render_link(beginning: Markup, row: TrialRow) -> str:
     """A link; made here and not by a template, because there are thousands."""
-    told = f"{mark.trial}: {mark.why}" if mark.why else mark.trial
-    flag = " err" if mark.is_errored else ""
+    title = f"{row.trial_id}: {why}" if (why := why_of(row)) else row.trial_id
+    flag = " err" if is_errored(row) else ""
     return (
-        f'<a class="m {mark.grade}{flag}" href="{beginning}{escape(path_part(mark.trial))}" '
-        f'title="{escape(told)}">{escape(mark.text)}</a> '
+        f'<a class="m {grade_of(row)}{flag}" href="{beginning}{escape(path_part(row.trial_id))}" '
+        f'title="{escape(title)}">{escape(text_of(row))}</a> '
     )
 
 
@@ -136,7 +152,7 @@ def _split(rows: list[TaskRow]) -> Iterator[list[TaskRow]]:
     page: list[TaskRow] = []
     number = 0
     for row in rows:
-        size = min(len(row.marks), _OF_A_TASK)
+        size = min(len(row.trials), _OF_A_TASK)
         if page and (number + size > _MARKS or len(page) == _TASKS):
             yield page
             page, number = [], 0
@@ -146,15 +162,15 @@ def _split(rows: list[TaskRow]) -> Iterator[list[TaskRow]]:
         yield page
 
 
-def _find_groups(marks: list[Mark]) -> list[_Group]:
+def _find_groups(trials: list[TrialRow]) -> list[_Group]:
     """Agent, model and dataset: what differs in them is never one mean."""
-    groups: dict[tuple[str, str, str], list[Mark]] = {}
-    for mark in marks:
-        if mark.agent is not None:
-            key = (mark.agent, mark.model or "", mark.dataset or "")
-            groups.setdefault(key, []).append(mark)
+    groups: dict[tuple[str, str, str], list[TrialRow]] = {}
+    for row in trials:
+        if row.agent is not None:
+            key = (row.agent, row.model or "", row.dataset_id or "")
+            groups.setdefault(key, []).append(row)
     return [
-        _Group(agent, model or None, dataset or None, count_marks(groups[agent, model, dataset]))
+        _Group(agent, model or None, dataset or None, count_trials(groups[agent, model, dataset]))
         for agent, model, dataset in sorted(groups)
     ]
 

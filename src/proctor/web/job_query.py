@@ -7,18 +7,21 @@ from typing import Final
 from starlette.datastructures import QueryParams
 
 from proctor.ledger.counting import SUPERSEDED, WITHHELD
-from proctor.web.listing import read_choice, read_page, read_words
-from proctor.web.marks import (
+from proctor.ledger.row import TrialRow
+from proctor.web.experiment import (
     ASIDE,
     ATTEMPT,
     BROKEN,
     ERRORED,
     RUNNING,
     UNSCORED,
-    Mark,
     Tally,
-    count_marks,
+    count_trials,
+    grade_of,
+    is_errored,
+    state_of,
 )
+from proctor.web.listing import read_choice, read_page, read_words
 
 OUTCOMES: Final = {
     "": "any",
@@ -91,27 +94,27 @@ def read_asked(query: QueryParams) -> Asked:
     )
 
 
-def choose_marks(marks: list[Mark], asked: Asked) -> list[Mark]:
+def choose_trials(trials: list[TrialRow], asked: Asked) -> list[TrialRow]:
     """The trials that fit."""
     word = asked.task.lower()
     return [
-        mark
-        for mark in marks
-        if (not word or word in mark.task.lower() or word in mark.trial.lower())
-        and (not asked.model or mark.model == asked.model)
-        and (not asked.agent or mark.agent == asked.agent)
-        and (not asked.outcome or _fits(mark, asked.outcome))
+        row
+        for row in trials
+        if (not word or word in (row.task_id or "").lower() or word in row.trial_id.lower())
+        and (not asked.model or row.model == asked.model)
+        and (not asked.agent or row.agent == asked.agent)
+        and (not asked.outcome or _fits(row, asked.outcome))
     ]
 
 
-def _fits(mark: Mark, outcome: str) -> bool:
+def _fits(row: TrialRow, outcome: str) -> bool:
     match outcome:
         case "errored":
-            return mark.is_errored
+            return is_errored(row)
         case "unscored":
-            return mark.state in (UNSCORED, ERRORED)
+            return state_of(row) in (UNSCORED, ERRORED)
         case _:
-            return mark.grade == outcome
+            return grade_of(row) == outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,44 +122,44 @@ class TaskRow:
     """One task with its trials."""
 
     task: str
-    marks: list[Mark]
+    trials: list[TrialRow]
     tally: Tally
 
 
-def group_tasks(marks: list[Mark], sort: str) -> list[TaskRow]:
+def group_tasks(trials: list[TrialRow], sort: str) -> list[TaskRow]:
     """The tasks with their trials, in the order asked for."""
-    tasks: dict[str, list[Mark]] = {}
-    for mark in marks:
-        tasks.setdefault(mark.task, []).append(mark)
-    rows = [TaskRow(task, found, count_marks(found)) for task, found in tasks.items()]
+    tasks: dict[str, list[TrialRow]] = {}
+    for row in trials:
+        tasks.setdefault(row.task_id or "", []).append(row)
+    rows = [TaskRow(task, found, count_trials(found)) for task, found in tasks.items()]
     return sorted(rows, key=_TASK_ORDERS[sort])
 
 
-def sort_trials(marks: list[Mark], sort: str) -> list[Mark]:
+def sort_trials(trials: list[TrialRow], sort: str) -> list[TrialRow]:
     """The trials in the order asked for."""
-    return sorted(marks, key=_TRIAL_ORDERS[sort])
+    return sorted(trials, key=_TRIAL_ORDERS[sort])
 
 
 type _Key = tuple[bool, float, str, str]
 
 
-def _by(value: Callable[[Mark], float | None], sign: int) -> Callable[[Mark], _Key]:
+def _by(value: Callable[[TrialRow], float | None], sign: int) -> Callable[[TrialRow], _Key]:
     """An order in which what is not known comes last."""
 
-    def key(mark: Mark) -> _Key:
-        found = value(mark)
-        return (found is None, sign * (found or 0), mark.task, mark.trial)
+    def key(row: TrialRow) -> _Key:
+        found = value(row)
+        return (found is None, sign * (found or 0), row.task_id or "", row.trial_id)
 
     return key
 
 
-_TRIAL_ORDERS: dict[str, Callable[[Mark], _Key]] = {
+_TRIAL_ORDERS: dict[str, Callable[[TrialRow], _Key]] = {
     "task": _by(lambda _: 0, 1),
-    "low": _by(lambda mark: mark.reward, 1),
-    "high": _by(lambda mark: mark.reward, -1),
-    "errors": _by(lambda mark: 0 if mark.is_errored else 1, 1),
-    "slow": _by(lambda mark: mark.seconds, -1),
-    "cost": _by(lambda mark: mark.cost_usd, -1),
+    "low": _by(lambda row: row.reward, 1),
+    "high": _by(lambda row: row.reward, -1),
+    "errors": _by(lambda row: 0 if is_errored(row) else 1, 1),
+    "slow": _by(lambda row: row.seconds, -1),
+    "cost": _by(lambda row: row.cost_usd, -1),
 }
 
 
@@ -168,8 +171,8 @@ def _by_task(value: Callable[[TaskRow], float | None], sign: int) -> Callable[[T
     return key
 
 
-def _most(row: TaskRow, value: Callable[[Mark], float | None]) -> float | None:
-    return max((known for mark in row.marks if (known := value(mark)) is not None), default=None)
+def _most(task: TaskRow, value: Callable[[TrialRow], float | None]) -> float | None:
+    return max((known for row in task.trials if (known := value(row)) is not None), default=None)
 
 
 _TASK_ORDERS: dict[str, Callable[[TaskRow], _Key]] = {
@@ -177,6 +180,6 @@ _TASK_ORDERS: dict[str, Callable[[TaskRow], _Key]] = {
     "low": _by_task(lambda row: row.tally.mean, 1),
     "high": _by_task(lambda row: row.tally.mean, -1),
     "errors": _by_task(lambda row: row.tally.errored, -1),
-    "slow": _by_task(lambda row: _most(row, lambda mark: mark.seconds), -1),
-    "cost": _by_task(lambda row: _most(row, lambda mark: mark.cost_usd), -1),
+    "slow": _by_task(lambda task: _most(task, lambda row: row.seconds), -1),
+    "cost": _by_task(lambda task: _most(task, lambda row: row.cost_usd), -1),
 }

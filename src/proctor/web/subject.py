@@ -13,13 +13,13 @@ from typing import Final
 
 from proctor.errors import NotThereError, ProctorError
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, TrialRow, looking, select_trials
+from proctor.ledger.query import TrialFilter, looking, select_trials
+from proctor.ledger.row import TrialRow
 from proctor.ledger.submission import ATTEMPTS
 from proctor.web.damage import Health
+from proctor.web.experiment import Experiment, find_version, load_sealed
 from proctor.web.job_files import JobFiles
 from proctor.web.kept import Kept
-from proctor.web.marks import Experiment
-from proctor.web.sealed_marks import find_version, load_sealed
 from proctor.web.shelf import JobShelf
 
 ATTEMPT: Final = ".attempt-"

@@ -3,22 +3,21 @@
 import msgspec
 import pytest
 
+from proctor.ledger.row import TrialRow
 from proctor.record.comparable import RunConditions, TaskConditions
-from proctor.report.attempt import Attempt
 from proctor.report.policy.document import load_policy
 from proctor.report.policy.grade import find_open, grade_attempt, load_leaderboard_rule
 from proctor.report.policy.reason import PolicyCode
 from proctor.trial.finding import FindingCode, Level, level_of
 
-GOOD = Attempt(
-    experiment="e", trial="t", record="0" * 64, status="sealed", dataset=None, task="a",
+GOOD = TrialRow(
+    seq=0, experiment_id="e", trial_id="t", record="0" * 64, status="sealed", task_id="a",
     agent="x", revision="1", model="m", configuration="c",
     run_conditions=RunConditions(backend="docker", profile="harbor-0.13.1"),
     task_conditions=TaskConditions(
         revision="1" * 64, image="debian@sha256:" + "2" * 64, verifier="3" * 12
     ),
-    reward=1.0, reason=None, completeness="complete", source=None, when=None, cost_usd=None,
-    tokens_in=None, tokens_out=None, advisor_calls=None, seconds=None, findings=(),
+    reward=1.0, completeness="complete",
 )  # fmt: skip
 
 

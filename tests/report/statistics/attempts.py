@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from proctor.report.attempt import Attempt
+from proctor.ledger.row import TrialRow
 
 
-def attempt(**told: Any) -> Attempt:
+def attempt(**told: Any) -> TrialRow:
     """An attempt of which only what is told is known."""
     facts: dict[str, Any] = {
         "experiment": "nightly", "trial": "t1", "record": "0" * 64, "status": "sealed",
@@ -15,4 +15,4 @@ def attempt(**told: Any) -> Attempt:
         "tokens_in": None, "tokens_out": None, "advisor_calls": None, "seconds": None,
         "findings": (),
     }  # fmt: skip
-    return Attempt(**(facts | told))
+    return TrialRow(**(facts | told))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from proctor.errors import StatisticsError
 from proctor.ledger.counting import account_for, check_account
-from proctor.report.attempt import with_restarted
+from proctor.ledger.query import with_restarted
 from tests.report.statistics.attempts import attempt
 
 statuses = st.sampled_from(

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import click
 
-from proctor.ledger.query import TrialRow
+from proctor.ledger.row import PUBLIC, TrialRow
 
-NAMES = TrialRow.__struct_fields__
+NAMES = tuple(PUBLIC)
 """Every column there is."""
 SHOWN = ("seq", "experiment_id", "trial_id", "model", "reward", "status", "review")
 """What people see unless they ask for others."""
@@ -45,7 +45,7 @@ def cells_of(row: TrialRow, columns: Sequence[str]) -> list[str]:
 
 
 def _render(row: TrialRow, column: str) -> str:
-    value = getattr(row, column)
+    value = getattr(row, PUBLIC[column])
     if value is not None:
         return str(value)
     return "not scored" if column == "reward" and row.status != "withheld" else "-"

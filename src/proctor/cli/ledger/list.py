@@ -3,8 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
 
 import click
 import msgspec
@@ -23,7 +22,8 @@ from proctor.cli.ledger.plain_table import print_rows
 from proctor.cli.options import check_apart
 from proctor.cli.printable import printable
 from proctor.cli.stdout import send, send_bytes, tell
-from proctor.ledger.query import TrialFilter, TrialRow, find_trials
+from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.row import TrialRow
 from proctor.ledger.withheld import UnnamedWithholding, find_unnamed, render_unnamed
 
 
@@ -93,10 +93,9 @@ def _print_documents(
     *,
     is_lines: bool,
 ) -> None:
-    documents: Sequence[object] = [*rows, *nameless]
-    if columns is not None:
-        documents = [{name: getattr(row, name) for name in columns} for row in rows]
-        documents += [{name: row[name] for name in columns} for row in nameless]
+    names = columns or NAMES
+    documents = [row.public(names) for row in rows]
+    documents += [{name: row[name] for name in names} for row in nameless]
     encoder = msgspec.json.Encoder()
     lines = [_spell(encoder.encode(document).decode()) for document in documents]
     if is_lines:
@@ -119,15 +118,10 @@ def _print_csv(
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    values_of = attrgetter(*columns) if len(columns) > 1 else _alone(columns[0])
-    writer.writerows(map(values_of, rows))
+    writer.writerows(row.public(columns).values() for row in rows)
     writer.writerows([row[name] for name in columns] for row in nameless)
     printed = text.getvalue().removesuffix("\n")
     send("\n".join(map(printable, printed.split("\n"))))
-
-
-def _alone(column: str) -> Callable[[TrialRow], tuple[object]]:
-    return lambda row: (getattr(row, column),)
 
 
 def _print_table(rows: Sequence[TrialRow], columns: Sequence[str], wanted: TrialFilter) -> None:

@@ -62,6 +62,6 @@ def command(
             }
         )
     else:
-        name = f"{row.experiment_id}/{row.trial_id}"
+        name = row.name
         print_line(f"{name}: {verdict} by {reviewer}, entry {seq}, {count_of(n, 'review')} in all")
     return 0

@@ -11,8 +11,9 @@ from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.keys import find_key
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialRow, find_one
+from proctor.ledger.query import find_one
 from proctor.ledger.restore import Restored, restore
+from proctor.ledger.row import TrialRow
 from proctor.ledger.withhold import (
     Why,
     Withholding,

@@ -37,8 +37,8 @@ from proctor.ledger.claims.trust import (
     judge_signatures,
 )
 from proctor.ledger.entry import AnyEntry, TrialEntry, record_digest
-from proctor.ledger.head import read_head_of
 from proctor.ledger.note import Checkpoint, VerifierKey
+from proctor.ledger.row import read_row
 from proctor.sentence import count_of, shown
 
 type Keys = Sequence[VerifierKey]
@@ -119,10 +119,10 @@ def _render_entry(entry: AnyEntry | None) -> str:
         return "kept back"
     if not isinstance(entry, TrialEntry):
         return f"a {entry.kind}"
-    head = read_head_of(entry)
-    reward = head.evaluation.reward
+    row = read_row(entry)
+    reward = row.reward
     return (
-        f"trial {head.trial_id} of {head.experiment_id}, "
+        f"trial {row.trial_id} of {row.experiment_id}, "
         f"{'not scored' if reward is None else f'reward {reward}'}, record {record_digest(entry)}"
     )
 

@@ -25,7 +25,7 @@ from proctor.ledger.withheld import find_unnamed
 from proctor.ledger.withhold import find_withholdings
 from proctor.reward.metric import DEFAULT_METRIC
 
-_TRIALS = "SELECT seq, record, collection, status FROM trials WHERE experiment_id = ? AND seq < ?"
+_TRIALS = "SELECT seq, dataset_id, status FROM trials WHERE experiment_id = ? AND seq < ?"
 _REMARKS = (
     "SELECT DISTINCT remarks.seq FROM remarks JOIN trials ON trials.record = remarks.record "
     "WHERE trials.experiment_id = ? AND remarks.seq < ? "
@@ -100,7 +100,7 @@ def _find_entries(ledger: Ledger, scope: Scope, size: int) -> _Chosen:
     # Of one that was withheld no dataset is known: it is told of, whatever was asked for.
     ours = [
         seq
-        for seq, _, dataset, status in rows
+        for seq, dataset, status in rows
         if scope.dataset in (None, dataset) or status == "withheld"
     ]
     if not ours:

@@ -26,8 +26,7 @@ from proctor.errors import DamageError, LedgerError
 from proctor.harbor.spending import NO_MODEL
 from proctor.harbor.stats import ADHOC, evals_key
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.head import RecordHead, read_head_of
-from proctor.ledger.standing import ErrorTag, find_exception
+from proctor.ledger.row import ErrorTag, TrialRow, find_exception, read_row
 from proctor.reward.column import RewardColumn
 from proctor.reward.metric import compute_metric
 from proctor.reward.number import Number, Rewards, is_finite
@@ -62,11 +61,11 @@ class _Certified(msgspec.Struct, frozen=True):
 
 def group_of(entry: TrialEntry) -> str:
     """The group that a trial is counted in: its certificate's, else named as harbor names them."""
-    head, stated = read_head_of(entry), entry.score.certificate if entry.score else None
+    row, stated = read_row(entry), entry.score.certificate if entry.score else None
     if stated is not None and (group := _parse_certified(entry, stated).group):
         return group
-    model = None if head.agent.model == NO_MODEL else head.agent.model
-    return evals_key(head.agent.adapter, model, head.dataset_id or ADHOC)
+    model = None if row.model == NO_MODEL else row.model
+    return evals_key(row.agent or "", model, row.recorded_dataset or ADHOC)
 
 
 def operand_of(entry: TrialEntry) -> CertifiedTrial:
@@ -78,14 +77,14 @@ def operand_of(entry: TrialEntry) -> CertifiedTrial:
     Raises:
         DamageError: its certificate is none.
     """
-    head = read_head_of(entry)
+    row = read_row(entry)
     stated = entry.score.certificate if entry.score else None
     if stated is None:
-        return _operand_of_record(entry, head)
+        return _operand_of_record(entry, row)
     found = _parse_certified(entry, stated)
     return CertifiedTrial(
         job=0,
-        trial=head.trial_id,
+        trial=row.trial_id,
         task=found.task,
         rewards=found.rewards,
         basis=found.basis,
@@ -100,7 +99,7 @@ def _parse_certified(entry: TrialEntry, stated: dict[str, Any]) -> _Certified:
         raise DamageError(f"entry {entry.seq}: its score has no certificate: {error}") from error
 
 
-def _operand_of_record(entry: TrialEntry, head: RecordHead) -> CertifiedTrial:
+def _operand_of_record(entry: TrialEntry, row: TrialRow) -> CertifiedTrial:
     try:
         marks = msgspec.json.decode(entry.record, type=_Marked).evaluation
     except msgspec.MsgspecError as error:
@@ -113,8 +112,8 @@ def _operand_of_record(entry: TrialEntry, head: RecordHead) -> CertifiedTrial:
         rewards = {"reward": marks.reward}
     return CertifiedTrial(
         job=0,
-        trial=head.trial_id,
-        task=head.task.task_id,
+        trial=row.trial_id,
+        task=row.task_id or "",
         rewards=None
         if rewards is None
         else {key: write_number(value) for key, value in rewards.items()},

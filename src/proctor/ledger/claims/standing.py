@@ -23,10 +23,8 @@ from proctor.ledger.entry import (
     SupersedeEntry,
     TrialEntry,
     WithholdEntry,
-    record_digest,
 )
-from proctor.ledger.head import read_head_of
-from proctor.ledger.standing import find_dataset
+from proctor.ledger.row import TrialRow, read_row
 from proctor.ledger.supersession import Replaceable, judge_supersessions
 
 _UNKNOWN = (None, None, None, None, True)
@@ -43,10 +41,9 @@ class Scope:
     sealed_only: bool = False
     """Leave out those whose records are partial."""
 
-    def covers(self, entry: TrialEntry) -> bool:
+    def covers(self, row: TrialRow) -> bool:
         """Whether a trial is one of them."""
-        is_dataset = self.dataset is None or find_dataset(entry) == self.dataset
-        return read_head_of(entry).experiment_id == self.experiment and is_dataset
+        return row.experiment_id == self.experiment and self.dataset in (None, row.dataset_id)
 
 
 @dataclass(slots=True)
@@ -81,48 +78,42 @@ def sort_out(entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Sc
     for entry in sorted(entries, key=lambda found: found.seq):
         identities.take(entry)
     rescored = {found.subject.record for found in _of(entries, RescoreEntry)}
-    trials = _name_trials(entries, scope)
-    withheld = _sort_withheld(entries, leaves, trials, scope, standing)
-    superseded = _find_superseded(entries, trials, withheld)
-    heads = {trial_id: read_head_of(entry) for trial_id, entry in trials.items()}
-    digests = {trial_id: record_digest(entry) for trial_id, entry in trials.items()}
+    trials = _read_trials(entries, scope)
+    rows = [row for _, row in trials]
+    withheld = _sort_withheld(entries, leaves, {row.trial_id for row in rows}, scope, standing)
+    superseded = _find_superseded(entries, rows, withheld)
     restarted = find_restarted(
-        [
-            (trial_id, SUPERSEDED if digests[trial_id] in superseded else head.status)
-            for trial_id, head in heads.items()
-        ]
+        [(row.trial_id, SUPERSEDED if row.record in superseded else row.status) for row in rows]
     )
-    for trial_id, entry in trials.items():
-        head, digest = heads[trial_id], digests[trial_id]
-        if digest in superseded:
+    for entry, row in trials:
+        if row.record in superseded:
             standing.superseded.append(entry)
-        elif trial_id in restarted:
+        elif row.trial_id in restarted:
             standing.attempts.append(entry)
-        elif scope.sealed_only and head.status != "sealed":
+        elif scope.sealed_only and row.status != "sealed":
             standing.diagnostic.append(entry)
         else:
             standing.counted.append(entry)
-            standing.n_counted_diagnostic += head.status != "sealed"
-            standing.n_rescored += digest in rescored
+            standing.n_counted_diagnostic += row.status != "sealed"
+            standing.n_rescored += row.record in rescored
     return standing
 
 
-def _name_trials(entries: Sequence[AnyEntry], scope: Scope) -> dict[str, TrialEntry]:
-    """The trials by their ids, in the order of the log."""
-    trials: dict[str, TrialEntry] = {}
-    for entry in sorted(_of(entries, TrialEntry), key=lambda found: found.seq):
-        head = read_head_of(entry)
-        if not scope.covers(entry):
+def _read_trials(entries: Sequence[AnyEntry], scope: Scope) -> list[tuple[TrialEntry, TrialRow]]:
+    """The trials with their rows, in the order of the log."""
+    said = sorted(_of(entries, TrialEntry), key=lambda found: found.seq)
+    trials = [(entry, read_row(entry)) for entry in said]
+    for entry, row in trials:
+        if not scope.covers(row):
             raise DamageError(
-                f"entry {entry.seq} is trial {head.trial_id} of {head.experiment_id} "
-                f"({find_dataset(entry) or 'no dataset'}), which is not claimed"
+                f"entry {entry.seq} is trial {row.trial_id} of {row.experiment_id} "
+                f"({row.dataset_id or 'no dataset'}), which is not claimed"
             )
-        trials[head.trial_id] = entry
     return trials
 
 
 def _find_superseded(
-    entries: Sequence[AnyEntry], trials: Mapping[str, TrialEntry], withheld: Iterable[Subject]
+    entries: Sequence[AnyEntry], trials: Iterable[TrialRow], withheld: Iterable[Subject]
 ) -> set[str]:
     """Records that another one stands in for, by the rule of every list."""
     said = sorted(_of(entries, SupersedeEntry), key=lambda found: found.seq)
@@ -130,10 +121,9 @@ def _find_superseded(
         return set()
     pairs = [(entry.subject.record, entry.by.record) for entry in said]
     known = {found.record: Replaceable(found.experiment_id, *_UNKNOWN) for found in withheld}
-    for entry in trials.values():
-        head = read_head_of(entry)
-        facts = (head.dataset_id, head.task.task_id, head.agent.adapter, head.agent.model)
-        known[record_digest(entry)] = Replaceable(head.experiment_id, *facts)
+    for row in trials:
+        facts = (row.recorded_dataset, row.task_id, row.agent, row.model)
+        known[row.record] = Replaceable(row.experiment_id, *facts)
     judged = judge_supersessions(pairs, known)
     return {record for record, refusal in judged.items() if refusal is None}
 
@@ -145,7 +135,7 @@ def _of[Kind: AnyEntry](entries: Iterable[AnyEntry], kind: type[Kind]) -> list[K
 def _sort_withheld(
     entries: Sequence[AnyEntry],
     leaves: Mapping[int, bytes],
-    trials: Mapping[str, TrialEntry],
+    trials: set[str],
     scope: Scope,
     standing: Standing,
 ) -> list[Subject]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from proctor.digest import sha256_hex
 from proctor.errors import LedgerError
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.exchange.copying import read_checked_head, write_below
+from proctor.ledger.exchange.copying import read_checked_row, write_below
 from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.withhold import find_withheld
@@ -57,11 +57,11 @@ def write_tree(ledger: Ledger, places: Iterable[int], target: Path) -> Tree:
 
 
 def _write_trial(ledger: Ledger, entry: TrialEntry, target: Path, tree: Tree) -> None:
-    head = read_checked_head(entry, ledger.directory)
+    row = read_checked_row(entry, ledger.directory)
     original = {file.path: file for file in entry.evidence if file.path.startswith(f"{ORIGINAL}/")}
-    loaded = parse_record(bytes(entry.record), head.trial_id, salvage=True)
+    loaded = parse_record(bytes(entry.record), row.trial_id, salvage=True)
     problems = [note.message for note in find_foreign(loaded.record) if note.is_problem]
-    name = f"{head.experiment_id}/{head.trial_id}"
+    name = row.name
     if problems and not original:
         tree.refused.append(f"{name}: {'; '.join(problems)}")
         return
@@ -74,11 +74,11 @@ def _write_trial(ledger: Ledger, entry: TrialEntry, target: Path, tree: Tree) ->
     for file in entry.evidence:
         if file.path in gone:
             continue
-        place = f"_artifacts/{head.trial_id}/{file.path}"
+        place = f"_artifacts/{row.trial_id}/{file.path}"
         if file.path in original:
             place = file.path.removeprefix(f"{ORIGINAL}/")
         copy = partial(ledger.artifacts.copy_sealed, file.sha256, file.size)
-        write_below(target, f"{head.experiment_id}/{place}", file.sha256, copy)
+        write_below(target, f"{row.experiment_id}/{place}", file.sha256, copy)
     if not original:
         data = render_record(loaded.record, loaded.kept)
         write_below(target, f"{name}.json", sha256_hex(data), lambda file: file.write(data))

@@ -13,23 +13,23 @@ from proctor.contained import create_below, open_below
 from proctor.digest import sha256_pieces
 from proctor.errors import LedgerError
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.head import RecordHead, read_head_of
+from proctor.ledger.row import TrialRow, read_row
 from proctor.record.ids import check_id
 
 _CHUNK = 1 << 20
 
 
-def read_checked_head(entry: TrialEntry, where: object) -> RecordHead:
-    """The head of a trial whose ids may become names of directories; `where` is its ledger.
+def read_checked_row(entry: TrialEntry, where: object) -> TrialRow:
+    """The row of a trial whose ids may become names of directories; `where` is its ledger.
 
     Raises:
         RecordError: they may not.
         DamageError: there is no record in the entry.
     """
-    head = read_head_of(entry)
-    check_id(head.experiment_id, f"{where}: entry {entry.seq}: experiment_id")
-    check_id(head.trial_id, f"{where}: entry {entry.seq}: trial_id")
-    return head
+    row = read_row(entry)
+    check_id(row.experiment_id, f"{where}: entry {entry.seq}: experiment_id")
+    check_id(row.trial_id, f"{where}: entry {entry.seq}: trial_id")
+    return row
 
 
 def write_below(

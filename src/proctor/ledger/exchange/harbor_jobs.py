@@ -19,7 +19,7 @@ import msgspec
 
 from proctor.errors import LedgerError, NotSealedError
 from proctor.ledger.entry import EvidenceFile, TrialEntry, evidence_digest
-from proctor.ledger.exchange.copying import read_checked_head, write_below
+from proctor.ledger.exchange.copying import read_checked_row, write_below
 from proctor.ledger.keeping import AROUND, check_evidence_path
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.withhold import find_withheld
@@ -123,8 +123,8 @@ class _Writer:
         if not isinstance(entry, TrialEntry):
             self.jobs.refused.append(f"entry {seq}: its bytes were withheld")
             return
-        head = read_checked_head(entry, self._ledger.directory)
-        name = f"{head.experiment_id}/{head.trial_id}"
+        row = read_checked_row(entry, self._ledger.directory)
+        name = row.name
         own = [file for file in entry.evidence if not file.path.startswith(AROUND)]
         # An agent may call its answer result.json: where it came from tells what it is.
         is_foreign = entry.source is not None and entry.source.kind in _FOREIGN
@@ -207,13 +207,13 @@ def find_place(entry: TrialEntry, lay_as: str | None = None) -> str:
         RecordError: its ids may not become names of directories.
         DamageError: there is no record in the entry.
     """
-    source, head = entry.source, read_checked_head(entry, "a ledger")
+    source, row = entry.source, read_checked_row(entry, "a ledger")
     if source is not None and source.kind == "harbor" and _is_place(source.name):
         return source.name
-    kept = _KEPT.fullmatch(head.trial_id)
-    trial = f"{kept[1]}/attempts/{kept[2]}" if kept else lay_as or head.trial_id
-    job = source.name if source is not None and source.kind == "harbor" else head.experiment_id
-    return f"{job}/{trial}" if _is_place(f"{job}/{trial}") else f"{head.experiment_id}/{trial}"
+    kept = _KEPT.fullmatch(row.trial_id)
+    trial = f"{kept[1]}/attempts/{kept[2]}" if kept else lay_as or row.trial_id
+    job = source.name if source is not None and source.kind == "harbor" else row.experiment_id
+    return f"{job}/{trial}" if _is_place(f"{job}/{trial}") else f"{row.experiment_id}/{trial}"
 
 
 def _is_place(name: str) -> bool:

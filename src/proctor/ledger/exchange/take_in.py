@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from proctor.errors import AlteredArtifactError, LedgerError
-from proctor.ledger.admission import identify
 from proctor.ledger.entry import (
     AnyEntry,
     RescoreEntry,
@@ -29,10 +28,10 @@ from proctor.ledger.entry import (
     record_digest,
 )
 from proctor.ledger.exchange.unbundle import Unbundled, check_bundle, read_artifacts, read_entries
-from proctor.ledger.head import read_head_of
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import VerifierKey
 from proctor.ledger.review import find_remarks
+from proctor.ledger.row import read_row
 from proctor.ledger.sealing import append_trials, check_record
 
 _BATCH = 200
@@ -138,12 +137,12 @@ def _seal(ledger: Ledger, entries: list[TrialEntry], taken: TakenIn) -> None:
 def _find_missing(ledger: Ledger, entries: list[TrialEntry]) -> Iterator[WithholdEntry]:
     for entry in entries:
         gone = {file.sha256 for file in entry.evidence if not ledger.artifacts.holds(file.sha256)}
-        head = read_head_of(entry)
-        if gone and ledger.find_sealed(head.experiment_id, head.trial_id) is None:
+        row = read_row(entry)
+        if gone and ledger.find_sealed(row.experiment_id, row.trial_id) is None:
             yield WithholdEntry(
                 at="",
                 seq=0,
-                subject=identify(entry),
+                subject=row.subject,
                 entry=None,
                 leaf=None,
                 artifacts=tuple(sorted(gone)),

@@ -12,16 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from proctor.ledger.entry import WithholdEntry
-from proctor.ledger.rows import (
-    GONE,
-    RUN,
-    SITTER,
-    TASK,
-    RemarkColumns,
-    TrialColumns,
-    withheld_columns,
-    withholding_columns,
-)
+from proctor.ledger.row import COLUMNS, DOCUMENTS, Columns
+from proctor.ledger.rows import GONE, RemarkColumns, withheld_columns, withholding_columns
 from proctor.ledger.supersession import read_supersessions
 
 type EntryColumns = tuple[int, str, str, int, int, int, bytes]
@@ -31,15 +23,13 @@ _ENTRIES = (
     "SELECT seq, kind, at, segment, offset, length, leaf FROM entries "
     "WHERE seq BETWEEN ? AND ? ORDER BY seq"
 )
-# What was superseded has the status here that it was admitted with.
-_TRIALS = (
-    "SELECT seq, experiment_id, trial_id, record, "
+_ADMITTED = (
     "CASE WHEN status <> 'superseded' THEN status "
-    "WHEN completeness = 'complete' THEN 'sealed' ELSE 'diagnostic' END, "
-    "completeness, dataset_id, task_id, harness, model, reward, timestamp, reason_code, "
-    "evidence, evidence_files, evidence_bytes, revision, configuration, run_conditions, "
-    "task_conditions, source, cost_usd, tokens_in, tokens_out, advisor_calls, seconds, findings, "
-    "collection, exception, sitter FROM trials "
+    "WHEN completeness = 'complete' THEN 'sealed' ELSE 'diagnostic' END"
+)
+"""The status with which a trial was admitted."""
+_TRIALS = (
+    f"SELECT {', '.join(_ADMITTED if name == 'status' else name for name in COLUMNS)} FROM trials "  # noqa: S608
     "WHERE seq BETWEEN ? AND ? AND status <> 'withheld' ORDER BY seq"
 )
 _DOCUMENTS = "SELECT id, document FROM conditions WHERE id IN (SELECT value FROM json_each(?))"
@@ -74,7 +64,7 @@ def open_read_only(path: Path) -> sqlite3.Connection | None:
 def has_columns(
     index: str,
     entries: Sequence[EntryColumns],
-    trials: Sequence[TrialColumns],
+    trials: Sequence[Columns],
     remarks: Sequence[RemarkColumns],
 ) -> bool:
     """Whether an index says just this of entries that follow one another."""
@@ -106,10 +96,10 @@ def _resolve(
 ) -> list[tuple[Any, ...]]:
     """Trials with the documents that they refer to; each is loaded once."""
     found = list(rows)
-    numbers = {row[place] for row in found for place in (RUN, TASK, SITTER)}
+    numbers = {row[column] for row in found for column in DOCUMENTS}
     load = dict(connection.execute(_DOCUMENTS, (json.dumps(list(numbers)),))).get
     return [
-        (*row[:RUN], load(row[RUN]), load(row[TASK]), *row[TASK + 1 : SITTER], load(row[SITTER]))
+        tuple(load(value) if at in DOCUMENTS else value for at, value in enumerate(row))
         for row in found
     ]
 
@@ -153,9 +143,9 @@ def _expect_superseded(
 
 def _expect_withheld(
     connection: sqlite3.Connection, withholding: Iterable[WithholdEntry]
-) -> list[TrialColumns]:
+) -> list[Columns]:
     """What should be left of trials whose lines are gone, by their places."""
-    rows: dict[int, TrialColumns] = {}
+    rows: dict[int, Columns] = {}
     names: set[object] = set()
     for entry in withholding:
         row = withheld_columns(entry)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from proctor.errors import DamageError
 from proctor.ledger.entry import TrialEntry, WithholdEntry, decode_line
-from proctor.ledger.head import read_head_of
+from proctor.ledger.row import read_row
 from proctor.ledger.segments import read_line
 from proctor.ledger.verification.found import FoundLog
 
@@ -36,6 +36,6 @@ def find_unexcused(
             entry = decode_line(read_line(directory / "entries", where, length), "the line")
         except DamageError:
             entry = None
-        head = read_head_of(entry) if isinstance(entry, TrialEntry) else None
-        if head is None or (head.experiment_id, head.trial_id, sha256) not in excuses:
+        row = read_row(entry) if isinstance(entry, TrialEntry) else None
+        if row is None or (row.experiment_id, row.trial_id, sha256) not in excuses:
             yield line, sha256

@@ -6,8 +6,9 @@ that differs from what was signed: that is told already.
 """
 
 from proctor.errors import DamageError
-from proctor.ledger.admission import identify, render_duplicate, render_misnamed
+from proctor.ledger.admission import render_duplicate, render_misnamed
 from proctor.ledger.entry import Subject, TrialEntry, decode_line
+from proctor.ledger.row import read_row
 from proctor.ledger.segments import read_line
 from proctor.ledger.verification.damage import DamageKind
 from proctor.ledger.verification.steps import Check, Scope
@@ -51,6 +52,6 @@ def _read_subject(check: Check, scope: Scope, line: int) -> Subject | None:
     place, length = scope.found.place_of(line)
     try:
         entry = decode_line(read_line(check.entries, place, length), f"entry {line}")
-        return identify(entry) if isinstance(entry, TrialEntry) else None
+        return read_row(entry).subject if isinstance(entry, TrialEntry) else None
     except DamageError:
         return None

@@ -25,15 +25,13 @@ from proctor.ledger.entry import (
     decode_line,
     encode_entry,
 )
+from proctor.ledger.row import Columns, read_row, to_columns
 from proctor.ledger.rows import (
     RemarkColumns,
-    TrialColumns,
     kind_and_time,
     remark_columns,
-    trial_columns,
 )
 from proctor.ledger.segments import open_segment
-from proctor.ledger.standing import read_standing
 from proctor.ledger.tree import HASH_SIZE
 from proctor.ledger.verification.columns import EntryColumns, has_columns
 
@@ -102,7 +100,7 @@ class Scanned:
     torn: Torn | None = None
     unreadable: str | None = None
     """Why not all of it could be read."""
-    trials: list[TrialColumns] = field(default_factory=list)
+    trials: list[Columns] = field(default_factory=list)
     """The trials as the index should have them; they do not travel."""
     remarks: list[RemarkColumns] = field(default_factory=list)
     """What is said of trials as the index should have it; it does not travel either."""
@@ -249,20 +247,19 @@ def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
     try:
         entry = _DECODER.decode(line)
         check_written(line, entry, "the line")
-        standing = read_standing(entry)
-        experiment_id, trial_id = standing.head.experiment_id, standing.head.trial_id
-        fault = find_trial_fault(entry, standing.head)
+        row = read_row(entry)
+        fault = find_trial_fault(entry, row)
     except (msgspec.MsgspecError, DamageError, RecursionError, UnicodeDecodeError) as error:
         scanned.malformed.append((number, str(error)))
         return NO_SEQ
     if fault is None or not fault.is_id:
         # Whatever else is wrong with it: the same trial twice has a name of its own.
-        scanned.identities.append((number, experiment_id, trial_id))
+        scanned.identities.append((number, row.experiment_id, row.trial_id))
     if fault is not None:
         scanned.faults.append((number, fault))
         return entry.seq
     if scanned.is_compared:
-        scanned.trials.append(trial_columns(entry, standing))
+        scanned.trials.append(to_columns(row))
         scanned.kinds[number] = kind_and_time(entry)
     for file in entry.evidence:
         scanned.evidence.append((number, bytes.fromhex(file.sha256), file.size))

@@ -23,7 +23,7 @@ from proctor.ledger.entry import (
     encode_entry,
     record_digest,
 )
-from proctor.ledger.head import read_head_of
+from proctor.ledger.row import read_row
 from proctor.ledger.segments import Line, Place, find_segments, read_lines, segment_path
 from proctor.ledger.tree import Frontier, leaf_hash
 from proctor.ledger.upkeep import leaf_of
@@ -167,10 +167,10 @@ def _take(found: NewLines, line: Line, known: int) -> None:
 def _tell(entry: AnyEntry | Withheld, seq: int) -> Telling | None:
     match entry:
         case TrialEntry():
-            head = read_head_of(entry)
-            is_scored = head.evaluation.reward is not None
+            row = read_row(entry)
+            is_scored = row.reward is not None
             sealed = SealedAt(seq, shorten(record_digest(entry)), is_scored)
-            return FoundTrial(head.experiment_id, head.trial_id, sealed)
+            return FoundTrial(row.experiment_id, row.trial_id, sealed)
         case WithholdEntry() | SupersedeEntry() | KeyEntry() | AttestEntry():
             return entry
         case _:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from proctor.ledger.counting import NOT_COUNTED
-from proctor.report.attempt import Attempt
+from proctor.ledger.row import TrialRow
 from proctor.report.board.conditions import describe_run, describe_tasks
 from proctor.report.board.model import Board, BoardRow, BoardSection
 from proctor.report.board.trials import BoardTrials
@@ -129,7 +129,7 @@ def describe_trials(row: BoardRow, trials: BoardTrials) -> list[Document]:
 
 
 def _describe_trial(
-    attempt: Attempt,
+    attempt: TrialRow,
     trials: BoardTrials,
     stood_for: Mapping[str, list[str]],
     codes: Mapping[str, tuple[str, ...]],
@@ -139,10 +139,10 @@ def _describe_trial(
         "trial": attempt.name,
         "record": record,
         "seq": attempt.seq,
-        "task": attempt.task,
+        "task": attempt.task_id,
         "status": status_of(attempt),
         "reward": attempt.reward,
-        "reason": attempt.reason,
+        "reason": attempt.reason_code,
         "exception": attempt.exception,
         "cost_usd": attempt.cost_usd,
         "advisor_calls": attempt.advisor_calls,
@@ -160,6 +160,6 @@ def _describe_trial(
     return document
 
 
-def status_of(attempt: Attempt) -> str:
+def status_of(attempt: TrialRow) -> str:
     """What became of a trial of a row: counted, superseded or begun_again."""
     return attempt.status.replace(" ", "_") if attempt.status in NOT_COUNTED else "counted"

@@ -9,16 +9,15 @@ import msgspec
 from proctor.errors import InputError, StatisticsError
 from proctor.ledger.counting import RESTARTED, counted_trials
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import check_text, looking
+from proctor.ledger.query import check_text, load_position, looking
+from proctor.ledger.row import TrialRow
 from proctor.ledger.sealed_plans import SealedPlan, find_plans
 from proctor.record.comparable import RunConditions, TaskConditions
-from proctor.report.attempt import Attempt
 from proctor.report.board.conditions import tell_runs_apart, tell_tasks_apart
 from proctor.report.board.model import Board, BoardRow, BoardSection, Desk, PlannedCount
 from proctor.report.board.numbers import count_row
 from proctor.report.board.sections import Numbered, Placed, Sitter, place_attempts
 from proctor.report.board.trials import BoardTrials, settle
-from proctor.report.sealed import load_position
 from proctor.sentence import count_of
 
 _MOST_NAMED = 20
@@ -40,8 +39,8 @@ def list_datasets(ledger: Ledger, at: int | None = None) -> list[DatasetCount]:
         DamageError: the log does not give what its checkpoint says.
     """
     query = (
-        "SELECT collection, count(*), count(DISTINCT experiment_id) FROM trials "
-        "WHERE collection IS NOT NULL AND seq < ? GROUP BY collection ORDER BY collection"
+        "SELECT dataset_id, count(*), count(DISTINCT experiment_id) FROM trials "
+        "WHERE dataset_id IS NOT NULL AND seq < ? GROUP BY dataset_id ORDER BY dataset_id"
     )
     with looking(ledger) as size:
         rows = ledger.index.select(query, (size if at is None else at,))
@@ -59,8 +58,8 @@ def make_board(
         DamageError: the log does not give what its checkpoint says.
     """
     check_text(dataset, "the dataset")
-    position = load_position(ledger, at=at, collection=dataset)
-    if not position.attempts:
+    position = load_position(ledger, at=at, dataset=dataset)
+    if not position.trials:
         raise InputError(_render_absence(ledger, dataset, position.size))
     trials = settle(ledger, position)
     numbered = Numbered()
@@ -119,11 +118,11 @@ def _tell_apart(
 def _make_rows(
     placed: Placed, number: int, trials: BoardTrials, desk: Desk | None
 ) -> tuple[BoardRow, ...]:
-    sitters: dict[Sitter, list[Attempt]] = {}
+    sitters: dict[Sitter, list[TrialRow]] = {}
     for sitting in placed.sittings:
         if (known := sitters.setdefault(sitting.sitter, sitting.attempts)) is not sitting.attempts:
             # Two experiments may have been sealed in turns.
-            together = sorted([*known, *sitting.attempts], key=lambda attempt: attempt.seq or 0)
+            together = sorted([*known, *sitting.attempts], key=lambda attempt: attempt.seq)
             sitters[sitting.sitter] = together
     rows = [_make_row(sitter, found, trials, desk) for sitter, found in sitters.items()]
     rows.sort(key=_rank)
@@ -131,7 +130,7 @@ def _make_rows(
 
 
 def _make_row(
-    sitter: Sitter, found: list[Attempt], trials: BoardTrials, desk: Desk | None
+    sitter: Sitter, found: list[TrialRow], trials: BoardTrials, desk: Desk | None
 ) -> BoardRow:
     agent, model, configuration, source, is_diagnostic = sitter
     judged = [each for each in found if each.status != RESTARTED]
@@ -143,7 +142,7 @@ def _make_row(
         revision=found[0].revision,
         source=source,
         is_diagnostic=is_diagnostic,
-        experiments=tuple(dict.fromkeys(each.experiment for each in found)),
+        experiments=tuple(dict.fromkeys(each.experiment_id for each in found)),
         attempts=found,
         numbers=count_row(found),
         mark=desk.mark(judged, trials.size) if desk is not None else None,
@@ -162,7 +161,7 @@ def _count_planned(ledger: Ledger, trials: BoardTrials) -> tuple[PlannedCount, .
         plans.setdefault(sealed.experiment, sealed)
     if not plans:
         return ()
-    counted = Counter(each.experiment for each in counted_trials(trials.attempts))
+    counted = Counter(each.experiment_id for each in counted_trials(trials.attempts))
     return tuple(
         PlannedCount(name, sealed.seq, sealed.n_trials, counted[name])
         for name, sealed in plans.items()

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from proctor.ledger.row import TrialRow
 from proctor.record.comparable import RunConditions, TaskConditions
-from proctor.report.attempt import Attempt
 from proctor.report.board.numbers import RowNumbers
 from proctor.report.board.trials import BoardTrials
 
@@ -32,7 +32,7 @@ class Desk(Protocol):
     name: str
     """The policy's."""
 
-    def mark(self, attempts: Sequence[Attempt], size: int) -> PolicyMark:
+    def mark(self, attempts: Sequence[TrialRow], size: int) -> PolicyMark:
         """How the trials of a row stand at a size of the log."""
         ...
 
@@ -53,7 +53,7 @@ class BoardRow:
     is_diagnostic: bool
     """Its records are partial."""
     experiments: tuple[str, ...]
-    attempts: list[Attempt]
+    attempts: list[TrialRow]
     """In the order they were sealed, whatever became of them."""
     numbers: RowNumbers
     mark: PolicyMark | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from proctor.ledger.counting import Account, account_for, count_exceptions, counted_trials
-from proctor.report.attempt import Attempt
+from proctor.ledger.row import TrialRow
 from proctor.report.policy.grade import grade_attempt
 from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.efficiency import PASS_MARK, Spent, add_up, is_success
@@ -65,7 +65,7 @@ class RowNumbers(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.reviews.values())
 
 
-def count_row(attempts: Sequence[Attempt]) -> RowNumbers:
+def count_row(attempts: Sequence[TrialRow]) -> RowNumbers:
     """The numbers of a row's attempts, in the order given.
 
     Raises:
@@ -100,11 +100,11 @@ def count_row(attempts: Sequence[Attempt]) -> RowNumbers:
     )
 
 
-def _rewards_by_task(counted: Sequence[Attempt]) -> dict[str | None, list[float]]:
+def _rewards_by_task(counted: Sequence[TrialRow]) -> dict[str | None, list[float]]:
     found: defaultdict[str | None, list[float]] = defaultdict(list)
     for attempt in counted:
         # Harbor's rule, as in the score that the interval belongs to: a missing reward is 0.
-        found[attempt.task].append(attempt.reward or 0.0)
+        found[attempt.task_id].append(attempt.reward or 0.0)
     return found
 
 
@@ -116,18 +116,18 @@ def _estimate_pass(by_task: Mapping[str | None, Sequence[float]]) -> PassEstimat
     return pass_at(k, tasks)
 
 
-def _count_advice(counted: Sequence[Attempt]) -> Advice:
+def _count_advice(counted: Sequence[TrialRow]) -> Advice:
     calls = [each.advisor_calls for each in counted]
     known = [number for number in calls if number is not None]
     return Advice(sum(number > 0 for number in known), sum(known), len(calls) - len(known))
 
 
-def _count_below_grade(counted: Sequence[Attempt]) -> dict[str, int]:
+def _count_below_grade(counted: Sequence[TrialRow]) -> dict[str, int]:
     # In a row, attempts at a task are alike in all else that the grade asks for: one is looked at.
-    alike: defaultdict[tuple[object, ...], list[Attempt]] = defaultdict(list)
+    alike: defaultdict[tuple[object, ...], list[TrialRow]] = defaultdict(list)
     for each in counted:
         found_in = (each.findings, each.review) if each.findings else None
-        alike[each.task, each.reward is None, found_in].append(each)
+        alike[each.task_id, each.reward is None, found_in].append(each)
     found: Counter[str] = Counter()
     for attempts in alike.values():
         for code in grade_attempt(attempts[0]):

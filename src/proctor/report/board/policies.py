@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from proctor.ledger.ledger import Ledger
-from proctor.report.attempt import Attempt
+from proctor.ledger.row import TrialRow
 from proctor.report.board.model import PolicyMark
 from proctor.report.policy.checking import check_attempts
 from proctor.report.policy.document import load_policy
@@ -27,7 +27,7 @@ class PolicyDesk:
         self._sealed = verify_as_asked(ledger.directory)
         self._verdicts: dict[tuple[str, int], Verdict] = {}
 
-    def mark(self, attempts: Sequence[Attempt], size: int) -> PolicyMark:
+    def mark(self, attempts: Sequence[TrialRow], size: int) -> PolicyMark:
         """How the trials of a row stand at a size of the log.
 
         Raises:
@@ -36,7 +36,7 @@ class PolicyDesk:
         names = {each.name: each.record for each in attempts}
         reasons: Counter[str] = Counter()
         codes: dict[str, tuple[str, ...]] = {}
-        for experiment in dict.fromkeys(each.experiment for each in attempts):
+        for experiment in dict.fromkeys(each.experiment_id for each in attempts):
             verdict = self._check(experiment, size)
             reasons.update(str(failure.code) for failure in verdict.beside_trials())
             for name, failures in verdict.by_trial().items():

@@ -12,8 +12,8 @@ from itertools import count
 
 import msgspec
 
+from proctor.ledger.row import TrialRow
 from proctor.record.comparable import RunConditions, TaskConditions
-from proctor.report.attempt import Attempt
 
 type Sitter = tuple[str | None, str | None, str | None, str | None, bool]
 """Agent, model, configuration, source, and whether the records are partial: what makes a row."""
@@ -27,7 +27,7 @@ class Sitting:
 
     sitter: Sitter
     run: int
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[TrialRow] = field(default_factory=list)
     tasks: dict[str | None, int] = field(default_factory=dict)
     """The number of a task's conditions, by the task."""
 
@@ -72,7 +72,7 @@ class Numbered:
         return TaskConditions(revision="unknown", image="unknown")
 
 
-def place_attempts(attempts: Sequence[Attempt], numbered: Numbered) -> list[Placed]:
+def place_attempts(attempts: Sequence[TrialRow], numbered: Numbered) -> list[Placed]:
     """The sections of attempts that are given in the order of sealing."""
     sections: list[Placed] = []
     for sitting in _find_sittings(attempts, numbered):
@@ -92,7 +92,7 @@ def _is_like(section: Placed, sitting: Sitting) -> bool:
     return all(known.get(task, number) == number for task, number in sitting.tasks.items())
 
 
-def _find_sittings(attempts: Iterable[Attempt], numbered: Numbered) -> list[Sitting]:
+def _find_sittings(attempts: Iterable[TrialRow], numbered: Numbered) -> list[Sitting]:
     """In the order in which they began; an attempt that fits no other begins one of its own."""
     found: dict[tuple[object, ...], Sitting] = {}
     number, known = numbered.number, numbered.by_identity
@@ -109,13 +109,13 @@ def _find_sittings(attempts: Iterable[Attempt], numbered: Numbered) -> list[Sitt
             attempt.source,
             attempt.completeness != "complete",
         )
-        key: tuple[object, ...] = (attempt.experiment, run, *sitter)
+        key: tuple[object, ...] = (attempt.experiment_id, run, *sitter)
         sitting = found.get(key)
         if sitting is None:
             sitting = found[key] = Sitting(sitter, run)
-        elif sitting.tasks.get(attempt.task, task) != task:
-            sitting = _find_other(found, key, attempt.task, task)
-        sitting.tasks[attempt.task] = task
+        elif sitting.tasks.get(attempt.task_id, task) != task:
+            sitting = _find_other(found, key, attempt.task_id, task)
+        sitting.tasks[attempt.task_id] = task
         sitting.attempts.append(attempt)
     return list(found.values())
 

@@ -13,9 +13,9 @@ from proctor.audit.certificate import CertifiedGroup, CertifiedTrial, certified_
 from proctor.errors import CertificateError, DamageError
 from proctor.ledger.entry import RescoreEntry, SupersedeEntry, TrialScore, WithholdEntry
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import Position
+from proctor.ledger.row import TrialRow
 from proctor.ledger.withheld import UnnamedWithholding
-from proctor.report.attempt import Attempt
-from proctor.report.sealed import Position
 from proctor.reward.number import Number, is_finite
 
 _REWARD = "reward"
@@ -66,7 +66,7 @@ class BoardTrials:
     """All that a board is made from."""
 
     size: int
-    attempts: list[Attempt]
+    attempts: list[TrialRow]
     """In the order they were sealed, with the status and the marks that count."""
     stand_ins: Mapping[str, StandIn]
     """By the record of the trial that is stood in for."""
@@ -86,14 +86,14 @@ def settle(ledger: Ledger, position: Position) -> BoardTrials:
     Raises:
         DamageError: an entry of the log is not what its index says.
     """
-    attempts, size = position.attempts, position.size
+    attempts, size = position.trials, position.size
     gone = _select_withheld(ledger, size)
     stand_ins = _find_stand_ins(ledger, position)
     remarks = _find_remarks(ledger, attempts, size)
     if remarks:
         marked = {record: again for record, (_, again) in remarks.items()}
         attempts = [marked.get(each.record, each) for each in attempts]
-    experiments = {each.experiment for each in attempts} if gone else set()
+    experiments = {each.experiment_id for each in attempts} if gone else set()
     here = [row for row in gone if row[1] in experiments]
     return BoardTrials(
         size=size,
@@ -119,7 +119,7 @@ def _find_stand_ins(ledger: Ledger, position: Position) -> dict[str, StandIn]:
         if isinstance(entry := ledger.entry(seq), SupersedeEntry)
     ]
     latest = {entry.subject.record: entry for entry in entries}
-    known = {each.record for each in position.attempts}
+    known = {each.record for each in position.trials}
     return {
         record: StandIn(
             seq=entry.seq,
@@ -139,13 +139,13 @@ def _find_stand_ins(ledger: Ledger, position: Position) -> dict[str, StandIn]:
 
 
 def _find_remarks(
-    ledger: Ledger, attempts: Sequence[Attempt], size: int
-) -> dict[str, tuple[Remark, Attempt]]:
+    ledger: Ledger, attempts: Sequence[TrialRow], size: int
+) -> dict[str, tuple[Remark, TrialRow]]:
     places = _places_of(ledger, "rescore", size)
     if not places:
         return {}
     known = {each.record: each for each in attempts}
-    found: dict[str, tuple[Remark, Attempt]] = {}
+    found: dict[str, tuple[Remark, TrialRow]] = {}
     for seq in places:
         entry = ledger.entry(seq)
         if isinstance(entry, RescoreEntry) and entry.subject.record in known:
@@ -156,7 +156,7 @@ def _find_remarks(
     return found
 
 
-def _mark_again(attempt: Attempt, score: TrialScore, seq: int) -> Attempt:
+def _mark_again(attempt: TrialRow, score: TrialScore, seq: int) -> TrialRow:
     """The attempt with its new marks; without operands, only the rules that they followed."""
     conditions = attempt.run_conditions
     if conditions is not None:
@@ -164,8 +164,10 @@ def _mark_again(attempt: Attempt, score: TrialScore, seq: int) -> Attempt:
     if score.certificate is None:
         return msgspec.structs.replace(attempt, run_conditions=conditions)
     reward = _read_reward(score.certificate.get("rewards"), f"entry {seq}")
-    reason = None if reward is not None else attempt.reason
-    return msgspec.structs.replace(attempt, run_conditions=conditions, reward=reward, reason=reason)
+    reason = None if reward is not None else attempt.reason_code
+    return msgspec.structs.replace(
+        attempt, run_conditions=conditions, reward=reward, reason_code=reason
+    )
 
 
 def _read_reward(written: object, where: str) -> Number | None:

@@ -23,7 +23,7 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
-from proctor.ledger.query import TrialRow
+from proctor.ledger.row import TrialRow
 from proctor.ledger.tree import leaf_hash, prove_inclusion
 from proctor.report.case.document import (
     FORMAT,
@@ -67,7 +67,7 @@ def make_case(ledger: Ledger, row: TrialRow, checkpoint: Checkpoint, *, largest:
         InputError: not even a page without evidence is so small.
     """
     leaves = find_leaves(ledger, checkpoint, "the checkpoint")
-    name = f"{row.experiment_id}/{row.trial_id}"
+    name = row.name
     if row.seq >= len(leaves):
         raise LedgerError(f"{name}: entry {row.seq}; the checkpoint speaks of {len(leaves):,}")
     places = {row.seq, *_select(ledger, _KEYS, len(leaves))}
@@ -147,7 +147,7 @@ def _check_told(ledger: Ledger, row: TrialRow, gone: set[str], size: int) -> Non
     for entry in later:
         if _find_gone(ledger, [entry] if isinstance(entry, WithholdEntry) else [], row) - gone:
             raise LedgerError(
-                f"{row.experiment_id}/{row.trial_id}: entry {entry.seq} took evidence out of it "
+                f"{row.name}: entry {entry.seq} took evidence out of it "
                 f"after the checkpoint of {size:,} entries; expected a newer checkpoint"
             )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from proctor.report.attempt import Attempt
+from proctor.ledger.row import TrialRow
 from proctor.report.behaviour import Behaviour
 from proctor.report.comparison.likeness import (
     Difference,
@@ -180,7 +180,7 @@ def _tell_tasks(a: Side, b: Side, paired: Paired) -> list[TaskTold]:
 
 
 def _tell_task(
-    task: str, a: Sequence[Attempt], b: Sequence[Attempt], paired: PairedTask | None
+    task: str, a: Sequence[TrialRow], b: Sequence[TrialRow], paired: PairedTask | None
 ) -> TaskTold:
     difference = paired.difference if paired else None
     return TaskTold(
@@ -195,15 +195,15 @@ def _tell_task(
     )
 
 
-def _mean(attempts: Sequence[Attempt]) -> float | None:
+def _mean(attempts: Sequence[TrialRow]) -> float | None:
     rewards = [each.reward for each in attempts if each.reward is not None]
     return exact_sum(rewards) / len(rewards) if rewards else None
 
 
-def _telling(attempts: Sequence[Attempt], *, wants_best: bool) -> Attempt:
+def _telling(attempts: Sequence[TrialRow], *, wants_best: bool) -> TrialRow:
     """The attempt to look at: the best of the side that is better, the worst of the other."""
 
-    def rank(attempt: Attempt) -> float:
+    def rank(attempt: TrialRow) -> float:
         reward = float("-inf") if attempt.reward is None else attempt.reward
         return -reward if wants_best else reward
 

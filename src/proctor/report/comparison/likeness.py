@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from proctor.errors import InputError
+from proctor.ledger.row import TrialRow
 from proctor.record.comparable import UNKNOWN, TaskConditions
-from proctor.report.attempt import Attempt
 from proctor.report.comparison.sides import Side
 from proctor.sentence import count_of
 
@@ -69,16 +69,16 @@ def find_likeness(a: Side, b: Side) -> Likeness:
     )
 
 
-def _revisions(attempts: Sequence[Attempt]) -> set[str]:
+def _revisions(attempts: Sequence[TrialRow]) -> set[str]:
     return {_conditions(attempt).revision for attempt in attempts}
 
 
-def _conditions(attempt: Attempt) -> TaskConditions:
+def _conditions(attempt: TrialRow) -> TaskConditions:
     return attempt.task_conditions or TaskConditions(revision=UNKNOWN, image=_NOT_KNOWN)
 
 
-_OF_A_RUN: dict[str, Callable[[Attempt], str]] = {
-    "dataset": lambda attempt: attempt.dataset or _NOT_KNOWN,
+_OF_A_RUN: dict[str, Callable[[TrialRow], str]] = {
+    "dataset": lambda attempt: attempt.recorded_dataset or _NOT_KNOWN,
     "backend": lambda attempt: (
         attempt.run_conditions.backend if attempt.run_conditions else _NOT_KNOWN
     ),
@@ -89,7 +89,7 @@ _OF_A_RUN: dict[str, Callable[[Attempt], str]] = {
 }
 
 
-def _changed(attempt: Attempt) -> str:
+def _changed(attempt: TrialRow) -> str:
     changed = attempt.run_conditions.changed if attempt.run_conditions else {}
     return ", ".join(f"{name} {value}" for name, value in sorted(changed.items())) or "the default"
 

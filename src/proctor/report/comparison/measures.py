@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from proctor.report.attempt import Attempt
+from proctor.ledger.row import TrialRow
 from proctor.report.behaviour import Behaviour
 from proctor.report.comparison.sides import Side
 from proctor.report.statistics.intervals import Interval
@@ -18,7 +18,7 @@ from proctor.traces.labels import LABELS
 from proctor.traces.trial_summary import TrialSummary
 
 type _OfTrial = Callable[[TrialSummary], float | None]
-type _OfAttempt = Callable[[Attempt], float | None]
+type _OfAttempt = Callable[[TrialRow], float | None]
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from proctor.report.attempt import Attempt
+from proctor.ledger.row import TrialRow
 from proctor.report.groups import Group, choose_group, group_by_task
 from proctor.report.runs import Run
 
@@ -15,11 +15,11 @@ class Side:
     letter: str
     run: Run
     group: Group
-    tasks: dict[str, tuple[Attempt, ...]]
+    tasks: dict[str, tuple[TrialRow, ...]]
     """Attempts by task, tasks sorted."""
 
     @property
-    def attempts(self) -> list[Attempt]:
+    def attempts(self) -> list[TrialRow]:
         """All of them, task after task."""
         return [attempt for attempts in self.tasks.values() for attempt in attempts]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from proctor.ledger.counting import count_exceptions
-from proctor.report.attempt import Attempt
+from proctor.ledger.row import TrialRow
 from proctor.report.behaviour import CLASSIFIED_BY, Behaviour
 from proctor.report.groups import Group, group_attempts, group_by_task, name_groups
 from proctor.report.runs import Basis, Run
@@ -164,7 +164,7 @@ def _gather_run(run: Run) -> RunFacts:
 
 
 def _gather_group(
-    run: Run, group: Group, attempts: Sequence[Attempt], behaviour: Behaviour | None
+    run: Run, group: Group, attempts: Sequence[TrialRow], behaviour: Behaviour | None
 ) -> GroupFacts:
     tasks = group_by_task(attempts)
     scores = score_tasks(tasks)
@@ -203,15 +203,15 @@ def _gather_group(
     )
 
 
-def _in_task(attempt: Attempt, name: str) -> str | None:
+def _in_task(attempt: TrialRow, name: str) -> str | None:
     return getattr(attempt.task_conditions, name, None)
 
 
-def _gather_conditions(attempts: Sequence[Attempt]) -> Conditions:
+def _gather_conditions(attempts: Sequence[TrialRow]) -> Conditions:
     runs = [each.run_conditions for each in attempts]
-    times = sorted(each.when for each in attempts if each.when)
+    times = sorted(each.timestamp for each in attempts if each.timestamp)
     return Conditions(
-        datasets=_kinds(each.collection for each in attempts),
+        datasets=_kinds(each.dataset_id for each in attempts),
         backends=_kinds(each.backend if each else None for each in runs),
         profiles=_kinds((each.profile or "none") if each else None for each in runs),
         limits=_kinds(

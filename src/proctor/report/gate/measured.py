@@ -19,13 +19,13 @@ from proctor.harbor.trial import FoundTrial
 from proctor.ledger.claims.claiming import Wishes, make_claim
 from proctor.ledger.claims.standing import Scope
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import load_position
+from proctor.ledger.row import TrialRow
 from proctor.ledger.verification.steps import Progress
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withheld import render_unnamed
 from proctor.record.reasons import reason_for_exception
-from proctor.report.attempt import Attempt
 from proctor.report.in_jobs import load_jobs
-from proctor.report.sealed import load_position
 from proctor.reward.number import Rewards
 from proctor.sentence import count_of
 
@@ -142,7 +142,7 @@ def measure_job(path: str, *, check_evidence: bool = False, watch: Watch | None 
     return measured
 
 
-def _load_attempts(path: str) -> dict[str | None, Attempt]:
+def _load_attempts(path: str) -> dict[str | None, TrialRow]:
     """What costs, times and reasons are known, by the trial's directory."""
     try:
         return {each.place: each for each in load_jobs(path).attempts}
@@ -151,7 +151,7 @@ def _load_attempts(path: str) -> dict[str | None, Attempt]:
         return {}
 
 
-def _trial_of_job(found: FoundTrial, attempt: Attempt | None) -> MeasuredTrial:
+def _trial_of_job(found: FoundTrial, attempt: TrialRow | None) -> MeasuredTrial:
     trial = found.trial
     rewards = trial.verdict.rewards if trial.verdict else None
     return MeasuredTrial(
@@ -210,7 +210,7 @@ def _count_entries(ledger: Ledger, measured: Measured) -> None:
     wishes = Wishes(scope=Scope(measured.name), planned=measured.planned)
     claim = make_claim(ledger, wishes, ledger.refresh())
     position = load_position(ledger, experiment=measured.name)
-    told = {each.trial: each for each in position.attempts}
+    told = {each.trial_id: each for each in position.trials}
     if unnamed := render_unnamed(position.unnamed):
         measured.notes.append(f"the ledger: {unnamed}")
     measured.withheld_unnamed = len(position.unnamed)
@@ -224,7 +224,7 @@ def _count_entries(ledger: Ledger, measured: Measured) -> None:
         measured.trials += _trials_of_group(group, told)
 
 
-def _trials_of_group(group: CertifiedGroup, told: dict[str, Attempt]) -> Iterator[MeasuredTrial]:
+def _trials_of_group(group: CertifiedGroup, told: dict[str, TrialRow]) -> Iterator[MeasuredTrial]:
     for trial, rewards in zip(group.trials, certified_column(group).rewards, strict=True):
         attempt = told.get(trial.trial)
         yield MeasuredTrial(
@@ -241,14 +241,14 @@ def _trials_of_group(group: CertifiedGroup, told: dict[str, Attempt]) -> Iterato
 
 
 def _reason_of(
-    rewards: Rewards | None, exception: str | None, attempt: Attempt | None
+    rewards: Rewards | None, exception: str | None, attempt: TrialRow | None
 ) -> str | None:
     if rewards:
         return None
-    known = attempt.reason if attempt else None
+    known = attempt.reason_code if attempt else None
     return known or reason_for_exception(exception) or NO_REASON
 
 
-def _revision_of(attempt: Attempt | None) -> str | None:
+def _revision_of(attempt: TrialRow | None) -> str | None:
     conditions = attempt.task_conditions if attempt else None
     return conditions.revision if conditions else None

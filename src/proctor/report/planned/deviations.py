@@ -112,20 +112,21 @@ class _Judge:
 
     def _look_at_time(self, sat: Sat) -> Iterator[Deviation]:
         attempt = sat.attempt
-        if (attempt.seq or 0) < self.sealed.seq:
+        if attempt.seq < self.sealed.seq:
             message = f"sealed before the plan, which is entry {self.sealed.seq}"
             yield _of(sat, "ran-before-plan", message)
-        elif _is_earlier(attempt.when, self.sealed.at):
-            message = f"ran at {attempt.when}, before the plan was sealed at {self.sealed.at}"
+        elif _is_earlier(attempt.timestamp, self.sealed.at):
+            message = f"ran at {attempt.timestamp}, before the plan was sealed at {self.sealed.at}"
             yield _of(sat, "ran-before-plan", message)
 
     def _look_at_task(self, sat: Sat) -> Iterator[Deviation]:
         attempt, conditions = sat.attempt, sat.attempt.task_conditions
-        planned = self.revisions.get(attempt.task or "")
+        planned = self.revisions.get(attempt.task_id or "")
         if planned is None:
-            yield _of(sat, "unplanned-task", f"sat {attempt.task}, which is not in the plan")
+            yield _of(sat, "unplanned-task", f"sat {attempt.task_id}, which is not in the plan")
         elif conditions is not None and conditions.revision != planned:
-            message = f"{attempt.task} is of revision {conditions.revision}; planned is {planned}"
+            found = f"{attempt.task_id} is of revision {conditions.revision}"
+            message = f"{found}; planned is {planned}"
             yield _of(sat, "changed-revision", message)
 
     def _look_at_agent(self, sat: Sat) -> Iterator[Deviation]:
@@ -195,9 +196,9 @@ class _Judge:
     def _count_attempts(self) -> Iterator[Deviation]:
         counted: dict[tuple[int, str], list[Sat]] = {}
         for sat in self.sittings.sat:
-            if sat.is_counted and sat.planned is not None and sat.attempt.task in self.revisions:
+            if sat.is_counted and sat.planned is not None and sat.attempt.task_id in self.revisions:
                 place = self.plan.agents.index(sat.planned)
-                counted.setdefault((place, sat.attempt.task), []).append(sat)
+                counted.setdefault((place, sat.attempt.task_id), []).append(sat)
         for place, agent in enumerate(self.plan.agents):
             for task in self.revisions:
                 yield from self._compare(agent, task, counted.get((place, task), []))
@@ -207,7 +208,7 @@ class _Judge:
         subject = f"{task} by {agent.agent}{model}"
         planned, n = self.plan.attempts, len(sat)
         if n > planned:
-            names = ", ".join(each.attempt.trial for each in sat)
+            names = ", ".join(each.attempt.trial_id for each in sat)
             message = f"{n} trials count, planned are {planned}: {names}"
             yield Deviation("extra-attempts", subject, message, sat[planned].attempt.seq)
         elif n < planned:

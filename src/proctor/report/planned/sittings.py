@@ -10,10 +10,10 @@ from proctor.errors import DamageError
 from proctor.ledger.counting import NOT_COUNTED
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import load_position
+from proctor.ledger.row import TrialRow
 from proctor.ledger.run_plan import PlannedAgent, RunPlan, digest_settings
-from proctor.report.attempt import Attempt
 from proctor.report.board.trials import BoardTrials, StandIn, settle
-from proctor.report.sealed import load_position
 
 
 class _Agent(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class _Record(msgspec.Struct, frozen=True):
 class Sat:
     """One trial."""
 
-    attempt: Attempt
+    attempt: TrialRow
     settings: str
     """Digest of what the agent was told, as plans have it; empty where it was withheld."""
     planned: PlannedAgent | None
@@ -60,7 +60,7 @@ def load_sittings(ledger: Ledger, experiment: str, plan: RunPlan) -> Sittings:
     return Sittings(tuple(_look_at(ledger, each, trials, plan) for each in trials.attempts), trials)
 
 
-def _look_at(ledger: Ledger, attempt: Attempt, trials: BoardTrials, plan: RunPlan) -> Sat:
+def _look_at(ledger: Ledger, attempt: TrialRow, trials: BoardTrials, plan: RunPlan) -> Sat:
     told = _read_settings(ledger, attempt)
     settings = digest_settings(told) if told is not None else ""
     return Sat(
@@ -71,8 +71,8 @@ def _look_at(ledger: Ledger, attempt: Attempt, trials: BoardTrials, plan: RunPla
     )
 
 
-def _read_settings(ledger: Ledger, attempt: Attempt) -> Mapping[str, Any] | None:
-    entry = ledger.entry(attempt.seq or 0)
+def _read_settings(ledger: Ledger, attempt: TrialRow) -> Mapping[str, Any] | None:
+    entry = ledger.entry(attempt.seq)
     if not isinstance(entry, TrialEntry):
         return None
     try:
@@ -81,7 +81,7 @@ def _read_settings(ledger: Ledger, attempt: Attempt) -> Mapping[str, Any] | None
         raise DamageError(f"entry {attempt.seq}: no TrialRecord in it: {error}") from error
 
 
-def _find_planned(attempt: Attempt, settings: str, plan: RunPlan) -> PlannedAgent | None:
+def _find_planned(attempt: TrialRow, settings: str, plan: RunPlan) -> PlannedAgent | None:
     """By what it was told; else by its name and model."""
     for agent in plan.agents:
         if agent.settings == settings:

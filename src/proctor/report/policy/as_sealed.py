@@ -16,14 +16,14 @@ from proctor.ledger.counting import restarted_as
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.keeping import AROUND
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import load_position
+from proctor.ledger.row import TrialRow
 from proctor.ledger.submission import has_record, list_files, read_linked, submit_trial
 from proctor.ledger.trial_sealing import find_before, find_reruns
 from proctor.ledger.withheld import find_unnamed
-from proctor.report.attempt import Attempt
 from proctor.report.policy.from_jobs import UNSIGNED
 from proctor.report.policy.from_ledger import with_coverage
 from proctor.report.policy.submission import SealedIn, Submission
-from proctor.report.sealed import load_position
 from proctor.sentence import count_of
 
 _RECORD = "record.json"
@@ -49,17 +49,17 @@ def hold_against(submission: Submission, ledger: Ledger, sealed: SealedIn) -> Su
     )
 
 
-def _find_sealed(submission: Submission, ledger: Ledger) -> dict[str, Attempt]:
+def _find_sealed(submission: Submission, ledger: Ledger) -> dict[str, TrialRow]:
     """What is sealed of the experiments that trials were handed in of, by name."""
     return {
         attempt.name: attempt
-        for experiment in dict.fromkeys(each.attempt.experiment for each in submission.trials)
-        for attempt in load_position(ledger, experiment=experiment).attempts
+        for experiment in dict.fromkeys(each.attempt.experiment_id for each in submission.trials)
+        for attempt in load_position(ledger, experiment=experiment).trials
     }
 
 
 def _find_differences(
-    submission: Submission, known: Mapping[str, Attempt], ledger: Ledger
+    submission: Submission, known: Mapping[str, TrialRow], ledger: Ledger
 ) -> Iterator[tuple[str, str]]:
     handed_in = {trial.name: trial.attempt for trial in submission.trials}
     reruns = find_reruns({name: attempt.status for name, attempt in known.items()})
@@ -78,28 +78,28 @@ def _find_differences(
             yield name, f"is sealed, with {_show(attempt)}, and not handed in"
 
 
-def _show(attempt: Attempt) -> str:
+def _show(attempt: TrialRow) -> str:
     if attempt.status == "withheld":
         return "its bytes withheld"
     return "no reward" if attempt.reward is None else f"reward {attempt.reward:g}"
 
 
-def _find_former(attempt: Attempt, known: Mapping[str, Attempt], ledger: Ledger) -> str | None:
+def _find_former(attempt: TrialRow, known: Mapping[str, TrialRow], ledger: Ledger) -> str | None:
     """What a kept attempt was sealed as, if that was while it was still the trial itself."""
-    base = restarted_as(attempt.trial)
+    base = restarted_as(attempt.trial_id)
     place = Path(attempt.place or "")
     if base is None or not has_record(place):
         return None
     try:
-        found = find_before(ledger, submit_trial(place, experiment=attempt.experiment), base)
+        found = find_before(ledger, submit_trial(place, experiment=attempt.experiment_id), base)
     except InputError:
         return None
-    name = None if found is None else f"{attempt.experiment}/{found.trial_id}"
+    name = None if found is None else f"{attempt.experiment_id}/{found.trial_id}"
     return name if name in known else None
 
 
-def _compare(attempt: Attempt, sealed: Attempt, ledger: Ledger) -> str | None:
-    entry = ledger.entry(sealed.seq or 0)
+def _compare(attempt: TrialRow, sealed: TrialRow, ledger: Ledger) -> str | None:
+    entry = ledger.entry(sealed.seq)
     if not isinstance(entry, TrialEntry):
         return None  # what was withheld cannot be compared; the check of records says so
     kept = {file.path: file.sha256 for file in entry.evidence if not file.path.startswith(AROUND)}
@@ -111,7 +111,7 @@ def _compare(attempt: Attempt, sealed: Attempt, ledger: Ledger) -> str | None:
         there |= {name: sha256_hex(data) for name, data in linked.items()}
     except OSError as error:
         return f"cannot be compared: {error.filename}: {error.strerror}"
-    if attempt.trial != sealed.trial and restarted_as(attempt.trial):
+    if attempt.trial_id != sealed.trial_id and restarted_as(attempt.trial_id):
         # Its record has the name of an attempt now, and is the sealed one in all else.
         kept.pop(_RECORD, None)
         there.pop(_RECORD, None)

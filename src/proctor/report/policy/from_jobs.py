@@ -12,8 +12,8 @@ from proctor.exchange.harbor_job import find_jobs
 from proctor.harbor.account import LockAccount, load_lock
 from proctor.harbor.job import Watch
 from proctor.harbor.trial import FoundTrial
+from proctor.ledger.row import TrialRow
 from proctor.ledger.submission import list_files
-from proctor.report.attempt import Attempt
 from proctor.report.in_jobs import load_jobs
 from proctor.report.policy.record_facts import find_facts, load_own_record
 from proctor.report.policy.submission import OpenTraces, Replacement, Submission, SubmittedTrial
@@ -56,10 +56,10 @@ def count_lost(audit: Audit) -> int:
     return sum(int(each.found) for each in audit.findings if each.kind is Kind.LOST_ATTEMPTS)
 
 
-def replace_kept(attempt: Attempt) -> Replacement:
+def replace_kept(attempt: TrialRow) -> Replacement:
     """An attempt that was made again, and why, as far as its end tells."""
-    is_machine = attempt.reward is None and attempt.reason in _INFRASTRUCTURE
-    ended = attempt.reason or f"reward {attempt.reward}"
+    is_machine = attempt.reward is None and attempt.reason_code in _INFRASTRUCTURE
+    ended = attempt.reason_code or f"reward {attempt.reward}"
     return Replacement(
         attempt.name,
         "infrastructure" if is_machine else "other",
@@ -67,7 +67,7 @@ def replace_kept(attempt: Attempt) -> Replacement:
     )
 
 
-def _submit(audit: Audit, attempts: list[Attempt]) -> Iterator[SubmittedTrial]:
+def _submit(audit: Audit, attempts: list[TrialRow]) -> Iterator[SubmittedTrial]:
     lock = _load_lock(audit.job.directory)
     scored = {found.directory: found for found in audit.job.trials}
     for attempt in attempts:
@@ -76,7 +76,7 @@ def _submit(audit: Audit, attempts: list[Attempt]) -> Iterator[SubmittedTrial]:
 
 
 def make_trial(
-    attempt: Attempt, place: str, scored: FoundTrial | None, lock: LockAccount | None
+    attempt: TrialRow, place: str, scored: FoundTrial | None, lock: LockAccount | None
 ) -> SubmittedTrial:
     """The trial in a directory."""
     facts = find_facts(place, scored, lock, load_own_record(place))

@@ -24,16 +24,15 @@ from proctor.ledger.entry import KeyEntry, SupersedeEntry, TrialEntry
 from proctor.ledger.exchange.harbor_jobs import Room, find_place, write_jobs
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import VerifierKey, parse_verifier_key
-from proctor.ledger.query import render_missing
+from proctor.ledger.query import load_position, render_missing
 from proctor.ledger.review import find_remarks
+from proctor.ledger.row import TrialRow
 from proctor.ledger.traced_trials import trace_entry
 from proctor.ledger.trial_sealing import find_reruns
 from proctor.ledger.verification.verify import Verification, verify_ledger
-from proctor.report.attempt import Attempt
 from proctor.report.policy.from_jobs import count_lost, replace_kept
 from proctor.report.policy.record_facts import find_facts
 from proctor.report.policy.submission import Replacement, SealedIn, Submission, SubmittedTrial
-from proctor.report.sealed import load_position
 from proctor.traces.traced_trial import FoundTrace, opened_traces
 
 _MOST_FILES = 500_000
@@ -61,12 +60,12 @@ def verify_as_asked(
     )
 
 
-def with_coverage(sealed: SealedIn, ledger: Ledger, attempts: Sequence[Attempt]) -> SealedIn:
+def with_coverage(sealed: SealedIn, ledger: Ledger, attempts: Sequence[TrialRow]) -> SealedIn:
     """How much of the ledger a submission needs, and whose it is; call `refresh` before."""
     rows = ledger.index.select("SELECT seq FROM entries WHERE kind = 'key'")
     entries = [ledger.entry(seq) for (seq,) in rows]
     keys = [parse_verifier_key(entry.key) for entry in entries if isinstance(entry, KeyEntry)]
-    places = [attempt.seq for attempt in attempts if attempt.seq is not None]
+    places = [attempt.seq for attempt in attempts]
     return replace(
         sealed,
         log_keys=frozenset(key.public for key in keys),
@@ -95,11 +94,11 @@ def opened_experiment(
         DamageError: the ledger does not hold what it should.
     """
     position = load_position(ledger, at=at, experiment=experiment)
-    if not position.attempts:
+    if not position.trials:
         raise LedgerError(render_missing(ledger, experiment))
     found = replace(sealed, unnamed=tuple(position.unnamed))
     with tempfile.TemporaryDirectory(prefix="proctor-policy-") as scratch:
-        yield _Unpacked(ledger, Path(scratch)).submit(experiment, position.attempts, found)
+        yield _Unpacked(ledger, Path(scratch)).submit(experiment, position.trials, found)
 
 
 class _Unpacked:
@@ -117,15 +116,15 @@ class _Unpacked:
         self._replaced: set[str] = set()
         """Names of the runs before those."""
 
-    def submit(self, name: str, attempts: list[Attempt], sealed: SealedIn) -> Submission:
+    def submit(self, name: str, attempts: list[TrialRow], sealed: SealedIn) -> Submission:
         """All of it."""
         by_name = {each.name: each for each in attempts}
         for base, names in find_reruns({each.name: each.status for each in attempts}).items():
             # It lay in the job under its own name; what it replaced is in no number.
-            self._lay_as[by_name[names[-1]].seq or 0] = by_name[base].trial
+            self._lay_as[by_name[names[-1]].seq] = by_name[base].trial_id
             self._replaced |= set(names[:-1])
         present = [each for each in attempts if each.name not in self._replaced]
-        places = [each.seq for each in present if each.seq is not None]
+        places = [each.seq for each in present]
         room = Room(find_room(str(self._scratch)), _MOST_FILES)
         given_back = write_jobs(self._ledger, places, self._scratch, self._lay_as, room)
         self._too_large = given_back.too_large
@@ -151,15 +150,15 @@ class _Unpacked:
             self._found[os.path.relpath(found.directory, self._scratch)] = found, lock
         return audit
 
-    def _submit(self, attempt: Attempt) -> SubmittedTrial:
-        entry = self._ledger.entry(attempt.seq or 0)
+    def _submit(self, attempt: TrialRow) -> SubmittedTrial:
+        entry = self._ledger.entry(attempt.seq)
         if not isinstance(entry, TrialEntry):
             return SubmittedTrial(attempt=attempt, open_traces=_open_nothing, is_withheld=True)
         if attempt.name in self._replaced:
             return SubmittedTrial(attempt=attempt, open_traces=_open_nothing)
         if entry.seq in self._too_large:
             return SubmittedTrial(attempt=attempt, open_traces=_open_nothing, is_too_large=True)
-        place = find_place(entry, self._lay_as.get(attempt.seq or 0))
+        place = find_place(entry, self._lay_as.get(attempt.seq))
         scored, lock = self._found.get(place, (None, None))
         directory = str(self._scratch / place)
         facts = find_facts(directory, scored, lock, bytes(entry.record))
@@ -175,7 +174,7 @@ class _Unpacked:
         )
 
 
-def _find_superseded(ledger: Ledger, attempts: Sequence[Attempt]) -> Iterator[Replacement]:
+def _find_superseded(ledger: Ledger, attempts: Sequence[TrialRow]) -> Iterator[Replacement]:
     """What the ledger says of trials that others stand in for."""
     for attempt in attempts:
         if attempt.status != SUPERSEDED:

@@ -7,8 +7,8 @@ policy asks for the same as the grade, and for what only the files can tell.
 
 from functools import cache
 
+from proctor.ledger.row import TrialRow
 from proctor.record.comparable import UNKNOWN
-from proctor.report.attempt import Attempt
 from proctor.report.policy.document import load_policy
 from proctor.report.policy.model import IntegrityRule
 from proctor.report.policy.reason import PolicyCode
@@ -24,7 +24,7 @@ def load_leaderboard_rule() -> IntegrityRule:
     return load_policy("leaderboard").integrity
 
 
-def grade_attempt(attempt: Attempt) -> tuple[PolicyCode, ...]:
+def grade_attempt(attempt: TrialRow) -> tuple[PolicyCode, ...]:
     """Why it is not of leaderboard grade; empty: it is.
 
     A complete record, a known revision of the task, an image by its digest, the verifier's files
@@ -51,7 +51,7 @@ def grade_attempt(attempt: Attempt) -> tuple[PolicyCode, ...]:
     return tuple(code for is_lacking, code in lacks if is_lacking)
 
 
-def find_open(attempt: Attempt, rule: IntegrityRule) -> list[str]:
+def find_open(attempt: TrialRow, rule: IntegrityRule) -> list[str]:
     """Integrity findings that fail under a rule, unless the latest review passed the trial."""
     if attempt.review == "pass":
         return []

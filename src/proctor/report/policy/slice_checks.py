@@ -16,9 +16,9 @@ def check_tasks(policy: Policy, submission: Submission) -> Iterator[Failure | Un
     """The tasks are the policy's, none is missing, and each is one and the same."""
     rule, trials = policy.tasks, submission.counted
     names = rule.all_names
-    sat = {trial.attempt.task for trial in trials if trial.attempt.task}
+    sat = {trial.attempt.task_id for trial in trials if trial.attempt.task_id}
     for trial in trials:
-        task = trial.attempt.task
+        task = trial.attempt.task_id
         if names and task is not None and task not in names:
             message = f"sat {task}, which is no task of {policy.name}"
             yield Failure(PolicyCode.FOREIGN_TASK, trial.name, message)
@@ -36,7 +36,7 @@ def check_tasks(policy: Policy, submission: Submission) -> Iterator[Failure | Un
 def _check_digests(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
     untold = 0
     for trial in submission.counted:
-        expected = policy.tasks.digests_of(trial.attempt.task or "")
+        expected = policy.tasks.digests_of(trial.attempt.task_id or "")
         if not expected:
             continue
         mine, wanted = _comparable(trial.digests, expected)
@@ -72,7 +72,7 @@ def _show(digests: set[str]) -> str:
 def _check_revisions(trials: Sequence[SubmittedTrial]) -> Iterator[Failure]:
     by_task: dict[str | None, list[SubmittedTrial]] = {}
     for trial in trials:
-        by_task.setdefault(trial.attempt.task, []).append(trial)
+        by_task.setdefault(trial.attempt.task_id, []).append(trial)
     for attempts in by_task.values():
         revisions = [_revision(each) for each in attempts]
         usual = Counter(revisions).most_common(1)[0][0]
@@ -90,7 +90,7 @@ def _revision(trial: SubmittedTrial) -> str:
 def check_attempts_made(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
     """Every task was attempted as often as asked for."""
     rule = policy.attempts
-    made = Counter(trial.attempt.task for trial in submission.counted if trial.attempt.task)
+    made = Counter(trial.attempt.task_id for trial in submission.counted if trial.attempt.task_id)
     least, most = rule.exact or rule.minimum or 0, rule.exact
     for name in sorted(policy.tasks.all_names):
         made.setdefault(name, 0)

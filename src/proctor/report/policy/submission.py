@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from proctor.audit.job import Audit
 from proctor.ledger.counting import NOT_COUNTED, RESTARTED, WITHHELD
 from proctor.ledger.note import Checkpoint
+from proctor.ledger.row import TrialRow
 from proctor.ledger.withheld import UnnamedWithholding
-from proctor.report.attempt import Attempt
 from proctor.report.in_jobs import Unreadable
 from proctor.traces.traced_trial import FoundTrace
 
@@ -20,7 +20,7 @@ type OpenTraces = Callable[[], AbstractContextManager[list[FoundTrace]]]
 class SubmittedTrial:
     """One trial, with what a policy asks beyond what reports count."""
 
-    attempt: Attempt
+    attempt: TrialRow
     open_traces: OpenTraces
     place: str | None = None
     """Where its files lie, or are unpacked for a while."""

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.row import TrialRow
 from proctor.record.ids import make_id
-from proctor.report.attempt import Attempt
 from proctor.report.behaviour import Behaviour, Watch, trace_attempt
 from proctor.report.document.facts import ReportFacts
 from proctor.report.document.told import tell_report
@@ -45,10 +45,10 @@ def make_pages(
         watch("pages written", done, len(attempts))
 
 
-def _name_pages(attempts: Sequence[Attempt]) -> dict[str, str]:
+def _name_pages(attempts: Sequence[TrialRow]) -> dict[str, str]:
     """Where the page of each trial is; ids are made safe to be names of files."""
     return {
-        each.name: f"trials/{make_id(each.experiment)}/{make_id(each.trial)}.html"
+        each.name: f"trials/{make_id(each.experiment_id)}/{make_id(each.trial_id)}.html"
         for each in attempts
     }
 
@@ -58,7 +58,7 @@ def _tell_findings(codes: Sequence[str]) -> str:
     return ", ".join(f"{code} ({level_of(code)})" for code in sort_codes(codes)) or "none"
 
 
-def _tell_trials(attempts: Sequence[Attempt]) -> Table:
+def _tell_trials(attempts: Sequence[TrialRow]) -> Table:
     columns = (
         Column("trial"),
         Column("task"),
@@ -71,8 +71,8 @@ def _tell_trials(attempts: Sequence[Attempt]) -> Table:
     )
     rows = tuple(
         (
-            Cell(each.trial, trials=(each.name,)),
-            Cell(each.task or UNKNOWN),
+            Cell(each.trial_id, trials=(each.name,)),
+            Cell(each.task_id or UNKNOWN),
             Cell(mark_of(each.reward)),
             Cell(render_reward(each)),
             Cell(render_seconds(each.seconds)),

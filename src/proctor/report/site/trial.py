@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from proctor.errors import DamageError, InputError
-from proctor.report.attempt import Attempt
+from proctor.ledger.row import TrialRow
 from proctor.report.levels import tone_of_codes
 from proctor.report.page.blocks import (
     Block,
@@ -33,7 +33,7 @@ from proctor.trial.finding import level_of, sort_codes
 _MOST_FILES = 200
 
 
-def tell_trial(attempt: Attempt, trial: TracedTrial, summary: TrialSummary) -> Document:
+def tell_trial(attempt: TrialRow, trial: TracedTrial, summary: TrialSummary) -> Document:
     """The page of a trial; what cannot be read of it is said in its place."""
     blocks: list[Block] = [Facts(tuple(_tell_score(attempt)))]
     if summary.problem:
@@ -47,36 +47,36 @@ def tell_trial(attempt: Attempt, trial: TracedTrial, summary: TrialSummary) -> D
     blocks += [Heading("What the verifier printed"), *tell_printed(trial)]
     blocks += [Heading("What pins it"), *_tell_pins(attempt, trial)]
     blocks += [Heading("Trace"), *_tell_trace(trial, attempt)]
-    return Document(attempt.trial, tuple(blocks))
+    return Document(attempt.trial_id, tuple(blocks))
 
 
-def _without_place(text: str, attempt: Attempt) -> str:
+def _without_place(text: str, attempt: TrialRow) -> str:
     """A sentence without the place on this machine."""
-    return text.replace(attempt.place, attempt.trial) if attempt.place else text
+    return text.replace(attempt.place, attempt.trial_id) if attempt.place else text
 
 
-def render_reward(attempt: Attempt) -> str:
+def render_reward(attempt: TrialRow) -> str:
     """The reward, or that there is none and why."""
     if attempt.reward is not None:
         return render_number(attempt.reward)
-    return f"not scored: {attempt.reason}" if attempt.reason else "not scored"
+    return f"not scored: {attempt.reason_code}" if attempt.reason_code else "not scored"
 
 
-def _tell_score(attempt: Attempt) -> Iterator[tuple[str, str]]:
-    yield "experiment", attempt.experiment
-    yield "task", attempt.task or UNKNOWN
+def _tell_score(attempt: TrialRow) -> Iterator[tuple[str, str]]:
+    yield "experiment", attempt.experiment_id
+    yield "task", attempt.task_id or UNKNOWN
     yield "reward", render_reward(attempt)
     yield "agent", attempt.agent or UNKNOWN
     yield "model", attempt.model or UNKNOWN
     yield "record", f"{attempt.status}, {attempt.completeness or UNKNOWN}"
     yield "from", attempt.source or "run by proctor"
-    yield "when", attempt.when or UNKNOWN
+    yield "when", attempt.timestamp or UNKNOWN
     yield "took", render_seconds(attempt.seconds)
     yield "cost", render_money(attempt.cost_usd)
     yield "review", attempt.review or "none"
 
 
-def _tell_derivation(attempt: Attempt, trial: TracedTrial) -> Iterator[Block]:
+def _tell_derivation(attempt: TrialRow, trial: TracedTrial) -> Iterator[Block]:
     yield from tell_rewards(trial)
     record = trial.record
     profile = attempt.run_conditions.profile if attempt.run_conditions else None
@@ -89,7 +89,7 @@ def _tell_derivation(attempt: Attempt, trial: TracedTrial) -> Iterator[Block]:
     yield Paragraph(f"On record: {render_reward(attempt)}.")
 
 
-def _tell_summary(summary: TrialSummary, attempt: Attempt) -> Iterator[tuple[str, str]]:
+def _tell_summary(summary: TrialSummary, attempt: TrialRow) -> Iterator[tuple[str, str]]:
     trace = summary.trace
     if summary.cause is not None:
         said = [f"{each.where}: {' '.join(each.quote.split())}" for each in summary.cause.evidence]
@@ -114,7 +114,7 @@ def _tell_summary(summary: TrialSummary, attempt: Attempt) -> Iterator[tuple[str
     yield "tokens", f"{counts[0]} in, {counts[1]} out"
 
 
-def _tell_pins(attempt: Attempt, trial: TracedTrial) -> Iterator[Block]:
+def _tell_pins(attempt: TrialRow, trial: TracedTrial) -> Iterator[Block]:
     yield Facts(tuple(_tell_fixed(attempt, trial)))
     files = trial.record.inputs.input_files if trial.record is not None else None
     if files:
@@ -125,10 +125,10 @@ def _tell_pins(attempt: Attempt, trial: TracedTrial) -> Iterator[Block]:
             yield Paragraph(f"… and {len(files) - _MOST_FILES:,} more; the record has all.", "warn")
 
 
-def _tell_fixed(attempt: Attempt, trial: TracedTrial) -> Iterator[tuple[str, str]]:
+def _tell_fixed(attempt: TrialRow, trial: TracedTrial) -> Iterator[tuple[str, str]]:
     conditions, run = attempt.task_conditions, attempt.run_conditions
     yield "record (SHA-256)", attempt.record
-    if attempt.seq is not None:
+    if attempt.place is None:
         yield "entry of the log", f"{attempt.seq:,}"
     yield "task revision", conditions.revision if conditions else UNKNOWN
     yield "image", conditions.image if conditions else UNKNOWN
@@ -142,7 +142,7 @@ def _tell_fixed(attempt: Attempt, trial: TracedTrial) -> Iterator[tuple[str, str
     yield from sorted((versions or {}).items())
 
 
-def _tell_trace(trial: TracedTrial, attempt: Attempt) -> Iterator[Block]:
+def _tell_trace(trial: TracedTrial, attempt: TrialRow) -> Iterator[Block]:
     try:
         yield from tell_trace(trial, attempt.name)
     except (InputError, DamageError) as error:

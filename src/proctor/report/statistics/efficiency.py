@@ -9,7 +9,7 @@ from math import fsum
 
 import msgspec
 
-from proctor.report.attempt import Attempt
+from proctor.ledger.row import TrialRow
 
 _LARGEST = 1e15
 """Dollars, tokens or seconds of one trial; a stranger may write any number."""
@@ -51,12 +51,12 @@ class Efficiency(msgspec.Struct, frozen=True):
     seconds: Spent
 
 
-def is_success(attempt: Attempt, pass_mark: float = PASS_MARK) -> bool:
+def is_success(attempt: TrialRow, pass_mark: float = PASS_MARK) -> bool:
     """Whether it was scored, at the pass mark or above."""
     return attempt.reward is not None and attempt.reward >= pass_mark
 
 
-def efficiency_of(attempts: Iterable[Attempt], pass_mark: float = PASS_MARK) -> Efficiency:
+def efficiency_of(attempts: Iterable[TrialRow], pass_mark: float = PASS_MARK) -> Efficiency:
     """What the attempts took; whoever calls leaves out those that do not count."""
     listed = list(attempts)
     successes = sum(is_success(attempt, pass_mark) for attempt in listed)
@@ -75,7 +75,7 @@ def add_up(amounts: Sequence[float | None], successes: int) -> Spent:
     return Spent(len(known), len(amounts) - len(known), fsum(known), successes)
 
 
-def _tokens(attempt: Attempt) -> int | None:
+def _tokens(attempt: TrialRow) -> int | None:
     if attempt.tokens_in is None or attempt.tokens_out is None:
         return None
     return attempt.tokens_in + attempt.tokens_out

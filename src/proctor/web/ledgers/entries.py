@@ -19,9 +19,9 @@ from proctor.ledger.entry import (
     WithholdEntry,
     record_digest,
 )
-from proctor.ledger.head import read_head_of
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.review import find_remarks
+from proctor.ledger.row import read_row
 from proctor.ledger.withhold import find_withholdings
 from proctor.sentence import count_of
 from proctor.web.shown import trial_path
@@ -68,10 +68,10 @@ def tell_entry(entry: AnyEntry | Withheld) -> tuple[str, Reference | None]:
         case ReviewEntry() | SupersedeEntry() | RescoreEntry() | WithholdEntry():
             return _tell_remark(entry), _reference(entry.subject)
         case TrialEntry():
-            head = read_head_of(entry)
-            reward = head.evaluation.reward
+            row = read_row(entry)
+            reward = row.reward
             score = "not scored" if reward is None else f"reward {reward!r}"
-            return score, Reference(head.experiment_id, head.trial_id)
+            return score, Reference(row.experiment_id, row.trial_id)
         case PlanEntry() | KeyEntry() | NoteEntry() | AttestEntry():
             return _tell_own(entry), None
         case _:
@@ -114,8 +114,8 @@ def find_links(entry: AnyEntry | Withheld) -> Iterator[Link]:
     """What an entry refers to."""
     match entry:
         case TrialEntry():
-            head = read_head_of(entry)
-            known = Reference(head.experiment_id, head.trial_id)
+            row = read_row(entry)
+            known = Reference(row.experiment_id, row.trial_id)
             yield Link("trial", known.name, known.address)
             yield Link("record SHA-256", record_digest(entry))
         case ReviewEntry() | RescoreEntry() | SupersedeEntry():

@@ -103,7 +103,7 @@ def _place_in_ledger(ledger: Ledger, experiment: str, trial: str) -> TracePlace:
     named = [name for part in parts for _, name in part.candidates]
     stored = (artifacts.path_of(kept[name].sha256) for name in named)
     return TracePlace(
-        name=f"{row.experiment_id}/{row.trial_id}",
+        name=row.name,
         key=f"{ledger.directory.resolve()}\0{row.seq}",
         stamp=tuple((name, _stamp(path)) for name, path in zip(named, stored, strict=True)),
         parts=parts,

@@ -15,8 +15,8 @@ from proctor.errors import DamageError, InputError
 from proctor.exchange.harbor_trial import Wish, make_bare_record
 from proctor.ledger.entry import TrialEntry, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialRow
 from proctor.ledger.review import Remark, find_remarks
+from proctor.ledger.row import TrialRow
 from proctor.ledger.sealing import Submission
 from proctor.ledger.submission import Beside, find_attempts, has_record, submit_record, submit_trial
 from proctor.ledger.traced_trials import trace_entry

@@ -1,0 +1,243 @@
+"""An experiment or a job as pages show it: its rows, what became of each trial, and the counts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from proctor.ledger.counting import (
+    RESTARTED,
+    SET_ASIDE,
+    SUPERSEDED,
+    WITHHELD,
+    Account,
+    account_for,
+    count_exceptions,
+)
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.query import load_position, looking, with_restarted
+from proctor.ledger.row import TrialRow
+from proctor.ledger.withheld import render_unnamed
+from proctor.report.statistics.efficiency import PASS_MARK
+
+SCORED: Final = "scored"
+ERRORED: Final = "errored"
+UNSCORED: Final = "unscored"
+RUNNING: Final = "running"
+"""A status that only jobs have: the trial has no result yet, or was killed."""
+BROKEN: Final = "broken"
+"""Likewise: its files cannot be read, and `exception` says why."""
+ASIDE: Final = "aside"
+ATTEMPT: Final = "attempt"
+
+_NOT_ENDED: Final = frozenset({RUNNING, BROKEN})
+_STATES: Final = {
+    RUNNING: RUNNING,
+    BROKEN: BROKEN,
+    SUPERSEDED: SUPERSEDED,
+    WITHHELD: WITHHELD,
+    SET_ASIDE: ASIDE,
+    RESTARTED: ATTEMPT,
+}
+_TEXTS: Final = {ERRORED: "E", RUNNING: "…", BROKEN: "?", WITHHELD: "w"}
+
+
+def state_of(row: TrialRow) -> str:
+    """scored; errored or unscored, both without a reward; else what its status says."""
+    if found := _STATES.get(row.status):
+        return found
+    if row.reward is not None:
+        return SCORED
+    return ERRORED if is_errored(row) else UNSCORED
+
+
+def is_errored(row: TrialRow) -> bool:
+    """Whether the trial raised an exception, reward or not."""
+    return row.exception is not None and row.status not in _NOT_ENDED
+
+
+def grade_of(row: TrialRow) -> str:
+    """The one scale of colours: full, part or none of a reward, else the state."""
+    state = state_of(row)
+    if state != SCORED or row.reward is None:
+        return state
+    return "full" if row.reward >= PASS_MARK else "none" if row.reward <= 0 else "part"
+
+
+def text_of(row: TrialRow) -> str:
+    """What a cell of a table shows of it."""
+    state = state_of(row)
+    if row.reward is not None and state in (SCORED, SUPERSEDED, ASIDE, ATTEMPT):
+        return f"{row.reward:.3g}"
+    return _TEXTS.get(state, "-")
+
+
+def why_of(row: TrialRow) -> str:
+    """What it raised, or why it has no reward."""
+    return row.exception or row.reason_code or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Trials by what became of them; a mean is never without it."""
+
+    account: Account
+    """Of those that ended."""
+    errored: int
+    """Of those that count, whatever they scored."""
+    running: int = 0
+    broken: int = 0
+
+    @property
+    def unscored(self) -> int:
+        """Ended, without a reward."""
+        return self.account.counted - self.account.scored
+
+    @property
+    def mean(self) -> float | None:
+        """Over all that count, a missing reward counted as 0: harbor's rule, as on boards."""
+        return self.account.mean_errors_as_zero
+
+
+def count_trials(rows: Sequence[TrialRow]) -> Tally:
+    """The counts of these trials."""
+    ended = [row for row in rows if row.status not in _NOT_ENDED]
+    running = sum(row.status == RUNNING for row in rows)
+    return Tally(
+        account=account_for(ended),
+        errored=sum(count_exceptions(ended).values()),
+        running=running,
+        broken=len(rows) - len(ended) - running,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """An experiment or a job, as far as it has got."""
+
+    name: str
+    trials: list[TrialRow]
+    is_finished: bool
+    """Whether a job says that it ran to its end; an experiment of a ledger never does."""
+    is_job: bool
+    version: str
+    """Changes whenever anything of it does."""
+    planned: int | None = None
+    """Number of planned trials, where it is known."""
+    problems: tuple[str, ...] = ()
+    """Files that cannot be used, and why."""
+    boards: tuple[str, ...] = ()
+    """Datasets of a ledger whose boards have trials of it."""
+    disclosed: str | None = None
+    """What its ledger withheld without naming a trial, in a sentence."""
+    published: dict[str, str] = field(default_factory=dict)
+    """What a job's result.json gives as its metrics, by group and metric."""
+
+
+# Experiments of a ledger
+
+_MATCHING = (
+    " WHERE experiment_id IN (SELECT experiment_id FROM trials WHERE instr(lower(experiment_id || "
+    "' ' || coalesce(agent, '') || ' ' || coalesce(model, '') || ' ' || coalesce(dataset_id, "
+    "'')), ?))"
+)
+
+
+def load_sealed(ledger: Ledger, name: str) -> Experiment | None:
+    """The trials of an experiment as they stand; None where there is none of that name.
+
+    Raises:
+        DamageError: the log does not give what its checkpoint says.
+    """
+    # The version first: what is sealed meanwhile is then shown again under its own.
+    with looking(ledger):
+        version = find_version(ledger, name)
+    if version is None:
+        return None
+    found = load_position(ledger, experiment=name)
+    return Experiment(
+        name=name,
+        trials=found.trials,
+        is_finished=False,
+        is_job=False,
+        version=version,
+        boards=tuple(sorted({row.dataset_id for row in found.trials if row.dataset_id})),
+        disclosed=render_unnamed(found.unnamed),
+    )
+
+
+def find_version(ledger: Ledger, name: str) -> str | None:
+    """Changes whenever a trial is sealed into an experiment, or something is said of one.
+
+    None where there is no trial in it; the index is up to date.
+    """
+    trials = "SELECT count(*), max(seq) FROM trials WHERE experiment_id = ?"
+    ((number, last),) = ledger.index.select(trials, (name,))
+    if not number:
+        return None
+    # A remark on any trial of the ledger: to find out whose it is would take longer than a page.
+    ((said,),) = ledger.index.select("SELECT max(seq) FROM entries WHERE kind <> 'trial'")
+    return f"{number}-{last}-{said}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """An experiment in a list."""
+
+    name: str
+    tally: Tally
+    agents: tuple[str, ...]
+    models: tuple[str, ...]
+    datasets: tuple[str, ...]
+    when: str
+    """When its last trial was sealed."""
+    is_mixed: bool
+    """Whether its trials are of several agents, models or datasets."""
+
+
+def list_experiments(
+    ledger: Ledger, *, words: str = "", first: int = 0, count: int = 50
+) -> tuple[int, list[Listed]]:
+    """How many experiments match, and some of them; the most recently sealed first.
+
+    Raises:
+        DamageError: the log does not give what its checkpoint says.
+    """
+    where, values = (_MATCHING, [words.lower()]) if words else ("", [])
+    number = f"SELECT count(DISTINCT experiment_id) FROM trials{where}"  # noqa: S608 - our text
+    names = f"SELECT experiment_id, max(seq) FROM trials{where} GROUP BY 1 ORDER BY 2 DESC"  # noqa: S608
+    with looking(ledger):
+        ((total,),) = ledger.index.select(number, values)
+        page = ledger.index.select(f"{names} LIMIT ? OFFSET ?", (*values, count, first))
+        return total, _describe(ledger, page)
+
+
+def _describe(ledger: Ledger, page: list[tuple[Any, ...]]) -> list[Listed]:
+    names = [name for name, _ in page]
+    marks = ", ".join("?" * len(names))
+    trials: dict[str, list[TrialRow]] = {name: [] for name in names}
+    for row in ledger.index.trials(f"WHERE experiment_id IN ({marks}) ORDER BY seq", names):
+        trials[row.experiment_id].append(row)
+    times = dict(
+        ledger.index.select(
+            f"SELECT seq, at FROM entries WHERE seq IN ({marks})",  # noqa: S608 - question marks
+            [seq for _, seq in page],
+        )
+    )
+    return [_list(name, with_restarted(trials[name]), times.get(seq, "")) for name, seq in page]
+
+
+def _list(name: str, trials: list[TrialRow], when: str) -> Listed:
+    groups = {(row.agent, row.model, row.dataset_id) for row in trials if row.status != WITHHELD}
+    return Listed(
+        name=name,
+        tally=count_trials(trials),
+        agents=_distinct([agent for agent, _, _ in groups]),
+        models=_distinct([model for _, model, _ in groups]),
+        datasets=_distinct([dataset for _, _, dataset in groups]),
+        when=when,
+        is_mixed=len(groups) > 1,
+    )
+
+
+def _distinct(names: Sequence[str | None]) -> tuple[str, ...]:
+    return tuple(sorted({name for name in names if name is not None}))
