@@ -42,6 +42,7 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_one
+from proctor.ledger.review import find_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.segments import has_checkpoint
 from proctor.ledger.traced_trials import unpacked
@@ -135,8 +136,7 @@ def _print_steps(row: TrialRow, sources: Sources, wish: Wish) -> None:
 
 
 def _find_remarks(ledger: Ledger, row: TrialRow) -> list[AnyEntry | Withheld]:
-    query = "SELECT DISTINCT seq FROM remarks WHERE record = ? ORDER BY seq"
-    return [ledger.entry(seq) for (seq,) in ledger.index.select(query, (row.record,))]
+    return [remark.entry for remark in find_remarks(ledger, row.record)]
 
 
 def _send_evidence(ledger: Ledger, row: TrialRow, entry: TrialEntry, path: str) -> None:

@@ -500,7 +500,7 @@ def export_trials(chosen: Chosen, target: Path) -> Exported:
 def _find_source(chosen: Chosen) -> Source:
     checkpoint = chosen.ledger.checkpoint()
     newest = max(row.seq for row in chosen.rows)
-    ((at,),) = chosen.ledger.index.select("SELECT at FROM entries WHERE seq = ?", (newest,))
+    at = chosen.ledger.index.time_of(newest)
     tree = checkpoint.tree
     taken = int(datetime.fromisoformat(at).timestamp())
     return Source(checkpoint.origin, tree.root.hex(), tree.size, str(taken))

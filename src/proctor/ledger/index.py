@@ -46,7 +46,8 @@ _SUBJECT = ("experiment_id", "trial_id", "record")
 _NAMED = "SELECT seq FROM trials WHERE experiment_id = ? AND trial_id = ?"
 _AT = "SELECT experiment_id, trial_id, record FROM trials WHERE seq = ?"
 _REVIEWS = "SELECT record, verdict FROM remarks WHERE verdict IS NOT NULL AND seq < ? ORDER BY seq"
-_EVERYTHING = 1 << 62
+EVERYTHING = 1 << 62
+"""More entries than a log can have."""
 
 
 class Indexed(msgspec.Struct, frozen=True):
@@ -57,6 +58,14 @@ class Indexed(msgspec.Struct, frozen=True):
     """Bytes, without the newline."""
     leaf: bytes
     entry: AnyEntry | Withheld
+
+
+class IndexedEntry(msgspec.Struct, frozen=True):
+    """What the index says of an entry of any kind."""
+
+    seq: int
+    kind: str
+    at: str
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -268,7 +277,7 @@ class Index:
         return [leaf for (leaf,) in rows]
 
     def trials(
-        self, where: str, values: Sequence[Any] = (), *, size: int = _EVERYTHING
+        self, where: str, values: Sequence[Any] = (), *, size: int = EVERYTHING
     ) -> Iterator[TrialRow]:
         """The trials that a condition selects, with the latest review among the first entries.
 
@@ -279,6 +288,76 @@ class Index:
         reviews = dict(self.select(_REVIEWS, (size,)))
         query = f"SELECT {', '.join(COLUMNS)} FROM trials {where}"  # noqa: S608 - our own names
         return from_columns(self.stream(query, values), documents, reviews)
+
+    def places(self, kind: str, *, size: int = EVERYTHING) -> list[int]:
+        """Positions of the entries of a kind among the first entries, in order."""
+        query = "SELECT seq FROM entries WHERE kind = ? AND seq < ? ORDER BY seq"
+        return [seq for (seq,) in self.select(query, (kind, size))]
+
+    def remarks(
+        self, *, record: str | None = None, kind: str | None = None, size: int = EVERYTHING
+    ) -> list[int]:
+        """Positions of the entries about a record, or of a kind, among the first entries."""
+        asked = {"record": record, "kind": kind}
+        given = {column: value for column, value in asked.items() if value is not None}
+        where = " AND ".join(["seq < ?", *(f"{column} = ?" for column in given)])
+        query = f"SELECT DISTINCT seq FROM remarks WHERE {where} ORDER BY seq"  # noqa: S608
+        return [seq for (seq,) in self.select(query, (size, *given.values()))]
+
+    def latest_entries(
+        self, count: int, *, before: int | None = None, kind: str | None = None
+    ) -> list[IndexedEntry]:
+        """The last entries, the newest first; withheld ones are of the kind ""."""
+        values: list[Any] = [EVERYTHING if before is None else before]
+        where = "seq < ?"
+        if kind is not None:
+            where, values = f"{where} AND kind = ?", [*values, kind]
+        query = f"SELECT seq, kind, at FROM entries WHERE {where} ORDER BY seq DESC LIMIT ?"  # noqa: S608
+        return [IndexedEntry(*row) for row in self.select(query, (*values, count))]
+
+    def time_of(self, seq: int) -> str:
+        """When an entry was appended; "" where it was withheld, or there is none."""
+        found = self.select("SELECT at FROM entries WHERE seq = ?", (seq,))
+        return str(found[0][0]) if found else ""
+
+    def count_kinds(self, *, size: int = EVERYTHING) -> dict[str, int]:
+        """How many entries of each kind there are; withheld ones are of the kind ""."""
+        query = "SELECT kind, count(*) FROM entries WHERE seq < ? GROUP BY kind"
+        return dict(self.select(query, (size,)))
+
+    def datasets(self, *, size: int = EVERYTHING) -> list[tuple[str, int, int]]:
+        """Every dataset, by name, with its number of trials and of experiments."""
+        query = (
+            "SELECT dataset_id, count(*), count(DISTINCT experiment_id) FROM trials "
+            "WHERE dataset_id IS NOT NULL AND seq < ? GROUP BY dataset_id ORDER BY dataset_id"
+        )
+        return [(name, trials, number) for name, trials, number in self.select(query, (size,))]
+
+    def experiments(self, words: str = "") -> list[tuple[str, int]]:
+        """Experiments with the position of their last trial, the most recent first.
+
+        With words, only those that have them in the name, an agent, a model or a dataset.
+        """
+        columns = ("experiment_id", "agent", "model", "dataset_id")
+        text = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
+        query = (
+            "SELECT experiment_id, max(seq) FROM trials GROUP BY experiment_id "  # noqa: S608
+            f"HAVING max(instr(lower({text}), ?)) ORDER BY 2 DESC"
+        )
+        return [(name, last) for name, last in self.select(query, (words.lower(),))]
+
+    def experiment_version(self, name: str) -> str | None:
+        """A text that changes whenever a trial is sealed into an experiment, or anything is said.
+
+        None where there is no trial in it.
+        """
+        query = "SELECT count(*), max(seq) FROM trials WHERE experiment_id = ?"
+        ((number, last),) = self.select(query, (name,))
+        if not number:
+            return None
+        # Of any trial of the ledger: to find out whose it is would take longer than a page.
+        ((said,),) = self.select("SELECT max(seq) FROM entries WHERE kind <> 'trial'")
+        return f"{number}-{last}-{said}"
 
     def select(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query over the tables.

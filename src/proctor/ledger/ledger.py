@@ -357,7 +357,7 @@ class Ledger:
     def _check_heir(self, heir: Signer) -> None:
         """Refuse a key that signed this ledger before."""
         self.refresh()
-        for (seq,) in self.index.select("SELECT seq FROM entries WHERE kind = 'key'"):
+        for seq in self.index.places("key"):
             entry = self.entry(seq)
             text = entry.key if isinstance(entry, KeyEntry) else ""
             if parse_verifier_key(text).public == heir.verifier.public:

@@ -45,8 +45,7 @@ class Remark:
 
 def find_remarks(ledger: Ledger, record: str) -> list[Remark]:
     """All that was said of the trial with this record, in the order it was said."""
-    query = "SELECT DISTINCT seq FROM remarks WHERE record = ? ORDER BY seq"
-    return [Remark(seq, ledger.entry(seq)) for (seq,) in ledger.index.select(query, (record,))]
+    return [Remark(seq, ledger.entry(seq)) for seq in ledger.index.remarks(record=record)]
 
 
 def check_words(text: str, what: str, *, longest: int = LONGEST_TEXT) -> None:

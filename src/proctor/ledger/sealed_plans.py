@@ -52,8 +52,7 @@ def find_plans(
     """
     found = []
     with looking(ledger) as size:
-        query = "SELECT seq FROM entries WHERE kind = 'plan' AND seq < ? ORDER BY seq"
-        places = [seq for (seq,) in ledger.index.select(query, (at or size,))]
+        places = ledger.index.places("plan", size=at or size)
     for seq in places:
         entry = ledger.entry(seq)
         if isinstance(entry, PlanEntry) and experiment in (None, entry.experiment_id):

@@ -6,7 +6,6 @@ names, the total counts every file once.
 """
 
 import os
-from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -92,14 +91,9 @@ def measure(ledger: Ledger, watch: Callable[[int, int], None] | None = None) -> 
         for each in (stats, total):
             _count(each, status, (length + 1, files, plain))
     _weigh_artifacts(ledger, owners, total, watch)
-    kinds = Counter(
-        {
-            kind or "withheld": number
-            for kind, number in ledger.index.select(
-                "SELECT kind, count(*) FROM entries WHERE seq < ? GROUP BY kind", (size,)
-            )
-        }
-    )
+    kinds = {
+        kind or "withheld": number for kind, number in ledger.index.count_kinds(size=size).items()
+    }
     return LedgerStats(
         origin=checkpoint.origin,
         entries=size,

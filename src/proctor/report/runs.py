@@ -10,6 +10,7 @@ from pathlib import Path
 
 from proctor.errors import InputError
 from proctor.ledger.counting import count_left_out, counted_trials
+from proctor.ledger.entry import RescoreEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import Position, TrialFilter, find_trials, load_position, render_missing
@@ -124,8 +125,9 @@ def _find_notes(ledger: Ledger, found: Position, counted: Sequence[TrialRow]) ->
     if unnamed := render_unnamed(found.unnamed):
         yield f"the ledger: {unnamed}"
     experiment = found.trials[0].experiment_id
-    rows = ledger.index.select("SELECT record FROM remarks WHERE kind = 'rescore' AND is_subject")
-    rescored = {record for (record,) in rows} & {each.record for each in counted}
+    entries = map(ledger.entry, ledger.index.remarks(kind="rescore"))
+    named = {entry.subject.record for entry in entries if isinstance(entry, RescoreEntry)}
+    rescored = named & {each.record for each in counted}
     if rescored:
         which = count_of(len(rescored), "trial")
         yield (

@@ -70,10 +70,8 @@ def _compare(ledger: Ledger, index: SearchIndex) -> str | None:
     position, select = index.position(), index.connection.execute
     with looking(ledger) as size:
         leaves = ledger.index.leaves(position.size)
-        kinds = ", ".join(f"'{kind}'" for kind in TOLD)
-        told = ledger.index.select(
-            f"SELECT seq FROM entries WHERE seq < ? AND kind IN ({kinds}) ORDER BY seq",  # noqa: S608
-            (position.size,),
+        told = sorted(
+            (seq,) for kind in TOLD for seq in ledger.index.places(kind, size=position.size)
         )
     frontier = Frontier()
     frontier.extend(leaves)

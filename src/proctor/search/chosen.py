@@ -43,8 +43,8 @@ def _select(ledger: Ledger, conditions: Sequence[TrialCondition]) -> list[int]:
         fits = f"({column} LIKE ? ESCAPE '\\' OR {column} LIKE ? ESCAPE '\\')"
         parts.append(f"NOT coalesce({fits}, 0)" if condition.is_not else fits)
         values += [pattern, f"%/{pattern}"]
-    query = f"SELECT seq FROM trials WHERE {' AND '.join(parts)} ORDER BY seq"  # noqa: S608
-    return [seq for (seq,) in ledger.index.select(query, values)]
+    where = f"WHERE {' AND '.join(parts)} ORDER BY seq"
+    return [row.seq for row in ledger.index.trials(where, values)]
 
 
 def _pattern_of(value: str) -> str:

@@ -132,9 +132,8 @@ class _Names:
 
     def of(self, seq: int) -> tuple[str | None, str | None]:
         if seq not in self._known:
-            query = "SELECT experiment_id, trial_id FROM trials WHERE seq = ?"
-            rows = self._ledger.index.select(query, (seq,))
-            self._known[seq] = (rows[0][0], rows[0][1]) if rows else (None, None)
+            row = next(self._ledger.index.trials("WHERE seq = ?", (seq,)), None)
+            self._known[seq] = (row.experiment_id, row.trial_id) if row else (None, None)
         return self._known[seq]
 
 

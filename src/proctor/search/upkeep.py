@@ -185,8 +185,7 @@ def _is_there(ledger: Ledger, what: str) -> bool:
     if not what.startswith(_LINE):
         return ledger.artifacts.holds(what)
     seq = int(what.removeprefix(_LINE))
-    kinds = ledger.index.select("SELECT kind FROM entries WHERE seq = ?", (seq,))
-    return bool(kinds and kinds[0][0])
+    return bool(ledger.index.time_of(seq))
 
 
 def _read_on(ledger: Ledger, index: SearchIndex, ahead: _Ahead, watch: Watch) -> None:

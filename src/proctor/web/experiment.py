@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from proctor.ledger.counting import (
     RESTARTED,
@@ -135,12 +135,6 @@ class Experiment:
 
 # Experiments of a ledger
 
-_MATCHING = (
-    " WHERE experiment_id IN (SELECT experiment_id FROM trials WHERE instr(lower(experiment_id || "
-    "' ' || coalesce(agent, '') || ' ' || coalesce(model, '') || ' ' || coalesce(dataset_id, "
-    "'')), ?))"
-)
-
 
 def load_sealed(ledger: Ledger, name: str) -> Experiment | None:
     """The trials of an experiment as they stand; None where there is none of that name.
@@ -150,7 +144,7 @@ def load_sealed(ledger: Ledger, name: str) -> Experiment | None:
     """
     # The version first: what is sealed meanwhile is then shown again under its own.
     with looking(ledger):
-        version = find_version(ledger, name)
+        version = ledger.index.experiment_version(name)
     if version is None:
         return None
     found = load_position(ledger, experiment=name)
@@ -163,20 +157,6 @@ def load_sealed(ledger: Ledger, name: str) -> Experiment | None:
         boards=tuple(sorted({row.dataset_id for row in found.trials if row.dataset_id})),
         disclosed=render_unnamed(found.unnamed),
     )
-
-
-def find_version(ledger: Ledger, name: str) -> str | None:
-    """Changes whenever a trial is sealed into an experiment, or something is said of one.
-
-    None where there is no trial in it; the index is up to date.
-    """
-    trials = "SELECT count(*), max(seq) FROM trials WHERE experiment_id = ?"
-    ((number, last),) = ledger.index.select(trials, (name,))
-    if not number:
-        return None
-    # A remark on any trial of the ledger: to find out whose it is would take longer than a page.
-    ((said,),) = ledger.index.select("SELECT max(seq) FROM entries WHERE kind <> 'trial'")
-    return f"{number}-{last}-{said}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,28 +182,16 @@ def list_experiments(
     Raises:
         DamageError: the log does not give what its checkpoint says.
     """
-    where, values = (_MATCHING, [words.lower()]) if words else ("", [])
-    number = f"SELECT count(DISTINCT experiment_id) FROM trials{where}"  # noqa: S608 - our text
-    names = f"SELECT experiment_id, max(seq) FROM trials{where} GROUP BY 1 ORDER BY 2 DESC"  # noqa: S608
     with looking(ledger):
-        ((total,),) = ledger.index.select(number, values)
-        page = ledger.index.select(f"{names} LIMIT ? OFFSET ?", (*values, count, first))
-        return total, _describe(ledger, page)
-
-
-def _describe(ledger: Ledger, page: list[tuple[Any, ...]]) -> list[Listed]:
-    names = [name for name, _ in page]
-    marks = ", ".join("?" * len(names))
-    trials: dict[str, list[TrialRow]] = {name: [] for name in names}
-    for row in ledger.index.trials(f"WHERE experiment_id IN ({marks}) ORDER BY seq", names):
-        trials[row.experiment_id].append(row)
-    times = dict(
-        ledger.index.select(
-            f"SELECT seq, at FROM entries WHERE seq IN ({marks})",  # noqa: S608 - question marks
-            [seq for _, seq in page],
-        )
-    )
-    return [_list(name, with_restarted(trials[name]), times.get(seq, "")) for name, seq in page]
+        found = ledger.index.experiments(words)
+        page = found[first : first + count]
+        trials: dict[str, list[TrialRow]] = {name: [] for name, _ in page}
+        names = ", ".join("?" * len(trials))
+        for row in ledger.index.trials(f"WHERE experiment_id IN ({names}) ORDER BY seq", [*trials]):
+            trials[row.experiment_id].append(row)
+        times = {name: ledger.index.time_of(last) for name, last in page}
+    listed = [_list(name, with_restarted(rows), times[name]) for name, rows in trials.items()]
+    return len(found), listed
 
 
 def _list(name: str, trials: list[TrialRow], when: str) -> Listed:

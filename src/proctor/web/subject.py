@@ -17,7 +17,7 @@ from proctor.ledger.query import TrialFilter, looking, select_trials
 from proctor.ledger.row import TrialRow
 from proctor.ledger.submission import ATTEMPTS
 from proctor.web.damage import Health
-from proctor.web.experiment import Experiment, find_version, load_sealed
+from proctor.web.experiment import Experiment, load_sealed
 from proctor.web.job_files import JobFiles
 from proctor.web.kept import Kept
 from proctor.web.shelf import JobShelf
@@ -112,7 +112,7 @@ class Subject:
         if known is not None and known[0] == seen:
             return known[1]
         with self.health.opened() as ledger, looking(ledger):
-            found = find_version(ledger, _text(name))
+            found = ledger.index.experiment_version(_text(name))
         if found is None:
             raise _no_experiment(name)
         if len(self._versions) >= _VERSIONS:

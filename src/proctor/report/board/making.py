@@ -38,13 +38,9 @@ def list_datasets(ledger: Ledger, at: int | None = None) -> list[DatasetCount]:
     Raises:
         DamageError: the log does not give what its checkpoint says.
     """
-    query = (
-        "SELECT dataset_id, count(*), count(DISTINCT experiment_id) FROM trials "
-        "WHERE dataset_id IS NOT NULL AND seq < ? GROUP BY dataset_id ORDER BY dataset_id"
-    )
     with looking(ledger) as size:
-        rows = ledger.index.select(query, (size if at is None else at,))
-    return [DatasetCount(*row) for row in rows]
+        found = ledger.index.datasets(size=size if at is None else at)
+    return [DatasetCount(*each) for each in found]
 
 
 def make_board(

@@ -87,14 +87,14 @@ def settle(ledger: Ledger, position: Position) -> BoardTrials:
         DamageError: an entry of the log is not what its index says.
     """
     attempts, size = position.trials, position.size
-    gone = _select_withheld(ledger, size)
+    gone = list(ledger.index.trials("WHERE status = 'withheld' AND seq < ? ORDER BY seq", (size,)))
     stand_ins = _find_stand_ins(ledger, position)
     remarks = _find_remarks(ledger, attempts, size)
     if remarks:
         marked = {record: again for record, (_, again) in remarks.items()}
         attempts = [marked.get(each.record, each) for each in attempts]
     experiments = {each.experiment_id for each in attempts} if gone else set()
-    here = [row for row in gone if row[1] in experiments]
+    here = [row for row in gone if row.experiment_id in experiments]
     return BoardTrials(
         size=size,
         attempts=attempts,
@@ -115,7 +115,7 @@ def _find_stand_ins(ledger: Ledger, position: Position) -> dict[str, StandIn]:
         return {}
     entries = [
         entry
-        for seq in _places_of(ledger, "supersede", position.size)
+        for seq in ledger.index.remarks(kind="supersede", size=position.size)
         if isinstance(entry := ledger.entry(seq), SupersedeEntry)
     ]
     latest = {entry.subject.record: entry for entry in entries}
@@ -141,7 +141,7 @@ def _find_stand_ins(ledger: Ledger, position: Position) -> dict[str, StandIn]:
 def _find_remarks(
     ledger: Ledger, attempts: Sequence[TrialRow], size: int
 ) -> dict[str, tuple[Remark, TrialRow]]:
-    places = _places_of(ledger, "rescore", size)
+    places = ledger.index.remarks(kind="rescore", size=size)
     if not places:
         return {}
     known = {each.record: each for each in attempts}
@@ -188,25 +188,9 @@ def _read_reward(written: object, where: str) -> Number | None:
 # What was withheld
 
 
-def _select_withheld(ledger: Ledger, size: int) -> list[tuple[int, str, str, str]]:
-    query = (
-        "SELECT seq, experiment_id, trial_id, record FROM trials "
-        "WHERE status = 'withheld' AND seq < ? ORDER BY seq"
-    )
-    rows = ledger.index.select(query, (size,))
-    return [(seq, experiment, trial, record) for seq, experiment, trial, record in rows]
-
-
-def _describe_gone(ledger: Ledger, row: tuple[int, str, str, str]) -> Gone:
-    seq, experiment, trial, record = row
-    query = "SELECT seq FROM remarks WHERE record = ? AND kind = 'withhold' ORDER BY seq"
-    for (place,) in ledger.index.select(query, (record,)):
+def _describe_gone(ledger: Ledger, row: TrialRow) -> Gone:
+    for place in ledger.index.remarks(record=row.record, kind="withhold"):
         entry = ledger.entry(place)
-        if isinstance(entry, WithholdEntry) and entry.entry == seq:
-            return Gone(seq, f"{experiment}/{trial}", record, place, entry.reason, entry.author)
-    return Gone(seq, f"{experiment}/{trial}", record, None, "", "")
-
-
-def _places_of(ledger: Ledger, kind: str, size: int) -> list[int]:
-    query = "SELECT seq FROM remarks WHERE kind = ? AND is_subject AND seq < ? ORDER BY seq"
-    return [seq for (seq,) in ledger.index.select(query, (kind, size))]
+        if isinstance(entry, WithholdEntry) and entry.entry == row.seq:
+            return Gone(row.seq, row.name, row.record, place, entry.reason, entry.author)
+    return Gone(row.seq, row.name, row.record, None, "", "")

@@ -38,11 +38,6 @@ from proctor.report.case.opened import OpenedCase, open_case, pack
 from proctor.report.case.page import render_page, script_digest
 from proctor.report.case.steps import find_traces
 
-_KEYS: Final = "SELECT seq FROM entries WHERE kind = 'key' AND seq < ?"
-_REMARKS: Final = "SELECT DISTINCT seq FROM remarks WHERE record = ? AND seq < ?"
-_WITHHELD_LATER: Final = (
-    "SELECT DISTINCT seq FROM remarks WHERE record = ? AND kind = 'withhold' AND seq >= ?"
-)
 _UNPACKED: Final = 8
 """How many times --max-size the embedded files may have together, unpacked: a browser holds them
 all at once."""
@@ -70,8 +65,8 @@ def make_case(ledger: Ledger, row: TrialRow, checkpoint: Checkpoint, *, largest:
     name = row.name
     if row.seq >= len(leaves):
         raise LedgerError(f"{name}: entry {row.seq}; the checkpoint speaks of {len(leaves):,}")
-    places = {row.seq, *_select(ledger, _KEYS, len(leaves))}
-    places |= set(_select(ledger, _REMARKS, row.record, len(leaves)))
+    places = {row.seq, *ledger.index.places("key", size=len(leaves))}
+    places |= set(ledger.index.remarks(record=row.record, size=len(leaves)))
     packed = [_pack_entry(ledger, leaves, seq) for seq in sorted(places)]
     entries = {each.seq: entry for each, entry in packed if entry is not None}
     trial = entries.get(row.seq)
@@ -100,10 +95,6 @@ def make_case(ledger: Ledger, row: TrialRow, checkpoint: Checkpoint, *, largest:
     files, left_out = _choose_files(ledger.artifacts, trial, gone, room, largest)
     opened = open_case(msgspec.structs.replace(bare, files=files, left_out=left_out), name)
     return MadeCase(opened, render_page(opened))
-
-
-def _select(ledger: Ledger, query: str, *values: object) -> list[int]:
-    return [seq for (seq,) in ledger.index.select(query, values)]
 
 
 def _pack_entry(
@@ -143,7 +134,8 @@ def _check_told(ledger: Ledger, row: TrialRow, gone: set[str], size: int) -> Non
     Raises:
         LedgerError: it is one.
     """
-    later = [ledger.entry(seq) for seq in _select(ledger, _WITHHELD_LATER, row.record, size)]
+    places = ledger.index.remarks(record=row.record, kind="withhold")
+    later = [ledger.entry(seq) for seq in places if seq >= size]
     for entry in later:
         if _find_gone(ledger, [entry] if isinstance(entry, WithholdEntry) else [], row) - gone:
             raise LedgerError(

@@ -62,8 +62,7 @@ def verify_as_asked(
 
 def with_coverage(sealed: SealedIn, ledger: Ledger, attempts: Sequence[TrialRow]) -> SealedIn:
     """How much of the ledger a submission needs, and whose it is; call `refresh` before."""
-    rows = ledger.index.select("SELECT seq FROM entries WHERE kind = 'key'")
-    entries = [ledger.entry(seq) for (seq,) in rows]
+    entries = map(ledger.entry, ledger.index.places("key"))
     keys = [parse_verifier_key(entry.key) for entry in entries if isinstance(entry, KeyEntry)]
     places = [attempt.seq for attempt in attempts]
     return replace(

@@ -10,12 +10,14 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from proctor.errors import DamageError, InputError, KeyFileError, NotThereError, SignatureError
 from proctor.ledger.entry import KINDS, Withheld, decode_line
+from proctor.ledger.index import IndexedEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint, parse_verifier_key
+from proctor.ledger.row import TrialRow
 from proctor.ledger.segments import Line, read_checkpoint, read_lines
 from proctor.ledger.signature import check_signature
 from proctor.ledger.withheld import find_unnamed, render_unnamed
@@ -67,8 +69,8 @@ class Log:
         """How many entries of each kind there are; empty where the log is damaged."""
         if self.ledger is None or self.damage is not None:
             return {}
-        rows = self.ledger.index.select("SELECT kind, count(*) FROM entries GROUP BY kind")
-        return {kind or WITHHELD: count for kind, count in rows}
+        found = self.ledger.index.count_kinds()
+        return {kind or WITHHELD: count for kind, count in found.items()}
 
     def tell_unnamed(self) -> str | None:
         """What was withheld without naming a trial, in a sentence; None where nothing was."""
@@ -122,28 +124,20 @@ def _read_note(directory: Path) -> str:
 
 
 def _list_indexed(ledger: Ledger, before: int | None, kind: str | None) -> list[Listed]:
-    where, values = ["1"], list[Any]()
-    if before is not None:
-        where.append("e.seq < ?")
-        values.append(before)
-    if kind is not None:
-        where.append("e.kind = ?")
-        values.append("" if kind == WITHHELD else kind)
-    query = (
-        "SELECT e.seq, e.kind, e.at, t.experiment_id, t.trial_id, t.reward FROM entries e "  # noqa: S608
-        f"LEFT JOIN trials t ON t.seq = e.seq WHERE {' AND '.join(where)} "
-        f"ORDER BY e.seq DESC LIMIT {PAGE + 1}"
-    )
-    return [_list_row(ledger, row) for row in ledger.index.select(query, values)]
+    wanted = "" if kind == WITHHELD else kind
+    found = ledger.index.latest_entries(PAGE + 1, before=before, kind=wanted)
+    places = ", ".join(str(entry.seq) for entry in found)
+    trials = {row.seq: row for row in ledger.index.trials(f"WHERE seq IN ({places})")}
+    return [_list_entry(ledger, entry, trials.get(entry.seq)) for entry in found]
 
 
-def _list_row(ledger: Ledger, row: tuple[Any, ...]) -> Listed:
-    seq, kind, at, experiment, trial, reward = row
-    known = None if experiment is None else Reference(experiment, trial)
+def _list_entry(ledger: Ledger, entry: IndexedEntry, trial: TrialRow | None) -> Listed:
+    seq, kind, at = entry.seq, entry.kind, entry.at
+    known = None if trial is None else Reference(trial.experiment_id, trial.trial_id)
     if kind == "":
         return Listed(seq, WITHHELD, at, "taken out; its hash stays", known)
-    if kind == "trial":
-        score = "not scored" if reward is None else f"reward {reward!r}"
+    if trial is not None:
+        score = "not scored" if trial.reward is None else f"reward {trial.reward!r}"
         return Listed(seq, kind, at, score, known)
     try:
         text, known = tell_entry(ledger.entry(seq))
@@ -184,9 +178,8 @@ def find_line(log: Log, seq: int) -> tuple[bytes, str | None]:
         DamageError: its line cannot be read.
     """
     if log.ledger is not None and log.damage is None:
-        found = log.ledger.index.select("SELECT leaf FROM entries WHERE seq = ?", (seq,))
-        if found:
-            return log.ledger.line(seq), found[0][0].hex()
+        if found := log.ledger.index.find_line(seq):
+            return log.ledger.line(seq), found[2].hex()
     else:
         for number, line in enumerate(read_lines(log.directory / "entries")):
             if number == seq:

@@ -91,14 +91,14 @@ def opened_trial(
 
 def _know_sealed(ledger: Ledger, experiment: str, trial: str) -> Known:
     row = find_row(ledger, experiment, trial)
-    leaf = ledger.index.select("SELECT leaf FROM entries WHERE seq = ?", (row.seq,))
+    line = ledger.index.find_line(row.seq)
     bare = Known(
         experiment=experiment,
         trial=trial,
         traced=_trace_nothing(f"{experiment}/{trial}", row.seq),
         ledger=ledger,
         row=row,
-        leaf=leaf[0][0].hex() if leaf else None,
+        leaf=line[2].hex() if line else None,
         remarks=tuple(find_remarks(ledger, row.record)),
         related=_find_related(ledger, experiment, trial),
     )
@@ -132,13 +132,14 @@ def _trace_nothing(name: str, seq: int | None) -> TracedTrial:
 def _find_related(ledger: Ledger, experiment: str, trial: str) -> tuple[str, ...]:
     """The trial itself, its kept attempts and its reruns, whichever of them is looked at."""
     base = _base_of(trial)
-    query = (
-        "SELECT trial_id FROM trials WHERE experiment_id = ? AND "
-        "(trial_id = ? OR (trial_id >= ? AND trial_id < ?)) ORDER BY seq LIMIT 100"
-    )
     # The dot comes before the slash, so that all names with more behind the dot are in between.
-    found = ledger.index.select(query, (experiment, base, f"{base}.", f"{base}/"))
-    return tuple(name for (name,) in found if _base_of(name) == base and name != trial)
+    found = ledger.index.trials(
+        "WHERE experiment_id = ? AND (trial_id = ? OR (trial_id >= ? AND trial_id < ?)) "
+        "ORDER BY seq LIMIT 100",
+        (experiment, base, f"{base}.", f"{base}/"),
+    )
+    names = (row.trial_id for row in found)
+    return tuple(name for name in names if _base_of(name) == base and name != trial)
 
 
 def _base_of(trial: str) -> str:
