@@ -107,9 +107,9 @@ def test_an_index_that_is_not_ours_is_deleted_and_made_again(tmp_path: Path, cha
     ledger = small(tmp_path, "a", "b")
     with sqlite3.connect(index_of(ledger)) as index:
         index.execute(
-            "INSERT INTO trials SELECT 99, 'x', 'ghost', record, status, NULL, NULL, "
-            "NULL, NULL, NULL, 1, NULL, NULL, NULL, 0, 0, NULL, NULL, NULL, NULL, NULL, "
-            "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM trials LIMIT 1"
+            "INSERT INTO trials (seq, experiment_id, trial_id, record, status, reward, "
+            "evidence_files, evidence_bytes) "
+            "SELECT 99, 'x', 'ghost', record, status, 1, 0, 0 FROM trials LIMIT 1"
         )
         index.execute(change)
     index.close()

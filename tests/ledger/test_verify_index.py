@@ -10,6 +10,7 @@ from proctor.ledger.entry import NoteEntry, SupersedeEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review
+from proctor.ledger.row import COLUMNS as TRIAL_COLUMNS
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withhold import Why, withhold_trial
@@ -34,11 +35,11 @@ def test_an_index_that_is_behind_or_missing_is_fine_and_left_alone(tmp_path: Pat
         "UPDATE trials SET reward = 0.99 WHERE trial_id = 'a'",
         "UPDATE trials SET model = 'other'",
         "UPDATE trials SET cost_usd = 0.01 WHERE trial_id = 'a'",
-        "UPDATE trials SET collection = 'elsewhere'",
+        "UPDATE trials SET dataset_id = 'elsewhere'",
         "UPDATE trials SET findings = 'base-substituted' WHERE trial_id = 'b'",
         "UPDATE trials SET reason_code = 'agent_timeout'",
         "UPDATE trials SET seconds = 1",
-        "UPDATE trials SET sitter = run_conditions",
+        "UPDATE trials SET task_conditions = run_conditions",
         "UPDATE conditions SET document = replace(document, 'e', 'f')",
         "INSERT INTO remarks SELECT record, 2, 'review', 'pass', 1 FROM trials",
         "DELETE FROM trials WHERE trial_id = 'b'",
@@ -89,13 +90,7 @@ def test_what_was_said_of_trials_is_held_against_the_log(tmp_path: Path, change:
 
 LIES = {
     "entries": ["kind", "at", "segment", "offset", "length", "leaf"],
-    "trials": [
-        "experiment_id", "trial_id", "record", "status", "completeness", "dataset_id", "task_id",
-        "harness", "model", "reward", "timestamp", "reason_code", "evidence", "evidence_files",
-        "evidence_bytes", "revision", "configuration", "run_conditions", "task_conditions",
-        "source", "cost_usd", "tokens_in", "tokens_out", "advisor_calls", "seconds", "findings",
-        "collection", "exception", "sitter",
-    ],
+    "trials": [name for name in TRIAL_COLUMNS if name != "seq"],
     "remarks": ["record", "seq", "kind", "verdict", "is_subject"],
     "conditions": ["document"],
     "withholdings": ["entry", "is_named", "artifacts"],
@@ -103,11 +98,8 @@ LIES = {
 }  # fmt: skip
 """All columns of all tables."""
 MORE_LIES = [
-    "INSERT INTO trials SELECT 99, experiment_id, 'ghost', record, status, completeness, "
-    "dataset_id, task_id, harness, model, reward, timestamp, reason_code, evidence, "
-    "evidence_files, evidence_bytes, revision, configuration, run_conditions, task_conditions, "
-    "source, cost_usd, tokens_in, tokens_out, advisor_calls, seconds, findings, collection, "
-    "exception, sitter FROM trials WHERE trial_id = 'a'",
+    "INSERT INTO trials SELECT 99, experiment_id, 'ghost', "
+    f"{', '.join(TRIAL_COLUMNS[3:])} FROM trials WHERE trial_id = 'a'",
     "INSERT INTO remarks SELECT record, 1 << 40, 'review', 'pass', 1 FROM trials",
     "INSERT INTO remarks SELECT record, -1, 'review', 'pass', 1 FROM trials",
     "INSERT INTO entries SELECT 99, kind, at, segment, offset, length, leaf FROM entries LIMIT 1",

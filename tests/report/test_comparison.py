@@ -108,7 +108,7 @@ def test_another_revision_is_another_task() -> None:
             {"task_conditions": TaskConditions(revision="r-x", image="other@sha256:1")},
             "image of 1 task (x): A has i@sha256:0, B has other@sha256:1",
         ),
-        ({"dataset": "e"}, "dataset: A has d, B has e"),
+        ({"recorded_dataset": "e"}, "dataset: A has d, B has e"),
     ],
 )
 def test_unlike_conditions_are_refused_or_stand_on_top(
@@ -128,7 +128,7 @@ def test_unlike_conditions_are_refused_or_stand_on_top(
 def test_what_only_one_side_has_on_record_is_a_note_and_no_difference() -> None:
     limits = TaskConditions(revision="r-x", image="i@sha256:0", limits={"agent_timeout_sec": 60.0})
     a = make_run("a", {"x": [1]}, task_conditions=limits)
-    found = compare(a, make_run("b", {"x": [1]}, dataset=None))
+    found = compare(a, make_run("b", {"x": [1]}, recorded_dataset=None))
     assert found.unlike == ()
     assert found.notes == (
         "the dataset of B is not on record",

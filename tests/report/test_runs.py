@@ -8,11 +8,11 @@ from tests.report.attempts import make_attempt
 def test_what_was_superseded_withheld_or_begun_again_is_in_no_number() -> None:
     attempts = with_restarted(
         [
-            make_attempt("a", trial="a__1.attempt-1", reward=None),
-            make_attempt("a", trial="a__1"),
-            make_attempt("b", trial="b__1", status="superseded"),
-            make_attempt("c", trial="c__1", status="withheld"),
-            make_attempt("d", trial="alone.attempt-1"),
+            make_attempt("a", trial_id="a__1.attempt-1", reward=None),
+            make_attempt("a", trial_id="a__1"),
+            make_attempt("b", trial_id="b__1", status="superseded"),
+            make_attempt("c", trial_id="c__1", status="withheld"),
+            make_attempt("d", trial_id="alone.attempt-1"),
         ]
     )
     counted, left_out = counted_trials(attempts), count_left_out(attempts)

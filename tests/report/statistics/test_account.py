@@ -21,8 +21,8 @@ def test_each_kind_is_told_apart() -> None:
         [
             attempt(reward=1.0),
             attempt(reward=0.5, status="diagnostic"),
-            attempt(reason="harbor_reward_missing"),
-            attempt(status="unsealed", reason="harbor_trial_failed"),
+            attempt(reason_code="harbor_reward_missing"),
+            attempt(status="unsealed", reason_code="harbor_trial_failed"),
             attempt(reward=1.0, status="set aside"),
             attempt(reward=1.0, status="superseded"),
             attempt(status="withheld"),
@@ -55,10 +55,10 @@ def test_an_earlier_attempt_does_not_count_beside_the_trial_that_does() -> None:
     found = account_for(
         with_restarted(
             [
-                attempt(trial="a__1.attempt-1", reason="harbor_trial_failed"),
-                attempt(trial="a__1", reward=1.0),
-                attempt(trial="b__1.attempt-1", reward=0.0),
-                attempt(trial="b__1", experiment="another", reward=1.0),
+                attempt(trial_id="a__1.attempt-1", reason_code="harbor_trial_failed"),
+                attempt(trial_id="a__1", reward=1.0),
+                attempt(trial_id="b__1.attempt-1", reward=0.0),
+                attempt(trial_id="b__1", experiment_id="another", reward=1.0),
             ]
         ),
         planned=3,
@@ -68,7 +68,7 @@ def test_an_earlier_attempt_does_not_count_beside_the_trial_that_does() -> None:
 
 
 def test_marks_that_are_no_number_are_0_by_no_rule() -> None:
-    found = account_for([attempt(reward=1.0), attempt(), attempt(reason="agent_timeout")])
+    found = account_for([attempt(reward=1.0), attempt(), attempt(reason_code="agent_timeout")])
     assert (found.scored, found.zero_by_missing, found.no_number) == (1, 1, 1)
     assert (found.mean_errors_as_zero, found.mean_errors_excluded) == (None, 1.0)
     assert found.why_no_mean is not None
@@ -80,7 +80,7 @@ def test_nothing_has_no_mean() -> None:
 
 
 def test_errors_alone_are_0_by_one_rule_and_nothing_by_the_other() -> None:
-    found = account_for([attempt(reason="agent_timeout")])
+    found = account_for([attempt(reason_code="agent_timeout")])
     assert (found.mean_errors_as_zero, found.mean_errors_excluded) == (0.0, None)
 
 
@@ -96,7 +96,7 @@ def test_a_status_that_nobody_knows_is_refused() -> None:
 
 @pytest.mark.parametrize("part", ["listed", "scored", "sealed", "zero_by_missing"])
 def test_an_account_that_was_changed_no_longer_adds_up(part: str) -> None:
-    found = account_for([attempt(reward=1.0), attempt(reason="agent_timeout")])
+    found = account_for([attempt(reward=1.0), attempt(reason_code="agent_timeout")])
     changed = msgspec.structs.replace(found, **{part: getattr(found, part) + 1})
     with pytest.raises(StatisticsError, match="their parts make"):
         check_account(changed)
