@@ -98,7 +98,7 @@ LIES = {
 }  # fmt: skip
 """All columns of all tables."""
 MORE_LIES = [
-    "INSERT INTO trials SELECT 99, experiment_id, 'ghost', "
+    "INSERT INTO trials SELECT 99, experiment_id, 'ghost', "  # noqa: S608
     f"{', '.join(TRIAL_COLUMNS[3:])} FROM trials WHERE trial_id = 'a'",
     "INSERT INTO remarks SELECT record, 1 << 40, 'review', 'pass', 1 FROM trials",
     "INSERT INTO remarks SELECT record, -1, 'review', 'pass', 1 FROM trials",
