@@ -6,10 +6,9 @@
     signature    whether a key signed a checkpoint
     handover     the keys of a log, each named by the one before it
     keys         private keys, which one is used, and cosignatures
+    row          one trial as every list, board, report and page sees it
     entry        the kinds of entries, and the lines they are
     admission    what an entry must be before anybody uses it
-    head         the few fields of a record that lists need
-    standing     what boards and comparisons need of a record
     counting     which trials count, and what they come to: the one rule
     run_plan     what is to be run, as a value and as sealed bytes
     sealed_plans   the plans in a ledger
@@ -24,7 +23,6 @@
     derived      where the indexes of a ledger lie, in the user's cache
     rows         the rows of the index that an entry gives
     index_file   the index's tables, and how its file is opened
-    trial_rows   its rows of trials, each name once
     index        what lists and look-ups read
     upkeep       the index brought up to the log
     lock         one writer at a time

@@ -1,7 +1,5 @@
 """Many trials to claims: what was scored, under which conditions, and how sure it is.
 
-    attempt     one trial as reports count it
-    sealed      attempts in a ledger, at a position of its log
     in_jobs     attempts in plain harbor job directories, which need no ledger
     runs        a whole run: an experiment, or a job's directory
     groups      attempts by agent, model and settings

@@ -3,7 +3,7 @@
     subject     what is looked at: a ledger, or job directories
     damage      whether the ledger is damaged, and what can be shown of it then
     shelf, job_files    job directories, which may change while they are looked at
-    marks, sealed_marks    one trial as pages of many show it; from a ledger's index
+    experiment  an experiment or a job: its rows, and the counts
     pages       templates to responses, and the headers that all of them have
     shown, listing, kept    values as text, lists in pages, large texts made once
     guard, writing, problems    hosts and headers, who may write, what leads nowhere
