@@ -124,6 +124,119 @@ def test_java_runs_threads_and_children(tmp_path: Path) -> None:
     assert look(tmp_path, script).splitlines() == ["child", "0 4950"]
 
 
+GO = """
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func addInGoroutines() int64 {
+	var sum int64
+	var group sync.WaitGroup
+	for n := int64(0); n < 1000; n++ {
+		group.Add(1)
+		go func(n int64) {
+			defer group.Done()
+			time.Sleep(time.Millisecond)
+			atomic.AddInt64(&sum, n)
+		}(n)
+	}
+	group.Wait()
+	return sum
+}
+
+// On one processor the loop, which calls nothing, has to be preempted by a signal.
+func preempt() bool {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	go func() {
+		for n := 0; ; n++ {
+		}
+	}()
+	ticker, deadline := time.NewTicker(time.Millisecond), time.After(time.Minute)
+	for n := 0; n < 5; n++ {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			return false
+		}
+	}
+	runtime.GC()
+	return true
+}
+
+func runChild() string {
+	out, err := exec.Command("sh", "-c", "echo child; exit 3").Output()
+	return fmt.Sprintf("%s%v", out, err)
+}
+
+func hearSignal() os.Signal {
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGUSR1)
+	check(syscall.Kill(os.Getpid(), syscall.SIGUSR1))
+	return <-heard
+}
+
+func talk(network, address string) string {
+	listener, err := net.Listen(network, address)
+	check(err)
+	go func() {
+		connection, err := listener.Accept()
+		check(err)
+		io.Copy(connection, connection)
+		connection.Close()
+	}()
+	connection, err := net.Dial(network, listener.Addr().String())
+	check(err)
+	connection.SetDeadline(time.Now().Add(time.Minute))
+	connection.Write([]byte(network))
+	connection.(interface{ CloseWrite() error }).CloseWrite()
+	echo, err := io.ReadAll(connection)
+	check(err)
+	return string(echo)
+}
+
+func main() {
+	fmt.Println(addInGoroutines())
+	fmt.Println(preempt())
+	fmt.Println(runChild())
+	fmt.Println(hearSignal())
+	fmt.Println(talk("tcp", "127.0.0.1:0"), talk("unix", "/tmp/socket"))
+}
+"""
+
+
+@pytest.mark.soak
+@needs("go")
+@pytest.mark.parametrize("user", ["root", "guest"])
+def test_go_builds_a_program_that_runs_goroutines_children_and_sockets(
+    tmp_path: Path, user: str
+) -> None:
+    script = (
+        "export HOME=/tmp GOCACHE=/tmp/cache CGO_ENABLED=0; mkdir /tmp/main; cd /tmp/main;"
+        f"cat > main.go <<'END'\n{GO}END\n"
+        "go mod init example.org/main 2>/dev/null; go vet . && go build -o main . && ./main 2>&1"
+    )
+    expected = ["499500", "true", "child", "exit status 3", "user defined signal 1", "tcp unix"]
+    assert look(tmp_path, script, user=user).splitlines() == expected
+
+
 def find_postgres() -> str:
     return next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"))), "")
 
