@@ -74,6 +74,13 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (["-p", TASKS, "--override-gpus", "1"], "--override-gpus 1: the sandbox has no graphics"),
         (["-p", TASKS, "--override-gpus", "1", "--dry-run"], "the sandbox has no graphics"),
+        (["-p", TASKS, "--allow-host-port", "8000"], "expected ADDRESS:PORT, such as 127.0.0.1:80"),
+        (["-p", TASKS, "--allow-host-port", "localhost:80"], "'localhost' is not an IP address"),
+        (["-p", TASKS, "--ek", "host_ports=[1]"], "expected a list of ADDRESS:PORT"),
+        (
+            ["-p", TASKS, "-e", "docker", "--allow-host-port", "127.0.0.1:80"],
+            "--allow-host-port goes with --env sandbox",
+        ),
         (["-p", TASKS, "--base", "gone"], "`proctor image import gone TAR` brings one in"),
         (["-p", TASKS, "--verifier-import-path", "x"], "'x' names no verifier"),
         (["-p", TASKS, "--ae", "NAME"], "NAME has no value (NAME='${NAME}' would pass on"),

@@ -9,7 +9,7 @@ from proctor.trial.agent import Agent
 from proctor.trial.environment import Environment
 from proctor.trial.inside import acting_as
 from proctor.trial.making import describe_agent
-from proctor.trial.network_switch import network_of_phase
+from proctor.trial.network_switch import host_ports_open, network_of_phase
 from proctor.trial.sitting import Sitting, Target
 
 STILL_VERIFIED = frozenset({"AgentTimeoutError", "NonZeroAgentExitCodeError"})
@@ -27,7 +27,8 @@ async def set_up_agent(sitting: Sitting, agent: Agent, environment: Environment)
     timing = sitting.result.agent_setup = TimingInfo()
     with acting_as(environment, sitting.plan.task.config.agent.user), sitting.timed(timing):
         try:
-            await asyncio.wait_for(agent.setup(environment=environment), timeout)
+            async with host_ports_open(environment):
+                await asyncio.wait_for(agent.setup(environment=environment), timeout)
         except TimeoutError as error:
             message = f"Agent setup timed out after {timeout} seconds"
             raise AgentSetupTimeoutError(message) from error
@@ -56,7 +57,10 @@ async def run_agent(
     sitting.has_logs = False
     with acting_as(environment, find_agent_user(sitting, step)), sitting.timed(timing):
         try:
-            async with network_of_phase(environment, network.baseline, network.agent):
+            async with (
+                host_ports_open(environment),
+                network_of_phase(environment, network.baseline, network.agent),
+            ):
                 run = agent.run(instruction=instruction, environment=environment, context=context)
                 await asyncio.wait_for(run, timeout)
         except TimeoutError as error:

@@ -166,6 +166,23 @@ class Watched(Protocol):
         ...
 
 
+@runtime_checkable
+class Relaying(Protocol):
+    """An environment from which ports of the host can be reached, where a job names some."""
+
+    async def open_host_ports(self) -> None:
+        """Let programs inside reach them.
+
+        Raises:
+            Exception: they cannot be reached, or not they alone.
+        """
+        ...
+
+    async def close_host_ports(self) -> None:
+        """Refuse them, and end connections to them."""
+        ...
+
+
 _KNOWN: dict[tuple[type, type], bool] = {}
 """Classes of environments, and whether they have all names of a protocol."""
 
@@ -181,6 +198,11 @@ def _is_a(environment: object, protocol: type) -> bool:
 def is_watched(environment: object) -> TypeGuard[Watched]:
     """Whether an environment can say what it is and give the verifier a room."""
     return _is_a(environment, Watched)
+
+
+def can_relay(environment: object) -> TypeGuard[Relaying]:
+    """Whether ports of the host can be reached from an environment."""
+    return _is_a(environment, Relaying)
 
 
 @runtime_checkable

@@ -35,6 +35,8 @@ class FindingCode(StrEnum):
     """The image that the task names was not there, and another root file system stood in."""
     NETWORK_SHARED = "network-shared"
     """The environment used the host's own network."""
+    HOST_PORTS_OPEN = "host-ports-open"
+    """The agent could reach ports of the host that the job names."""
     LIMITS_NOT_ENFORCED = "limits-not-enforced"
     """The task asks for limits that could not be set here."""
     USR_READ_ONLY = "usr-read-only"
@@ -109,6 +111,7 @@ _INFO = frozenset(
     {
         FindingCode.BASE_SUBSTITUTED,
         FindingCode.NETWORK_SHARED,
+        FindingCode.HOST_PORTS_OPEN,
         FindingCode.LIMITS_NOT_ENFORCED,
         FindingCode.USR_READ_ONLY,
         FindingCode.IDS_SHARED,

@@ -1,11 +1,11 @@
-"""Another network policy for the length of a phase, where an environment can switch."""
+"""What can be reached for the length of a phase, where an environment can switch."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol, runtime_checkable
 
 from proctor.task.network import NetworkPolicy
-from proctor.trial.environment import Environment
+from proctor.trial.environment import Environment, can_relay
 from proctor.trial.inside import kind_of
 
 
@@ -16,6 +16,23 @@ class Switchable(Protocol):
     async def set_network_policy(self, network_policy: NetworkPolicy) -> None:
         """Let this hold from now on."""
         ...
+
+
+@asynccontextmanager
+async def host_ports_open(environment: Environment) -> AsyncIterator[None]:
+    """Let the agent reach the ports of the host that the job names; nobody after it.
+
+    Raises:
+        Exception: the environment cannot open them.
+    """
+    if not can_relay(environment):
+        yield
+        return
+    await environment.open_host_ports()
+    try:
+        yield
+    finally:
+        await environment.close_host_ports()
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Flags about the environment to the environment of a JobConfig. Nothing is built here."""
 
+from collections.abc import Sequence
 from typing import get_args
 
 import click
@@ -47,6 +48,8 @@ def set_environment(config: JobConfig, flags: EnvironmentFlags) -> None:
     wished.kwargs.update(parse_arguments("--ek", flags.environment_kwargs))
     if flags.base is not None:
         _set_base(wished, flags.base)
+    if flags.allow_host_port:
+        _set_host_ports(wished, flags.allow_host_port)
     wished.extra_allowed_hosts.extend(
         check_hosts("--allow-environment-host", flags.allow_environment_host)
     )
@@ -89,6 +92,13 @@ def _set_base(wished: EnvironmentConfig, base: str) -> None:
         raise click.UsageError("--base goes with --env sandbox")
     if wished.kwargs.setdefault("base", base) != base:
         raise click.UsageError("--base and --ek base=… say different things")
+
+
+def _set_host_ports(wished: EnvironmentConfig, ports: Sequence[str]) -> None:
+    if wished.import_path != SANDBOX:
+        raise click.UsageError("--allow-host-port goes with --env sandbox")
+    named = wished.kwargs.get("host_ports") or []
+    wished.kwargs["host_ports"] = [*([named] if isinstance(named, str) else named), *ports]
 
 
 def _check_honoured(wished: EnvironmentConfig) -> None:

@@ -51,6 +51,7 @@ class EnvironmentFlags(msgspec.Struct, frozen=True):
     environment_import_path: str | None
     base: str | None
     environment_kwargs: Texts
+    allow_host_port: Texts
     allow_environment_host: Texts
     force_build: bool | None
     delete: bool | None

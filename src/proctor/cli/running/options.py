@@ -310,6 +310,12 @@ environment_options: Decorator = section(
         metavar="HOST",
         help="Allow the environment to reach this additional host.",
     ),
+    _many(
+        "--allow-host-port",
+        metavar="ADDRESS:PORT",
+        help="Let the agent reach this TCP port of this machine from the sandbox, such as a model "
+        "server; short for --ek host_ports=…",
+    ),
     option(
         "--force-build/--no-force-build",
         default=None,

@@ -8,6 +8,7 @@ For a trial:
     preflight     whether it can be had at all, asked once for a job; refusals is what it has not
     limits        memory, processors and processes, by control groups
     network       none, the host's own, or one that slirp4netns or pasta connects
+    host_ports    ports of the host that a job lets its agents reach, by a relay
     scratch       where it writes; runs, delete, subordinate, mounts serve it
     slots         that scratch, emptied for the next one; emptying serves it
     ranges        ids of the host that one sandbox's users have, for root

@@ -54,6 +54,9 @@ class Blueprint:
     parts: tuple[Part, ...]
     network: Network
     hostname: str = "sandbox"
+    host_ports: tuple[tuple[str, int], ...] = ()
+    """Addresses and TCP ports of the host that a relay will serve: PID 1 binds the same ones, and
+    hands the sockets out. Only on a network that a helper connects."""
     cgroups: tuple[str, ...] = ()
     """cgroup directories that PID 1 enters before it forks anything."""
     directories: tuple[str, ...] = ()
@@ -107,6 +110,7 @@ def blueprint_of(fields: dict[str, Any]) -> Blueprint:
     plain = {
         **{name: tuple(fields[name]) for name in ("cgroups", "directories", "guarded")},
         "subordinate": tuple(tuple(line) for line in fields["subordinate"]),
+        "host_ports": tuple((address, port) for address, port in fields["host_ports"]),
         "network": Network(fields["network"]),
     }
     return Blueprint(**{**fields, **plain, "parts": parts})

@@ -54,6 +54,10 @@ class Box:
         self.namespaces: tuple[int, ...] = ()
         """Open files of its network's namespace and, where it has one, its user namespace, for a
         helper that connects it; none where nobody has to. Closed with it."""
+        self.bound: tuple[int, ...] = ()
+        """Sockets that are bound to the blueprint's ports of the host, in its network. Closed with
+        it."""
+        self._n_bound = len(blueprint.host_ports)
         self._session = blueprint.session
         self._root_id = blueprint.first_id
         self._handle = handle
@@ -197,7 +201,8 @@ class Box:
     def _hear(self, message: Message, files: list[int]) -> None:
         if not self._up.done():
             error = message.get("error")
-            self.namespaces = tuple(files)
+            at = len(files) - self._n_bound if error is None else 0
+            self.namespaces, self.bound = tuple(files[:at]), tuple(files[at:])
             self._up.set_result(None if error is None else str(error))
         elif "error" in message:
             self._last_words = f": {message['error']}"
@@ -241,8 +246,8 @@ class Box:
         self._ended_by = reason
         for output in self._outputs:
             output.close()
-        close_all(self.namespaces)
-        self.namespaces = ()
+        close_all((*self.namespaces, *self.bound))
+        self.namespaces = self.bound = ()
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1

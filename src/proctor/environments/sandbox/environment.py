@@ -24,6 +24,7 @@ from proctor.environments.sandbox.blueprint import Command, Network
 from proctor.environments.sandbox.box import Box, shared_zygote
 from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.frozen import clean_parts, drop_clean, freeze_slot
+from proctor.environments.sandbox.host_ports import OPTION, check_can_open, host_ports_of
 from proctor.environments.sandbox.inside import Inside, Room, Running, check_user
 from proctor.environments.sandbox.keeping import give_back, lookup_of
 from proctor.environments.sandbox.limits import limits_of
@@ -38,7 +39,7 @@ from proctor.environments.sandbox.slots import Slot
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.environments.shells import find_shell
 from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
-from proctor.errors import SandboxError
+from proctor.errors import SandboxError, UnsupportedError
 from proctor.trial.changes import Change, LeftOut, Surroundings
 from proctor.trial.environment import ChangedFile, Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
@@ -67,6 +68,7 @@ class SandboxEnvironment(Inside):
         self._base = check_order(order)
         self._limits = limits_of(order.config, order.task_env_config)
         self._choice = choose_network(order.network)
+        self._host_ports = host_ports_of(order.config.kwargs)
         self._findings: list[Finding] = []
         self._snapshot: Snapshot | None = None
         self._held = Held()
@@ -112,7 +114,9 @@ class SandboxEnvironment(Inside):
             force=force_build,
         )
         self._heed(root)
-        wish = Wish(root.parts, self._choice.network, self._limits, _DIRECTORIES)
+        network = self._choice.network
+        bound = self._host_ports if network in (Network.SLIRP, Network.PASTA) else ()
+        wish = Wish(root.parts, network, self._limits, _DIRECTORIES, bound)
         box, session = await self._occupy(premises, wish)
         self._held.connection = await connect(
             wish.network, box.pid, box.namespaces, session.directory
@@ -211,6 +215,38 @@ class SandboxEnvironment(Inside):
             self._order.logger.warning(message)
             detail: dict[str, object] = {"limit": text, "reason": missing[controller]}
             self._findings.append(_finding(FindingCode.LIMITS_NOT_ENFORCED, message, detail))
+
+    async def open_host_ports(self) -> None:
+        """Let programs inside reach the ports of the host that the job names; see Relaying.
+
+        Raises:
+            UnsupportedError: the sandbox has no network, or the host's own.
+        """
+        ports, relay = self._host_ports, self._held.relay
+        if not ports:
+            return
+        if self._choice.network is Network.NONE:
+            raise UnsupportedError(
+                f"{OPTION} {ports[0]}: network_mode is 'no-network'; only tasks with 'public' can "
+                "reach a port of the host"
+            )
+        check_can_open(ports, self._choice.shared_because)
+        if relay is None:
+            raise SandboxError(f"{self.session_id}: the sandbox does not run: start it first")
+        self._find_ports_open()
+        for problem in await relay.open():
+            self._order.logger.warning(problem)
+
+    async def close_host_ports(self) -> None:
+        """Refuse them again, and end connections to them; see Relaying."""
+        if self._held.relay is not None:
+            await self._held.relay.close()
+
+    def _find_ports_open(self) -> None:
+        code, ports = FindingCode.HOST_PORTS_OPEN, list(map(str, self._host_ports))
+        if not any(finding.code is code for finding in self._findings):
+            message = f"the agent could reach {', '.join(ports)} on the host: {OPTION}"
+            self._findings.append(_finding(code, message, {"ports": ports}))
 
     async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
         """End everything in it; nothing of it is kept, and its scratch is nobody's any more.

@@ -8,6 +8,7 @@ import asyncio
 
 from proctor.environments.sandbox.blueprint import Blueprint, Network, Part
 from proctor.environments.sandbox.box import shared_zygote
+from proctor.environments.sandbox.host_ports import check_host_ports, host_ports_of
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.refusals import check_wishes
 from proctor.environments.sandbox.roots.images import ImageStore
@@ -26,6 +27,7 @@ def check_job(config: EnvironmentConfig) -> None:
         ImageError: its base was not imported.
     """
     base = check_wishes(config)
+    check_host_ports(host_ports_of(config.kwargs))
     if base != HOST_BASE:
         store = ImageStore()
         store.rootfs(store.load_base(base))

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Blueprint, Network
 from proctor.environments.sandbox.box import Box, Zygote
+from proctor.environments.sandbox.host_ports import HostPort, Relay
 from proctor.environments.sandbox.limits import (
     PREFIX,
     Groups,
@@ -49,6 +50,7 @@ class Wish:
     network: Network
     limits: Limits
     directories: tuple[str, ...]
+    host_ports: tuple[HostPort, ...] = ()
     is_frozen: bool = False
     """Its root is what a trial has left: it is for that trial alone, and nothing is put there."""
 
@@ -62,6 +64,7 @@ class Held:
     groups: Groups = field(default_factory=lambda: Groups((), {}))
     box: Box | None = None
     connection: Connection | None = None
+    relay: Relay | None = None
     is_owed: bool = False
     """The trial did not get all that it asked for: what is evidence is brought to it at the end."""
     ids_shared: str | None = None
@@ -76,6 +79,8 @@ class Held:
         ends: list[Awaitable[None]] = []
         if self.connection is not None:
             ends.append(self.connection.close())
+        if self.relay is not None:
+            ends.append(self.relay.end())
         if self.box is not None:
             ends.append(self.box.kill())
         failed = await asyncio.gather(*ends, return_exceptions=True)
@@ -166,12 +171,14 @@ class Premises:
             root=str(slot.session.root),
             parts=slot.parts,
             network=wish.network,
+            host_ports=wish.host_ports,
             cgroups=held.groups.directories,
             directories=wish.directories,
             subordinate=self._subordinate,
             first_id=0 if slot.ids is None else slot.ids.first,
         )
         held.box = await self._zygote.spawn(blueprint)
+        held.relay = Relay(wish.host_ports, held.box.bound)
         held.slot = stamp_again(slot)
 
     async def _take_back(self, held: Held) -> None:

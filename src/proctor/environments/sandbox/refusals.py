@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from proctor.environments.sandbox.host_ports import KWARG, host_ports_of
 from proctor.environments.sandbox.limits import limits_of
 from proctor.errors import UnsupportedError
 from proctor.harbor.configs import HOST_BASE, EnvironmentConfig
@@ -34,6 +35,7 @@ def check_wishes(config: EnvironmentConfig) -> str:
         UnsupportedError: it asks for what no sandbox has, whatever the task; names the option.
     """
     check_hardware(config, _WHO)
+    host_ports_of(config.kwargs)
     return _base_of(config.kwargs)
 
 
@@ -82,9 +84,9 @@ def _find_hardware(order: EnvironmentOrder, who: str) -> Iterator[str]:
 
 
 def _base_of(kwargs: Mapping[str, object]) -> str:
-    unknown = sorted(set(kwargs) - {"base"})
+    unknown = sorted(set(kwargs) - {"base", KWARG})
     if unknown:
-        raise UnsupportedError(f"--ek {unknown[0]}: the sandbox takes nothing but base")
+        raise UnsupportedError(f"--ek {unknown[0]}: the sandbox takes nothing but base and {KWARG}")
     base = kwargs.get("base", HOST_BASE)
     if not isinstance(base, str) or not base:
         raise UnsupportedError(

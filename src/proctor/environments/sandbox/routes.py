@@ -1,4 +1,4 @@
-"""The host's own addresses, and routes that make them unreachable from a network namespace.
+"""The host's own addresses, and routes that keep them from being reached in a network namespace.
 
 A helper that connects a sandbox opens its sockets on the host: without such routes, every service
 that listens on one of the host's interfaces could be reached. Speaks netlink, because `ip` need not
@@ -20,7 +20,8 @@ _ERROR = struct.Struct("=i")
 _NEW_ROUTE, _GET_ROUTE = 24, 26
 _IS_ERROR, _IS_DONE = 2, 3
 _REQUEST, _ACKNOWLEDGE, _DUMP, _CREATE = 0x1, 0x4, 0x300, 0x400
-_DESTINATION = 1
+_DESTINATION, _DEVICE = 1, 4
+_SCOPE_OF_HOST = 254
 _TABLE_MAIN, _TABLE_LOCAL = 254, 255
 _LOCAL, _UNREACHABLE = 2, 7
 _BY_ADMINISTRATOR = 4
@@ -37,6 +38,13 @@ class Prefix(NamedTuple):
     length: int
     """In bits."""
 
+    def holds(self, address: bytes) -> bool:
+        """Whether an address, of either family, is among them."""
+        if len(address) != len(self.address):
+            return False
+        other = 8 * len(address) - self.length
+        return int.from_bytes(address) >> other == int.from_bytes(self.address) >> other
+
 
 def find_own_addresses() -> list[Prefix]:
     """What this network namespace takes for itself, but for loopback and addresses of one link.
@@ -44,9 +52,18 @@ def find_own_addresses() -> list[Prefix]:
     Raises:
         OSError: the kernel does not say.
     """
+    return [prefix for prefix in find_local_addresses() if not _is_kept(prefix)]
+
+
+def find_local_addresses() -> list[Prefix]:
+    """Everything that this network namespace takes for itself, loopback included.
+
+    Raises:
+        OSError: the kernel does not say.
+    """
     with _open() as netlink:
         found = {*_list_local(netlink, socket.AF_INET), *_list_local(netlink, socket.AF_INET6)}
-    return sorted(prefix for prefix in found if not _is_kept(prefix))
+    return sorted(prefix for prefix in found if prefix.length)
 
 
 def make_unreachable(prefixes: Sequence[Prefix]) -> None:
@@ -55,22 +72,44 @@ def make_unreachable(prefixes: Sequence[Prefix]) -> None:
     Raises:
         OSError: a route cannot be added.
     """
+    for prefix in prefixes:
+        _add_route(prefix, _pack_route(prefix.family, prefix.length, _TABLE_MAIN, _UNREACHABLE))
+
+
+def make_local(prefixes: Sequence[Prefix]) -> None:
+    """Have this network namespace take these addresses for itself, whatever else is routed there.
+
+    Raises:
+        OSError: a route cannot be added.
+    """
+    device = _pack_attribute(_DEVICE, struct.pack("=i", socket.if_nametoindex("lo")))
+    for prefix in prefixes:
+        route = _pack_route(
+            prefix.family, prefix.length, _TABLE_LOCAL, _LOCAL, scope=_SCOPE_OF_HOST
+        )
+        _add_route(prefix, route + device)
+
+
+def _add_route(prefix: Prefix, route: bytes) -> None:
     with _open() as netlink:
-        for prefix in prefixes:
-            attribute = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(prefix.address), _DESTINATION)
-            route = _pack_route(prefix.family, prefix.length, _TABLE_MAIN, _UNREACHABLE)
-            flags = _REQUEST | _ACKNOWLEDGE | _CREATE
-            _send(netlink, _NEW_ROUTE, flags, route + attribute + prefix.address)
-            for _ in _read(netlink):
-                pass
+        flags = _REQUEST | _ACKNOWLEDGE | _CREATE
+        destination = _pack_attribute(_DESTINATION, prefix.address)
+        _send(netlink, _NEW_ROUTE, flags, route + destination)
+        for _ in _read(netlink):
+            pass
+
+
+def _pack_attribute(kind: int, value: bytes) -> bytes:
+    """An attribute of a route; all that are made here have whole words."""
+    return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value
 
 
 def _is_kept(prefix: Prefix) -> bool:
     if prefix.family == socket.AF_INET:
-        return prefix.length == 0 or prefix.address[0] == 127
+        return prefix.address[0] == 127
     is_loopback = prefix.address == socket.inet_pton(socket.AF_INET6, "::1")
     is_of_link = prefix.address[0] == 0xFE and prefix.address[1] & 0xC0 == 0x80
-    return prefix.length == 0 or is_loopback or is_of_link
+    return is_loopback or is_of_link
 
 
 def _open() -> socket.socket:
@@ -110,9 +149,15 @@ def _find_destination(attributes: bytes) -> bytes | None:
 
 
 def _pack_route(
-    family: int, length: int, table: int, kind: int, *, protocol: int = _BY_ADMINISTRATOR
+    family: int,
+    length: int,
+    table: int,
+    kind: int,
+    *,
+    protocol: int = _BY_ADMINISTRATOR,
+    scope: int = 0,
 ) -> bytes:
-    return _ROUTE.pack(family, length, 0, 0, table, protocol, 0, kind, 0)
+    return _ROUTE.pack(family, length, 0, 0, table, protocol, scope, kind, 0)
 
 
 def _send(netlink: socket.socket, kind: int, flags: int, body: bytes) -> None:

@@ -44,7 +44,12 @@ from proctor.environments.sandbox.rootfs import (
     mount_overlay,
     step,
 )
-from proctor.environments.sandbox.routes import Prefix, find_own_addresses, make_unreachable
+from proctor.environments.sandbox.routes import (
+    Prefix,
+    find_own_addresses,
+    make_local,
+    make_unreachable,
+)
 from proctor.environments.sandbox.syscalls import (
     MS_REC,
     MS_SLAVE,
@@ -64,6 +69,7 @@ _HELPERS = tuple(
     for last in (2, 3, 100)
 )
 """What a sandbox needs to be connected; the host's own, if it has such, is not reached by them."""
+_IPV6_FREEBIND = 78
 _IFF_UP = 1
 _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
@@ -232,6 +238,7 @@ def _become_init(
         name_process("proctor-init")
         premade = _enter(blueprint, told, owner)
         namespaces = _open_namespaces(blueprint, owner)
+        bound = _bind_ports(blueprint.host_ports)
         root = build_root(blueprint, premade, in_user_namespace=owner is not None)
         with step("giving up privileges"):
             room = room_capability()
@@ -245,8 +252,9 @@ def _become_init(
             # Once more: a change of rights may have cleared it.
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         init = make_init(channel, root, room)
-        send(channel, {"ready": True}, namespaces)
-        close_all(namespaces)
+        handed = (*namespaces, *(each.detach() for each in bound))
+        send(channel, {"ready": True}, handed)
+        close_all(handed)
         serve(init, line)
     except StepError as error:
         send(channel, {"error": str(error)})
@@ -351,6 +359,26 @@ def _open_namespaces(blueprint: Blueprint, owner: tuple[int, int] | None) -> tup
     names = ("net", "user") if owner else ("net",)
     with step("opening the network's namespace"):
         return tuple(os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in names)
+
+
+def _bind_ports(ports: Sequence[tuple[str, int]]) -> list[socket.socket]:
+    """Take addresses and ports that are the host's for a relay, before anything else can."""
+    bound = []
+    for address, port in ports:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with step(f"opening port {port} of {address}"):
+            packed = socket.inet_pton(family, address)
+            make_local([Prefix(family, packed, 8 * len(packed))])
+            one = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+            # While nobody listens on it, the tests' own servers can.
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                # The address is a route's, and no interface has it.
+                one.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
+            one.bind((address, port))
+            bound.append(one)
+    return bound
 
 
 def _bring_loopback_up() -> None:

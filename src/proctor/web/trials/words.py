@@ -45,6 +45,7 @@ FINDINGS: Final[dict[str, str]] = {
     FindingCode.CLOCK_JUMPED: "The clock jumped; the times of this trial cannot be trusted.",
     FindingCode.BASE_SUBSTITUTED: "It ran on another system than the image that the task names.",
     FindingCode.NETWORK_SHARED: "It used the host's own network.",
+    FindingCode.HOST_PORTS_OPEN: "The agent could reach ports of the host, as the job says.",
     FindingCode.LIMITS_NOT_ENFORCED: "Limits that the task asks for could not be set.",
     FindingCode.USR_READ_ONLY: "Nothing could be installed below /usr.",
     FindingCode.IDS_SHARED: "Its users had ids that other trials and the host have too.",
