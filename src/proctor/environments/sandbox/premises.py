@@ -145,7 +145,7 @@ class Premises:
         if not is_all_powerful():
             await self._make(wish, name, held, has_ids=False)
             return
-        held.ids_shared = _why_shared(wish.network) or self._without_ids.get(wish.root)
+        held.ids_shared = why_ids_shared(wish.network) or self._without_ids.get(wish.root)
         if held.ids_shared is None:
             try:
                 await self._make(wish, name, held, has_ids=True)
@@ -237,7 +237,7 @@ class Premises:
         self._slots.close()
 
 
-def _why_shared(network: Network) -> str | None:
+def why_ids_shared(network: Network) -> str | None:
     """Why no sandbox on such a network can have ids of its own."""
     if network is Network.HOST:
         return "only the host's own root may listen on the ports of its network below 1024"

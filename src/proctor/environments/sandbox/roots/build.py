@@ -28,7 +28,7 @@ from proctor.environments.sandbox.roots.host_base import (
 )
 from proctor.environments.sandbox.roots.images import Image, ImageStore
 from proctor.environments.sandbox.roots.layer_place import layers_directory
-from proctor.environments.sandbox.roots.layers import Kept, Layer, LayerStore, Parts, discard
+from proctor.environments.sandbox.roots.layers import Kept, Layer, LayerStore, Parts
 from proctor.environments.sandbox.roots.recipe import (
     DEFAULT_PATH,
     Copy,
@@ -39,7 +39,11 @@ from proctor.environments.sandbox.roots.recipe import (
     Step,
 )
 from proctor.environments.sandbox.roots.steps import Order, Workshop, run_in_thread
-from proctor.environments.sandbox.roots.workplace import Spawn, choose_for_build, workplace
+from proctor.environments.sandbox.roots.workplace import (
+    Spawn,
+    choose_for_build,
+    open_workplace,
+)
 from proctor.environments.sandbox.scratch import cache_directory
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.errors import ImageError, UnsupportedError
@@ -122,7 +126,7 @@ async def build_root(
         workdir=recipe.workdir,
         user=recipe.user,
         pin=ground.pin,
-        findings=(*findings, *_network_findings(kept)),
+        findings=(*findings, *_build_findings(kept)),
         notes=(*notes, *recipe.notes, *_platform_notes(dockerfile)),
     )
 
@@ -263,12 +267,18 @@ def _finding(message: str, detail: dict[str, object]) -> Finding:
     return Finding(code=FindingCode.BASE_SUBSTITUTED, phase=_PHASE, message=message, detail=detail)
 
 
-def _network_findings(kept: Kept) -> tuple[Finding, ...]:
-    if kept.shared_because is None:
+def _build_findings(kept: Kept) -> tuple[Finding, ...]:
+    """How a layer was built, where that is not how it should be."""
+    if reason := kept.shared_because:
+        # With the host's network come its ids: one finding says both.
+        code = FindingCode.NETWORK_SHARED
+        message = f"the Dockerfile was built on the host's own network: {reason}"
+    elif reason := kept.ids_shared:
+        code = FindingCode.IDS_SHARED
+        message = f"the Dockerfile was built with the host's own ids: {reason}"
+    else:
         return ()
-    message = f"the Dockerfile was built on the host's own network: {kept.shared_because}"
-    detail: dict[str, object] = {"reason": kept.shared_because, "during": "build"}
-    code = FindingCode.NETWORK_SHARED
+    detail: dict[str, object] = {"reason": reason, "during": "build"}
     return (Finding(code=code, phase=_PHASE, message=message, detail=detail),)
 
 
@@ -294,7 +304,7 @@ class _Maker:
     ) -> tuple[Kept, tuple[str, ...]]:
         """The parts with the layer on top, and what to say of it."""
         if not self.recipe.steps:
-            return Kept(self.ground.parts, None), ()
+            return Kept(self.ground.parts), ()
         orders, key = await self._decide(environment_dir)
         root, notes = layers_directory(scratch)
         store = LayerStore(root)
@@ -347,19 +357,27 @@ class _Maker:
         return sha256_hex(msgspec.json.encode((_FORMAT, who, self.ground.pin, steps)))
 
     async def _build(self, store: LayerStore, key: str, orders: tuple[Order, ...]) -> None:
-        building = store.open(key, self.ground.parts)
         choice = choose_for_build(has_commands=any(isinstance(one.step, Run) for one in orders))
+        place = await open_workplace(
+            lambda: store.open(key, self.ground.parts),
+            f"build-{key[:12]}",
+            choice.network,
+            self.spawn,
+        )
         try:
-            async with workplace(building, f"build-{key[:12]}", choice.network, self.spawn) as box:
-                shop = Workshop(box, self.dockerfile.where, building.stage)
+            async with place.connected() as box:
+                shop = Workshop(box, self.dockerfile.where, place.building.stage)
                 for order in orders:
                     await shop.do(order)
-            texts = tuple(order.step.text for order in orders)
-            layer = Layer(self.ground.pin, texts, shared_because=choice.shared_because)
-            store.keep(key, building, layer)
+            layer = Layer(
+                self.ground.pin,
+                tuple(order.step.text for order in orders),
+                shared_because=choice.shared_because,
+                ids_shared=place.ids_shared,
+            )
+            store.keep(key, place.building, layer)
         finally:
-            # Moved away where it was kept.
-            discard(building.session.directory)
+            place.clear()
 
 
 def _decisive(order: Order) -> list[object]:

@@ -48,6 +48,8 @@ class Layer(msgspec.Struct, frozen=True):
     """Where an overlay was mounted whose upper directory holds something, and that directory."""
     shared_because: str | None = None
     """Why it was made on the host's own network; None where it was not."""
+    ids_shared: str | None = None
+    """Why root's commands had the host's ids when it was made; None where they had not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,10 @@ class Kept:
     """A layer that was made, on what lies below it."""
 
     parts: Parts
-    shared_because: str | None
+    shared_because: str | None = None
     """Why it was made on the host's own network; None where it was not."""
+    ids_shared: str | None = None
+    """Why root's commands had the host's ids when it was made; None where they had not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class LayerStore:
             (target, (str(home / uppers[target]), *lowers) if target in uppers else lowers)
             for target, lowers in parts
         )
-        return Kept(laid, layer.shared_because)
+        return Kept(laid, layer.shared_because, layer.ids_shared)
 
     def is_wanted_again(self, key: str, *, force: bool) -> bool:
         """Whether it is to be made although it is there."""

@@ -2,19 +2,23 @@
 
 Commands of a Dockerfile get what a trial with a public network gets: one of its own that a helper
 connects, or else the host's, which whoever uses the result is told. Without commands there is none.
-Nothing here does any step.
+As root, its users have ids of their own as in a trial; on the disk, files have the owners that they
+have inside. Nothing here does any step.
 """
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.environments.sandbox.blueprint import Blueprint, Network, Part
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.network import Choice, choose_network, connect, resolver_for
-from proctor.environments.sandbox.premises import Held
-from proctor.environments.sandbox.roots.layers import Building
+from proctor.environments.sandbox.premises import Held, why_ids_shared
+from proctor.environments.sandbox.privileges import is_all_powerful
+from proctor.environments.sandbox.ranges import Range, take_range
+from proctor.environments.sandbox.roots.layers import Building, discard
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.errors import SandboxError
 from proctor.task.network import NetworkMode, NetworkPolicy
@@ -30,29 +34,93 @@ def choose_for_build(*, has_commands: bool) -> Choice:
     return choose_network(_PUBLIC) if has_commands else Choice(Network.NONE)
 
 
-@asynccontextmanager
-async def workplace(
-    building: Building, name: str, network: Network, spawn: Spawn
-) -> AsyncIterator[Box]:
-    """A sandbox that writes into a layer that is being made; all of it has ended afterwards.
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """A sandbox that writes into a layer that is being made."""
+
+    building: Building
+    box: Box
+    network: Network
+    ids: Range | None
+    """The host's ids of its users; None: those that they have inside."""
+    ids_shared: str | None = None
+    """As root: why its users have the host's ids, where they have."""
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Box]:
+        """The sandbox with its network; all of it has ended afterwards.
+
+        Raises:
+            SandboxError: it cannot be connected, or its connection broke meanwhile.
+        """
+        held, box = Held(box=self.box), self.box
+        stage = self.building.stage
+        try:
+            held.connection = await connect(self.network, box.pid, box.namespaces, stage)
+            yield box
+        except BaseException:
+            with suppress(SandboxError, OSError):
+                await held.let_go()
+            raise
+        await held.let_go()
+        _forget_resolver(self.building)
+
+    def clear(self) -> None:
+        """Delete what is left of it when everything in it has ended; what was kept is not there.
+
+        Raises:
+            ImageError: it cannot be deleted.
+        """
+        _clear(self.building, self.ids)
+
+
+async def open_workplace(
+    open_building: Callable[[], Building], name: str, network: Network, spawn: Spawn
+) -> Workplace:
+    """Make a sandbox for a build, as root with ids of its own where that can be had.
 
     Raises:
-        SandboxError: it cannot be made or connected, or its connection broke meanwhile.
+        ImageError: there is no place for the layer.
+        SandboxError: it cannot be made.
     """
-    held = Held()
+    if not is_all_powerful():
+        return await _open(open_building, name, network, spawn, None)
+    ids_shared = why_ids_shared(network)
+    if ids_shared is None:
+        try:
+            return await _open(open_building, name, network, spawn, take_range())
+        except SandboxError as error:
+            ids_shared = str(error).rpartition("could not be built: ")[2]
+    # Another directory: one that an overlay was mounted on cannot be used for a second.
+    place = await _open(open_building, name, network, spawn, None)
+    return replace(place, ids_shared=ids_shared)
+
+
+async def _open(
+    open_building: Callable[[], Building],
+    name: str,
+    network: Network,
+    spawn: Spawn,
+    ids: Range | None,
+) -> Workplace:
+    building = open_building()
     try:
-        box = held.box = await spawn(_draw(building, name, network))
-        held.connection = await connect(network, box.pid, box.namespaces, building.stage)
-        yield box
+        box = await spawn(_draw(building, name, network, ids))
     except BaseException:
-        with suppress(SandboxError, OSError):
-            await held.let_go()
+        _clear(building, ids)
         raise
-    await held.let_go()
-    _forget_resolver(building)
+    return Workplace(building, box, network, ids)
 
 
-def _draw(building: Building, name: str, network: Network) -> Blueprint:
+def _clear(building: Building, ids: Range | None) -> None:
+    try:
+        discard(building.session.directory)
+    finally:
+        if ids is not None:
+            ids.close()
+
+
+def _draw(building: Building, name: str, network: Network, ids: Range | None) -> Blueprint:
     above = _lay_resolver(building, network)
     return Blueprint(
         session=name,
@@ -63,6 +131,7 @@ def _draw(building: Building, name: str, network: Network) -> Blueprint:
         ),
         network=network,
         subordinate=find_subordinate_ids(),
+        first_id=0 if ids is None else ids.first,
         guarded=(),
     )
 
