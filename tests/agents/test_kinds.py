@@ -7,11 +7,15 @@ import pytest
 
 from proctor.agents.chat.agent import ChatAgent
 from proctor.agents.command import CommandAgent
-from proctor.agents.kinds import agent_names, check_agent, make_agent
-from proctor.agents.nop import NopAgent
-from proctor.agents.oracle import OracleAgent
+from proctor.agents.kinds import (
+    NopAgent,
+    OracleAgent,
+    ScriptedAgent,
+    agent_names,
+    check_agent,
+    make_agent,
+)
 from proctor.agents.replay import ReplayAgent
-from proctor.agents.scripted import ScriptedAgent
 from proctor.errors import AgentError, PluginError, UnsupportedError
 from proctor.harbor.agents import AGENTS
 from proctor.harbor.configs import AgentConfig
@@ -89,7 +93,7 @@ def test_an_import_path_to_no_agent_is_refused(
 
 def test_a_kwarg_that_every_agent_is_given_is_refused(tmp_path: Path) -> None:
     config = AgentConfig(
-        import_path="proctor.agents.nop:NopAgent", kwargs={"logs_dir": "x", "y": 1}
+        import_path="proctor.agents.kinds:NopAgent", kwargs={"logs_dir": "x", "y": 1}
     )
     with pytest.raises(AgentError, match="kwarg logs_dir is given to every agent by proctor"):
         make_agent(order_for(make_place(tmp_path), config))

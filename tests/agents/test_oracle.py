@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proctor.agents.oracle import OracleAgent
+from proctor.agents.kinds import OracleAgent
 from proctor.harbor.configs import AgentConfig
 from proctor.task.directory import Task, load_task
 from proctor.trial.agent import AgentContext

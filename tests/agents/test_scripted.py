@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proctor.agents.scripted import ScriptedAgent
+from proctor.agents.kinds import ScriptedAgent
 from proctor.errors import AgentError
 from proctor.harbor.configs import AgentConfig
 from proctor.traces.entry import Entry

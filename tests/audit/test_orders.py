@@ -10,7 +10,7 @@ import pytest
 
 from proctor.audit.findings import Kind
 from proctor.audit.job import audit_job
-from proctor.audit.orders import Orders, lies_among
+from proctor.audit.results import Orders, lies_among
 from proctor.audit.scoring import Scoring, score_jobs
 from proctor.harbor.job import load_job
 from proctor.reward.profile import DEFAULT_PROFILE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proctor.audit.findings import Finding, Kind
-from proctor.audit.plan import audit_plan
+from proctor.audit.job import audit_plan
 from proctor.harbor.job import load_job
 from tests.audit.directories import (
     COPIED,

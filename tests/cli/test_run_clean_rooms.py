@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.cli.running.clean_rooms import (
+from proctor.cli.running.report import (
     CleanRooms,
     count_clean_rooms,
     describe_clean_rooms,

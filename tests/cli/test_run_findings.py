@@ -5,8 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from proctor.cli.running.findings import UNREADABLE, count_alarmed, find_findings
-from proctor.cli.running.report import render_findings
+from proctor.cli.running.report import UNREADABLE, count_alarmed, find_findings, render_findings
 
 FOUND = {
     "one": ["output-cut", "system-changed"],

@@ -15,9 +15,7 @@ import pytest
 
 from proctor.agents.foreign import LOCAL_PRICES
 from proctor.agents.harbors import check_makeable, find_carrier, find_note
-from proctor.agents.kinds import agent_names, check_agent, make_agent
-from proctor.agents.nop import NopAgent
-from proctor.agents.oracle import OracleAgent
+from proctor.agents.kinds import NopAgent, OracleAgent, agent_names, check_agent, make_agent
 from proctor.errors import AgentError, UnsupportedError
 from proctor.harbor.agents import AGENTS, VERSION, WITHOUT_CLASS
 from proctor.harbor.configs import AgentConfig

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.env import resolve_env, written_assignment, written_env
 from proctor.job.cache import git_task_id
-from proctor.job.versions import newest_version, parse_version
+from proctor.job.registry import newest_version, parse_version
 from tests.conformance.theirs import harbor_module
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

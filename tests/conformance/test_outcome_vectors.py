@@ -7,7 +7,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from proctor import errors
-from proctor.job.concurrency import size_concurrency
+from proctor.job.planning import size_concurrency
 from proctor.record.outcome import RunReading, read_run, render_line, summarize_result
 from proctor.record.policy import (
     Keep,

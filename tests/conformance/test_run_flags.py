@@ -10,7 +10,7 @@ import pytest
 
 from proctor.cli.run import command
 from proctor.cli.running.config import make_config
-from proctor.cli.running.env_file import parse_env_file
+from proctor.cli.running.files import parse_env_file
 from proctor.cli.running.flags import make_flags
 from proctor.errors import InputError
 from proctor.job.mcp_file import load_mcp_servers

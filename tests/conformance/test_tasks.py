@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from proctor.errors import TaskError
 from proctor.task.checksum import task_checksum
 from proctor.task.config import TaskConfig
+from proctor.task.digests import find_lock_files, lock_digest
 from proctor.task.directory import find_faults, load_task, strip_canary
 from proctor.task.hashed import FileHashes
-from proctor.task.lock_digest import find_lock_files, lock_digest
 from proctor.task.parse import ENDS_JOB, parse_config
 from tests.conformance.parity import SEED
 from tests.conformance.task_configs import make_config

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import PolicyError
-from proctor.job.concurrency import size_concurrency
+from proctor.job.planning import size_concurrency
 
 GIB = 1024 * 1024
 AMPLE = 512 * GIB

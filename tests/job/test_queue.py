@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proctor.job.queue import Queue
+from proctor.job.job import Queue
 
 
 def test_items_are_begun_in_order_and_never_too_many_at_once() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import LedgerError, NoteError
-from proctor.ledger.claims.cosigning import cosign_copy, load_copy
+from proctor.ledger.claims.witness import cosign_copy, load_copy
 from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import parse_checkpoint, parse_verifier_key

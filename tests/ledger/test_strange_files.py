@@ -18,9 +18,8 @@ from proctor.errors import ProctorError
 from proctor.ledger.api import Ledger
 from proctor.ledger.entry import NoteEntry
 from proctor.ledger.verification.verify import verify_ledger
-from proctor.web.damage import Health
 from proctor.web.ledgers.log import opened_log
-from proctor.web.subject import Subject
+from proctor.web.subject import Health, Subject
 from tests.cli.programs import Proctor, run_here
 from tests.ledger.ledgers import EXPERIMENT, find_key, forget_index, record_bytes
 from tests.ledger.trials import open_ledger, seal_files

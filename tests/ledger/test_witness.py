@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import DamageError, ForkError, LedgerError, ProofError, SignatureError
-from proctor.ledger.claims.cosigning import Cosigned
 from proctor.ledger.claims.document import render_document
 from proctor.ledger.claims.proof import make_consistency, make_inclusion
-from proctor.ledger.claims.witness import Shown, witness_copy
+from proctor.ledger.claims.witness import Cosigned, Shown, witness_copy
 from proctor.ledger.entry import NoteEntry
 from proctor.ledger.keys import SigningKey, make_key
 from proctor.ledger.ledger import Ledger

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.cli.search_text import name_step
+from proctor.cli.search import name_step
 from proctor.ledger.api import Ledger
 from proctor.search import texts
 from proctor.search.find import Page

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import TaskError
-from proctor.task.lock_digest import find_lock_files, lock_digest
+from proctor.task.digests import find_lock_files, lock_digest
 from tests.task.trees import JOBS, TASKS, make_task, write
 
 USUAL = [

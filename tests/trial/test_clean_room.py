@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from proctor.trial.cause import Declared, asks_for_service, find_cause, is_declared
 from proctor.trial.changes import LeftOut
+from proctor.trial.clean_room import Declared, asks_for_service, find_cause, is_declared
 from proctor.trial.clean_room_result import Verification
 from proctor.trial.environment import UNTOLD, OpenedFile, Process, Program
 from proctor.trial.finding import FindingCode

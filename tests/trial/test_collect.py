@@ -10,9 +10,9 @@ import pytest
 from proctor.exchange.harbor_trial import Wish, make_record
 from proctor.harbor.trial_result import TrialResult
 from proctor.trial.agent import AgentContext
+from proctor.trial.collect import merge_tree
 from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.merging import merge_tree
 from proctor.trial.order import AgentOrder
 from tests.trial.rooms import PlainEnvironment, WatchedEnvironment
 from tests.trial.sitters import (

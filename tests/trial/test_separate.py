@@ -10,7 +10,7 @@ import pytest
 from proctor.harbor.trial_result import TrialResult
 from proctor.trial.environment import Environment
 from proctor.trial.order import EnvironmentOrder
-from proctor.trial.separate import name_session
+from proctor.trial.verification import name_session
 from tests.trial.rooms import PlainEnvironment
 from tests.trial.sitters import Stage, make_plan, run_inside, write_task
 

@@ -10,7 +10,7 @@ from proctor.search.index import SearchIndex
 from proctor.search.query import TrialCondition, parse_query
 from proctor.search.scan import Scanner, fits_condition
 from proctor.web.app import make_app
-from proctor.web.searching import search_jobs
+from proctor.web.search import search_jobs
 from proctor.web.subject import Subject
 from tests.ledger.ledgers import ORIGIN, search_index_of
 from tests.search.ledgers import anchors, ask, gave, lines, make_searched, ran, said

@@ -1,10 +1,7 @@
 """Who sits a task: the agents that come with proctor, and any class by its import path.
 
     kinds        an agent from what a job asks for
-    oracle       runs the task's own solution
-    nop          does nothing
     command      runs a shell command inside the environment: claude, codex, aider, your own
-    scripted     runs the lines of a script one by one, and writes its trajectory live
     chat/        asks a model behind an OpenAI-compatible endpoint, and runs what it says
     live         the trajectory that an agent on the host writes
     replay       runs the shell commands of a recorded trace again

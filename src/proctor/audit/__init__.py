@@ -6,18 +6,12 @@
     explain      the same as text
     findings     what an audit finds
     trials       reward files against trial results
-    steps        the same for the steps of a trial
     shown        claims and evidence as text
     identity     is a trial what it says it is?
-    plan         trials against each other and against the plan
     results      trial results against the job result
-    orders       numbers as other orders of the trials would make them
     duplicates   keys that stand twice in one object
-    times        trials against the times of their job, and how many ran at once
-    outputs      failed tests beside a full reward
     traces       attempts at the very same times
     commands     attempts by equal commands, or by those of the task's solution
-    beside       earlier attempts and plans, refused tasks, what was seen while trials ran
     job          the whole audit of one job
     difference   two runs, task by task
     task_scores  a job's scores by task, for score records

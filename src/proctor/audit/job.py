@@ -10,26 +10,334 @@
 (7) what is merely so, or cannot be known
 """
 
+import contextlib
+import os
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from proctor.audit.beside import audit_beside
+import msgspec
+
 from proctor.audit.commands import audit_commands
 from proctor.audit.duplicates import audit_duplicates
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.identity import audit_identity
-from proctor.audit.outputs import audit_outputs
-from proctor.audit.plan import audit_plan
 from proctor.audit.results import audit_presence, audit_result
 from proctor.audit.scoring import score_jobs
-from proctor.audit.times import audit_job_times
 from proctor.audit.traces import audit_traces
 from proctor.audit.trials import audit_trials
+from proctor.errors import JobError
+from proctor.files import find_way_out, open_plain, read_inside
+from proctor.harbor.documents import TRIAL, LockDocument
 from proctor.harbor.job import Job, Watch, load_job
-from proctor.harbor.order import OrderBasis
+from proctor.harbor.order import OrderBasis, find_unplanned, slot_of
+from proctor.harbor.render import render_json
+from proctor.harbor.stats import CANCELLED
+from proctor.harbor.trial import FoundTrial, verifier_folder
 from proctor.reward.profile import DEFAULT_PROFILE, HARBOR_0_25, Profile
+from proctor.sentence import count_of, printable
+
+# What lies beside a job's numbers: earlier attempts, earlier plans, refused tasks, what was seen
+#
+#     <job>/proctor.json             trials of earlier plans, tasks that were refused
+#     <job>/<trial>/attempts/N       an attempt that was made again
+#     <job>/<trial>/findings.json    what was seen while the trial ran
+#
+# Of these, harbor keeps only how many attempts it made again. All of it is merely so: no number
+# changes with it, and a reader of the numbers should know it.
+
+
+_ATTEMPTS = "attempts"
+_FINDINGS = "findings.json"
+_UNREADABLE = "unreadable"
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """One finding of a trial, as far as it is counted here."""
+
+    code: str
+
+
+_decode = msgspec.json.Decoder(list[_Seen]).decode
+
+
+def audit_beside(job: Job) -> Iterator[Finding]:
+    """Notes about what is in no number of a job."""
+    yield from _audit_attempts(job)
+    for directory in job.set_aside:
+        message = f"{os.path.basename(directory)}: of an earlier plan, and in no number"
+        yield Finding(Kind.EARLIER_PLAN, directory, f"{message}; {_describe_end(directory)}")
+    for task in job.refused:
+        message = f"{task}: could not be run when the job was planned, and is in no number"
+        yield Finding(Kind.REFUSED_TASK, f"{job.directory}/proctor.json", message, task)
+    yield from _audit_findings(job)
+
+
+def _audit_attempts(job: Job) -> Iterator[Finding]:
+    kept = [path for found in job.trials for path in _find_attempts(found.directory)]
+    retries = job.published.count("n_retries") if job.published else 0
+    gone = retries - sum(map(_was_retried, kept)) if retries else 0
+    if gone > 0:
+        message = f"retried attempts that are gone: {gone}; harbor keeps only the last"
+        yield Finding(Kind.LOST_ATTEMPTS, f"{job.directory}/result.json", message, str(gone))
+    if kept:
+        message = f"{count_of(len(kept), 'earlier attempt')}, in <trial>/attempts and in no number"
+        yield Finding(Kind.KEPT_ATTEMPTS, kept[0], message, str(len(kept)))
+
+
+def _find_attempts(trial: str) -> list[str]:
+    kept = f"{trial}/{_ATTEMPTS}"
+    try:
+        if os.path.islink(kept):
+            return []
+        with os.scandir(kept) as entries:
+            names = [
+                entry.name for entry in entries if entry.name.isdecimal() and not entry.is_symlink()
+            ]
+    except OSError:
+        return []
+    return [f"{kept}/{name}" for name in sorted(names, key=int)]
+
+
+def _was_retried(attempt: str) -> bool:
+    """Whether the attempt failed by itself; one that was stopped is no retry."""
+    try:
+        error = TRIAL.load(f"{attempt}/result.json").exception_info
+    except JobError:
+        return False
+    return error is not None and error.exception_type != CANCELLED
+
+
+def _describe_end(trial: str) -> str:
+    try:
+        document = TRIAL.load(f"{trial}/result.json")
+    except JobError:
+        return "it has no result that can be read"
+    if document.verifier_result is not None and document.verifier_result.rewards:
+        return f"it scored {render_json(document.verifier_result.rewards)}"
+    error = document.exception_info
+    return f"it ended in {error.exception_type}" if error else "it has no reward"
+
+
+def _audit_findings(job: Job) -> Iterator[Finding]:
+    """A note for each kind: how many trials have it."""
+    trials: dict[str, list[str]] = {}
+    for found in job.trials:
+        for code in _find_codes(f"{found.directory}/{_FINDINGS}"):
+            trials.setdefault(code, []).append(found.directory)
+    for code, of in trials.items():
+        message = f"{code} in {count_of(len(of), 'trial')}"
+        yield Finding(Kind.INTEGRITY_FINDING, f"{of[0]}/{_FINDINGS}", message, code)
+
+
+def _find_codes(path: str) -> list[str]:
+    try:
+        data = read_inside(os.path.dirname(path), path)
+    except FileNotFoundError:
+        return []
+    except OSError:
+        return [_UNREADABLE]
+    try:
+        return list(dict.fromkeys(seen.code for seen in _decode(data)))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return [_UNREADABLE]
+
+
+# Trials against each other and against the plan: is each one its own, of this job, and planned?
+
+
+def audit_plan(job: Job) -> Iterator[Finding]:
+    """Findings about the set of trials."""
+    yield from _audit_same(job)
+    yield from _audit_belonging(job)
+    yield from _audit_tasks(job)
+    if job.lock is None:
+        return
+    for found in find_unplanned(job.trials, job.lock):
+        message = f"{found.trial.name}: lock.json has no slot left for this task and agent"
+        yield Finding(Kind.UNPLANNED_TRIAL, found.directory, message)
+    yield from _audit_slots(job, job.lock)
+    planned = len(job.lock.trials)
+    if job.published is not None and job.published.document.n_total_trials != planned:
+        stated = job.published.document.n_total_trials
+        message = f"n_total_trials is {stated}; lock.json plans {planned} trials"
+        path = f"{job.directory}/result.json"
+        yield Finding(Kind.EDITED_COUNTER, path, message, str(stated), str(planned))
+
+
+def _audit_same(job: Job) -> Iterator[Finding]:
+    identities: list[tuple[str, Kind, Callable[[FoundTrial], object]]] = [
+        ("trial name", Kind.DUPLICATE_TRIAL, lambda found: found.trial.name),
+        ("trial id", Kind.DUPLICATE_TRIAL, lambda found: found.document.id),
+        ("times of start and end", Kind.COPIED_TRIAL, _times),
+    ]
+    for what, kind, identity in identities:
+        seen: dict[object, FoundTrial] = {}
+        for found in job.trials:
+            value = identity(found)
+            first = seen.setdefault(value, found) if value is not None else found
+            if first is not found:
+                message = f"has the {what} of {first.directory}"
+                yield Finding(kind, found.directory, f"{found.trial.name} {message}", str(value))
+
+
+def _times(found: FoundTrial) -> tuple[str, str] | None:
+    started, finished = found.document.started_at, found.document.finished_at
+    return (started, finished) if started and finished else None
+
+
+def _audit_belonging(job: Job) -> Iterator[Finding]:
+    job_id = job.published.document.id if job.published else None
+    for found in job.trials:
+        stated = found.document.config.job_id
+        if job_id and stated and stated != job_id:
+            message = f"{found.trial.name} says it is of job {stated}; this is job {job_id}"
+            yield Finding(Kind.FOREIGN_TRIAL, found.directory, message, stated, job_id)
+
+
+def _audit_tasks(job: Job) -> Iterator[Finding]:
+    """A task has one name and one content, whatever its attempts."""
+    first: dict[object, FoundTrial] = {}
+    for found in job.trials:
+        other = first.setdefault(found.document.config.task.identity, found)
+        mine, theirs = _content(found), _content(other)
+        if mine != theirs:
+            message = f"{found.trial.task} is not the task here that {other.trial.name} had"
+            yield Finding(Kind.MIXED_TASK, found.directory, message, mine, theirs)
+
+
+def _content(found: FoundTrial) -> str:
+    return f"{found.trial.task} {found.document.task_checksum}"
+
+
+def _audit_slots(job: Job, lock: LockDocument) -> Iterator[Finding]:
+    """The plan gives every task and agent as many slots as config.json asks attempts for."""
+    attempts = (job.config.n_attempts if job.config else None) or 1
+    path = f"{job.directory}/lock.json"
+    for slot, n in Counter(map(slot_of, lock.trials)).items():
+        if n % attempts:
+            message = f"plans {n} trials of {slot[1]}; config.json asks for {attempts} attempts"
+            yield Finding(Kind.EDITED_COUNTER, path, message, str(n), str(attempts))
+
+
+# When trials ran: none outside the time of its job, and no more at once than allowed
+#
+# harbor writes the job's own times in local time without a zone, so that a day is let pass.
+
+
+_SLACK = timedelta(days=1)
+
+
+def audit_job_times(job: Job) -> Iterator[Finding]:
+    """Findings about when trials ran."""
+    yield from _audit_outside(job)
+    yield from _audit_at_once(job)
+
+
+def _audit_outside(job: Job) -> Iterator[Finding]:
+    document = job.published.document if job.published else None
+    planned = _moment(job.lock.created_at) if job.lock else None
+    started = _moment(document.started_at) if document else None
+    began = min((each for each in (planned, started) if each is not None), default=None)
+    ended = _moment(document.finished_at) if document else None
+    for found in job.trials:
+        first, last = _moment(found.document.started_at), _moment(found.document.finished_at)
+        path = f"{found.directory}/result.json"
+        if began is not None and first is not None and first < began - _SLACK:
+            message = f"the trial began at {found.document.started_at}, its job at {began}"
+            yield Finding(Kind.IMPOSSIBLE_TIME, path, message, str(first), f"after {began}")
+        if ended is not None and last is not None and last > ended + _SLACK:
+            message = f"the trial ended at {found.document.finished_at}, its job at {ended}"
+            yield Finding(Kind.IMPOSSIBLE_TIME, path, message, str(last), f"before {ended}")
+
+
+def _audit_at_once(job: Job) -> Iterator[Finding]:
+    allowed = job.lock.n_concurrent_trials if job.lock else None
+    if allowed is None:
+        return
+    changes: list[tuple[datetime, int]] = []
+    for found in job.trials:
+        first, last = _moment(found.document.started_at), _moment(found.document.finished_at)
+        if first is not None and last is not None and first < last:
+            changes += [(first, 1), (last, -1)]
+    running = most = 0
+    for _, change in sorted(changes):
+        running += change
+        most = max(most, running)
+    if most > allowed:
+        message = f"{most} trials ran at once; lock.json allows {allowed}"
+        path = f"{job.directory}/lock.json"
+        yield Finding(Kind.OVERLAPPING_TRIALS, path, message, str(most), str(allowed))
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    if moment is None:
+        return None
+    try:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except OverflowError:
+        return None
+
+
+# What verifiers printed against what they gave: failed tests beside a full reward are noted
+#
+# Only the summaries that common test runners print are known. A task may well run tests that are
+# meant to fail, so that this is worth a look and changes no number.
+
+
+_FULL = 1.0
+_LONGEST = 1 << 20
+"""Bytes at the end of an output that are looked at: summaries stand there."""
+_SHOWN = 120
+_NAMES = ("test-stdout.txt", "test-stderr.txt")
+_COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+_FAILED = re.compile(
+    rb"^(?:FAILED\b|=+ .*\b[1-9][0-9]* (?:failed|errors?)\b|--- FAIL: |FAIL\t|test result: FAILED)"
+    rb"[^\r\n]*",
+    re.MULTILINE,
+)
+"""pytest and unittest, pytest's last line, Go twice, Rust."""
+
+
+def audit_outputs(job: Job) -> Iterator[Finding]:
+    """Notes about trials whose tests failed by their own account."""
+    for found in job.trials:
+        if _is_full(found):
+            yield from _audit_output(found)
+
+
+def _is_full(found: FoundTrial) -> bool:
+    rewards = found.trial.verdict.rewards if found.trial.verdict else None
+    return bool(rewards) and all(value >= _FULL for value in (rewards or {}).values())
+
+
+def _audit_output(found: FoundTrial) -> Iterator[Finding]:
+    steps = found.document.step_results or ()
+    folders = ["verifier", *(verifier_folder(step.step_name) for step in steps)]
+    for path in [f"{found.directory}/{folder}/{name}" for folder in folders for name in _NAMES]:
+        failed = _FAILED.search(_COLOUR.sub(b"", _read_end(found.directory, path)))
+        if failed is not None:
+            line = printable(failed[0].decode("utf-8", "replace")[:_SHOWN])
+            message = f"{found.trial.name} has a full reward, and its tests printed: {line}"
+            yield Finding(Kind.FAILED_OUTPUT, path, message)
+            return
+
+
+def _read_end(trial: str, path: str) -> bytes:
+    with contextlib.suppress(OSError, ValueError):
+        if find_way_out(trial, path) is None:
+            with open_plain(path) as file:
+                file.seek(max(os.fstat(file.fileno()).st_size - _LONGEST, 0))
+                return file.read(_LONGEST)
+    return b""
+
 
 _REFUSES_ODD_REWARDS = (0, 23)
 """The first release of harbor with the rules of the profile harbor-0.25."""

@@ -1,25 +1,152 @@
 """`proctor audit`: whether published numbers follow from the evidence, and how two runs differ."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 import click
+import msgspec
 from msgspec.structs import asdict
 
 from proctor.audit.difference import RunDifference, compare_runs
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.job import Audit, Verdict, audit_job, load_as_run
-from proctor.cli.audit_plan import FIRST, audit_experiment
+from proctor.cli.ledger.options import open_ledger
 from proctor.cli.options import PATH, check_apart, check_companions, is_given
 from proctor.cli.output import json_option, print_json, print_line, reading_progress
-from proctor.cli.rerun_options import rerun_options
 from proctor.cli.table import print_table
+from proctor.errors import InputError
 from proctor.harbor.job import Job
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.sealed_plans import SealedPlan, find_plan, find_plans
+from proctor.report.planned.deviations import PlanAudit, audit_plan
 from proctor.reward.profile import PROFILES, Profile
 from proctor.sentence import count_of
 from proctor.trial.finding import level_of, sort_codes
+
+# The options of `proctor audit --rerun`
+
+
+_OPTIONS = (
+    click.option(
+        "--rerun",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Run N trials of a job or of a claim again.",
+    ),
+    click.option(
+        "--seed",
+        default="0",
+        show_default=True,
+        help="With --rerun: seed that selects the trials, any text. Choose it after the "
+        "results were submitted.",
+    ),
+    click.option(
+        "-e",
+        "--env",
+        "environment",
+        help="With --rerun: use this environment instead of the recorded one.",
+    ),
+    click.option(
+        "--tasks",
+        "task_dirs",
+        multiple=True,
+        type=PATH,
+        metavar="DIR",
+        help="With --rerun: directory where the tasks are now.",
+    ),
+    click.option(
+        "-o",
+        "--jobs-dir",
+        type=PATH,
+        default="reruns",
+        show_default=True,
+        metavar="DIR",
+        help="With --rerun: directory for the new jobs.",
+    ),
+    click.option(
+        "--ledger",
+        "ledger_dir",
+        type=PATH,
+        help="With --plan, or --rerun of a claim: ledger directory.  [default: PROCTOR_LEDGER,"
+        " ./ledger]",
+    ),
+    click.option(
+        "-y",
+        "--yes",
+        is_flag=True,
+        help="With --rerun: allow tasks to read host environment variables.",
+    ),
+)
+
+
+def rerun_options(function: Callable[..., int]) -> Callable[..., int]:
+    """All of them, in their order."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+# `proctor audit EXPERIMENT --plan`: what was run beside what was planned
+
+
+FIRST = ""
+"""What stands for the first plan of an experiment."""
+
+
+def audit_experiment(
+    things: Sequence[str], plan: str, directory: str | None, *, as_json: bool
+) -> int:
+    """Print each deviation; 1 where there is one."""
+    if len(things) != 1:
+        raise click.UsageError(f"--plan audits one experiment; {len(things)} were given")
+    with open_ledger(directory) as ledger:
+        audit = audit_plan(ledger, _find(ledger, things[0], plan))
+    if as_json:
+        print_json(_audit_plan_document(audit))
+    else:
+        _audit_plan_print(audit)
+    return 0 if audit.follows else 1
+
+
+def _find(ledger: Ledger, experiment: str, plan: str) -> SealedPlan:
+    if plan == FIRST:
+        return find_plan(ledger, experiment)
+    if not (plan.isascii() and plan.isdigit()):
+        raise InputError(f"--plan is {plan!r}; expected the number of a plan's entry")
+    found = [each for each in find_plans(ledger, experiment) if each.seq == int(plan[:20])]
+    if not found:
+        raise InputError(
+            f"{ledger.directory}: entry {plan} is no plan of {experiment}; `proctor plan show` "
+            "lists the plans"
+        )
+    return found[0]
+
+
+def _audit_plan_print(audit: PlanAudit) -> None:
+    sealed, n = audit.sealed, len(audit.deviations)
+    verdict = count_of(n, "deviation") if n else "as planned"
+    print_line(f"{sealed.experiment}: {verdict} (plan: entry {sealed.seq}, by {sealed.author})")
+    print_line(f"  {sealed.plan.n_trials} planned, {audit.listed} sealed, {audit.counted} counted")
+    for each in audit.deviations:
+        place = "" if each.seq is None else f"  (entry {each.seq})"
+        print_line(f"  {each.kind}  {each.subject}{place}")
+        print_line(f"    {each.message}")
+
+
+def _audit_plan_document(audit: PlanAudit) -> dict[str, object]:
+    sealed = audit.sealed
+    return {
+        "experiment_id": sealed.experiment,
+        "plan": {"seq": sealed.seq, "at": sealed.at, "digest": sealed.digest},
+        "follows": audit.follows,
+        "planned": sealed.plan.n_trials,
+        "sealed": audit.listed,
+        "counted": audit.counted,
+        "deviations": [msgspec.to_builtins(each) for each in audit.deviations],
+    }
+
 
 _MOST_FINDINGS = 50
 

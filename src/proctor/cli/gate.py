@@ -1,26 +1,196 @@
 """`proctor gate`: does a run reach what was asked of it? For machines that go by exit codes."""
 
+import math
 import os
 from importlib import import_module
 from pathlib import Path
 
 import click
+import msgspec
 
-from proctor.cli.gate_text import document_of, print_judged, render_verdict
-from proctor.cli.gate_types import ErrorsType, NumberType
 from proctor.cli.ledger.options import find_directory, ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH, STDOUT, check_companions
-from proctor.cli.output import json_option, print_json, reading_progress, write_file
+from proctor.cli.output import json_option, print_json, print_line, reading_progress, write_file
 from proctor.cli.stdout import send, tell
 from proctor.errors import DamageError, InputError
-from proctor.report.gate.judging import Judged, judge
+from proctor.report.gate.judging import (
+    Judged,
+    find_missing,
+    judge,
+    render_cost,
+    render_errors,
+)
 from proctor.report.gate.junit import render_junit
-from proctor.report.gate.limits import Limits, MaxErrors, Miss, gravest
+from proctor.report.gate.limits import Check, Limits, MaxErrors, Miss, gravest
 from proctor.report.gate.markdown import render_markdown
 from proctor.report.gate.measured import Measured, measure_experiment, measure_job
-from proctor.report.gate.numbers import FindInterval
+from proctor.report.gate.numbers import FindInterval, GroupNumbers
 from proctor.report.runs import check_job, check_name, is_sealed
+from proctor.report.statistics.intervals import Interval
+
+# What `gate` takes on its command line that click has no type for
+
+
+_MOST_DIGITS = 9
+
+
+class ErrorsType(click.ParamType[MaxErrors]):
+    """A number of trials, such as 3, or a share of them, such as 0.05 or 5%."""
+
+    name = "N|SHARE"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> MaxErrors:
+        """What was written, or a sentence about it."""
+        if isinstance(value, MaxErrors):
+            return value
+        text = str(value)
+        if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS:
+            return MaxErrors(count=int(text))
+        share = _parse(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        if not 0 <= share <= 1:
+            self.fail(f"{text!r}: expected trials (3) or a share of them (0.05, 5%)", param, ctx)
+        return MaxErrors(share=share)
+
+
+class NumberType(click.ParamType[float]):
+    """A finite number, 0 or more where `least` says so."""
+
+    name = "X"
+
+    def __init__(self, least: float = -math.inf) -> None:
+        self.least = least
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """What was written, or a sentence about it."""
+        number = value if isinstance(value, float) else _parse(str(value))
+        if not math.isfinite(number) or number < self.least:
+            what = "a number" if self.least < 0 else f"a number, {self.least:g} or more"
+            self.fail(f"{value!r}: expected {what}", param, ctx)
+        return number
+
+
+def _parse(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+# What `gate` says: lines for people, and one document for programs
+
+
+def print_judged(judged: list[Judged], miss: Miss | None) -> None:
+    """Every run with its numbers and conditions, then the verdict."""
+    for each in judged:
+        _print_run(each)
+        print_line()
+    print_line(f"gate: {render_verdict(miss)}")
+
+
+def render_verdict(miss: Miss | None) -> str:
+    """Whether the gate is met, and the name of the exit code where it is not."""
+    return f"MISSED: {miss} (exit code {miss.exit_code})" if miss else "met (exit code 0)"
+
+
+def _print_run(judged: Judged) -> None:
+    measured = judged.measured
+    print_line(f"{measured.name} ({measured.kind})")
+    for group in judged.groups:
+        for line in _lines_of(group):
+            print_line(f"  {line}")
+    for line in _basis_of(judged):
+        print_line(f"  {line}")
+    for check in judged.checks:
+        print_line(f"  {_render_check(check)}")
+
+
+def _lines_of(group: GroupNumbers) -> list[str]:
+    of = f" of {group.reward_key}" if group.reward_key else ""
+    return [
+        f"{group.key}: {group.run} run, {group.scored} scored, {group.zero_by_missing} zero by "
+        "missing",
+        f"  mean{of}  {group.mean!r}{_between(group.mean_interval)}",
+        f"  pass rate  {group.pass_rate!r}{_between(group.pass_interval)}: {group.passed} of "
+        f"{group.run}",
+    ]
+
+
+def _between(interval: Interval | None) -> str:
+    return f"  [{interval.low:.4f}, {interval.high:.4f}]" if interval else ""
+
+
+def _basis_of(judged: Judged) -> list[str]:
+    measured = judged.measured
+    planned = "?" if measured.planned is None else measured.planned
+    not_run = "?" if measured.not_run is None else measured.not_run
+    parts = f"{measured.run} run + {measured.broken} broken + {not_run} not run"
+    if measured.withheld:
+        parts += f" + {measured.withheld} withheld"
+    lines = [f"trials: {planned} planned = {parts}"]
+    if measured.superseded:
+        lines.append(f"        {measured.superseded} superseded or begun again: in no number")
+    lines.append(f"errors: {render_errors(judged.errors)}")
+    lines.append(f"cost: {render_cost(judged.cost)}")
+    if missing := find_missing(measured):
+        lines.append(f"incomplete: {'; '.join(missing)}")
+    return lines + [f"note: {note}" for note in measured.notes]
+
+
+def _render_check(check: Check) -> str:
+    about = f"{check.group}: " if check.group else ""
+    verdict = "ok    " if check.is_met else "MISSED"
+    said = f"{verdict}  {about}{check.condition}: {check.found}"
+    return said if check.miss is None else f"{said}  ({check.miss}, {check.miss.exit_code})"
+
+
+def document_of(judged: list[Judged], miss: Miss | None) -> dict[str, object]:
+    """All of it, for programs."""
+    return {
+        "met": miss is None,
+        "miss": miss,
+        "exit_code": miss.exit_code if miss else 0,
+        "runs": [_run_document(each) for each in judged],
+    }
+
+
+def _run_document(judged: Judged) -> dict[str, object]:
+    measured, cost = judged.measured, judged.cost
+    return {
+        "name": measured.name,
+        "kind": measured.kind,
+        "place": measured.place,
+        "denominators": measured.denominators,
+        "incomplete": find_missing(measured),
+        "groups": [msgspec.to_builtins(group) for group in judged.groups],
+        "errors": msgspec.to_builtins(judged.errors),
+        "cost_usd": {
+            "total": cost.total,
+            "per_pass": cost.per_success,
+            "known": cost.known,
+            "n_known": cost.n_known,
+            "n_unknown": cost.n_unknown,
+        },
+        "against": {key: _drop_document(judged, key) for key in judged.drops},
+        "checks": [{**msgspec.to_builtins(check), "met": check.is_met} for check in judged.checks],
+        "damage": measured.damage,
+        "unshown": measured.unshown,
+        "notes": measured.notes,
+    }
+
+
+def _drop_document(judged: Judged, key: str) -> dict[str, object]:
+    drop = judged.drops[key]
+    return {
+        "baseline": drop.baseline,
+        "paired": msgspec.to_builtins(drop.paired),
+        "other_revision": drop.changed,
+    }
+
 
 _CONDITIONS = (
     "min_mean",

@@ -7,7 +7,7 @@ It was checked when it was sealed, so its record is only read here, not judged: 
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ import msgspec
 
 from proctor.cli.options import check_apart, check_unused
 from proctor.cli.printable import printable
-from proctor.cli.sealed_traces import sealed_traces
+from proctor.cli.selection import Selection
 from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
 from proctor.cli.show_trace import Source, describe_trace
 from proctor.cli.showing import (
@@ -29,6 +29,7 @@ from proctor.cli.showing import (
 )
 from proctor.cli.stdout import SentBytes, send, send_bytes
 from proctor.errors import DamageError, InputError, LedgerError
+from proctor.ledger.derived import find_cache
 from proctor.ledger.entry import (
     AnyEntry,
     EvidenceFile,
@@ -45,9 +46,80 @@ from proctor.ledger.query import find_one
 from proctor.ledger.review import find_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.segments import has_checkpoint
+from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.ledger.traced_trials import unpacked
 from proctor.record.comparable import render_model
+from proctor.traces.entry import TraceKind
+from proctor.traces.traced_trial import Named, Opened, Part, find_parts, open_parts, order_parts
 from proctor.trial.finding import level_of
+
+# The traces of a sealed trial, for `proctor show`; every byte that is shown was checked
+#
+# A file is unpacked to a temporary copy and held against the digest that was sealed. Of a large
+# trajectory only parts are unpacked where steps are asked for (see ledger/step_parts.py).
+
+
+class _Outputs(msgspec.Struct, frozen=True):
+    """What a record calls its traces; it was checked when it was sealed."""
+
+    trajectory_path: str | None = None
+    conversation_path: str | None = None
+
+
+class _Record(msgspec.Struct, frozen=True):
+    outputs: _Outputs = _Outputs()
+
+
+@contextlib.contextmanager
+def sealed_traces(
+    ledger: Ledger, entry: TrialEntry, selection: Selection
+) -> Iterator[list[Source]]:
+    """The traces of a trial, the steps in their order; empty where it left none.
+
+    Raises:
+        DamageError: evidence is altered.
+    """
+    kept = {file.path: file for file in entry.evidence if ledger.artifacts.holds(file.sha256)}
+    outputs = _find_outputs(entry)
+    named = Named(outputs.trajectory_path, outputs.conversation_path)
+
+    def open_file(name: str) -> Opened:
+        return unpacked(ledger.artifacts, kept[name])
+
+    with contextlib.ExitStack() as stack:
+        sources = []
+        for part in order_parts(find_parts(tuple(kept), named), kept, open_file):
+            quick = _find_quickly(ledger, part, kept, selection)
+            if quick is not None:
+                sources.append(quick)
+                continue
+            sources += [
+                Source(each.kind, each.path, each.name, each.part, each.passed_over)
+                for each in open_parts([part], open_file, stack)
+            ]
+        yield sources
+
+
+def _find_outputs(entry: TrialEntry) -> _Outputs:
+    try:
+        return msgspec.json.decode(entry.record, type=_Record).outputs
+    except msgspec.MsgspecError:
+        return _Outputs()
+
+
+def _find_quickly(
+    ledger: Ledger, part: Part, kept: Mapping[str, EvidenceFile], selection: Selection
+) -> Source | None:
+    """The steps wanted of a large trajectory, where all of it need not be unpacked."""
+    if selection.steps is None or not part.candidates:
+        return None
+    kind, name = part.candidates[0]
+    if kind is not TraceKind.TRAJECTORY or kept[name].size < LARGE:
+        return None
+    cache = find_cache(os.environ)
+    steps = read_sealed_steps(ledger.artifacts, kept[name].sha256, selection.steps, cache)
+    return None if steps is None else Source(kind, "", name, part.name, steps=steps)
+
 
 _LONGEST = 400
 _MOST_FILES = 50

@@ -11,7 +11,7 @@ from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import ledger_option
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line, reading_progress
-from proctor.cli.trace_classify_text import render_agreements, render_judge, render_many, render_one
+from proctor.cli.printable import printable
 from proctor.cli.trace_judges import (
     RULES,
     JudgeReport,
@@ -20,12 +20,179 @@ from proctor.cli.trace_judges import (
     find_seats,
     judge_options,
 )
-from proctor.cli.trace_labels import Held, LabelledTrial, find_reward, hold_together, label_trial
+from proctor.cli.trace_labels import (
+    Held,
+    LabelledTrial,
+    LabelledTurn,
+    find_reward,
+    hold_together,
+    label_trial,
+)
 from proctor.cli.traced import traced_trials
 from proctor.errors import InputError
 from proctor.ledger.query import TrialFilter
+from proctor.sentence import count_of
+from proctor.traces.behaviour import Agreement, Loop, Mean, TrialBehaviour
 from proctor.traces.label_rules import RULES_VERSION
+from proctor.traces.labels import LABELS
 from proctor.traces.traced_trial import TracedTrial
+
+# Labels of turns as text for people, 80 columns wide. Nothing is printed here
+
+
+_WIDTH = 80
+_UNKNOWN = "-"
+_LABEL, _CUE, _NAME = 12, 24, 26
+
+
+def render_one(trial: LabelledTrial, described: TrialBehaviour, by: str) -> Iterator[str]:
+    """One trial, turn by turn."""
+    yield from (trial.trial.name, f"{', '.join(trial.sources)}; labels by {by}")
+    yield from (f"not used: {why}" for why in trial.passed_over)
+    yield from ("", f"{'step':>5}  {'label':<{_LABEL}}  sure  {'cue':<{_CUE}}  action")
+    part = ""
+    for turn in trial.turns:
+        if turn.part != part:
+            part = turn.part
+            yield f"in {part}:"
+        yield _render_turn(turn)
+    yield from ("", *_render_shares(described))
+
+
+def _render_turn(turn: LabelledTurn) -> str:
+    sure = _UNKNOWN if turn.confidence is None else f"{turn.confidence:.2f}"
+    head = f"{turn.step:>5}  {turn.label or 'no label':<{_LABEL}}  {sure:>4}  "
+    line = f"{head}{_fit(turn.cue, _CUE):<{_CUE}}  "
+    return (line + _fit(turn.action, _WIDTH - len(line))).rstrip()
+
+
+def _fit(text: str, room: int) -> str:
+    """The beginning of a text on one line."""
+    shown = printable(text[: room * 2].replace("\n", " ⏎ "))
+    return shown if len(shown) <= room else f"{shown[: room - 1]}…"
+
+
+def _render_shares(described: TrialBehaviour) -> Iterator[str]:
+    yield f"{count_of(described.turns, 'turn')}: {_shares(described.shares)}"
+    loops = [f"{label} {loop.longest}" for label, loop in described.loops.items() if loop]
+    if loops:
+        yield f"longest stretches: {', '.join(loops)}"
+
+
+def _shares(shares: dict[str, float] | None) -> str:
+    if shares is None:
+        return "none with a label"
+    return ", ".join(f"{label} {share:.0%}" for label, share in shares.items() if share)
+
+
+def render_many(trials: Sequence[LabelledTrial], held: Held, by: str) -> list[str]:
+    """Many trials: a line each, then all together."""
+    lines = [
+        f"labels by {by}; shares in %; distances from good runs at the same task (t) or",
+        "of its family (f): of what follows what, and of its order, 0 (the same) to 1",
+        "",
+        f"{'trial':<{_NAME}} turns  exe  ver  del  exp  follow order  runs  reward",
+    ]
+    described = zip(trials, held.trials, strict=True)
+    lines += [_render_row(trial, facts) for trial, facts in described]
+    return [*lines, "", *_render_whole(held)]
+
+
+def _render_row(trial: LabelledTrial, facts: TrialBehaviour) -> str:
+    name = _fit_end(trial.trial.name, _NAME)
+    if trial.problem is not None:
+        return f"{name:<{_NAME}} {_fit(trial.problem, _WIDTH - _NAME - 1)}"
+    shares = [facts.shares[label] if facts.shares else None for label in LABELS]
+    cells = "".join(f"{_percent(share):>5}" for share in shares)
+    near = facts.distance
+    distances = (
+        f"{near.transitions:7.2f} {near.order:5.2f}  {near.references:>3}{near.basis[0]}"
+        if near
+        else f"{_UNKNOWN:>7} {_UNKNOWN:>5}  {_UNKNOWN:>4}"
+    )
+    reward = _UNKNOWN if facts.reward is None else f"{facts.reward:.6g}"
+    return f"{name:<{_NAME}} {facts.turns:>5}{cells} {distances}  {reward:>6}"
+
+
+def _fit_end(text: str, room: int) -> str:
+    """The end of a name, which tells trials apart."""
+    shown = printable(text)
+    return shown if len(shown) <= room else f"…{shown[1 - room :]}"
+
+
+def _percent(share: float | None) -> str:
+    return _UNKNOWN if share is None else f"{100 * share:.0f}"
+
+
+def _render_whole(held: Held) -> Iterator[str]:
+    whole = held.whole
+    yield (
+        f"{count_of(whole.trials, 'trial')}, {whole.labelled:,} with labels, "
+        f"{count_of(whole.turns, 'turn')}: {_shares(whole.shares)}"
+    )
+    dominant = [f"{label} in {count:,}" for label, count in whole.dominant.items() if count]
+    yield f"most frequent label: {', '.join(dominant) or 'none'}"
+    yield f"distance of transitions: {_mean(whole.distance_transitions)}"
+    yield f"distance of order: {_mean(whole.distance_order)}"
+    yield ""
+    yield f"{'what follows, in %':<19}" + "".join(f"{label:>14}" for label in LABELS)
+    for label, row in zip(LABELS, whole.matrix, strict=True):
+        yield f"{label:<19}" + "".join(
+            f"{_percent(None if row is None else row[at]):>14}" for at in range(len(LABELS))
+        )
+    loops = [f"{label} {_loop(loop)}" for label, loop in whole.loops.items() if loop]
+    yield f"turns on end, longest (mean): {', '.join(loops) or _UNKNOWN}"
+
+
+def _loop(loop: Loop) -> str:
+    return f"{loop.longest:,} ({loop.turns / loop.stretches:.1f})"
+
+
+def _mean(mean: Mean | None) -> str:
+    if mean is None:
+        return "not defined: no trial has a good run of another to be compared with"
+    return f"{mean.mean:.3f} on average over {count_of(mean.trials, 'trial')}"
+
+
+def render_judge(report: JudgeReport) -> list[str]:
+    """What a judge took."""
+    facts = report.facts
+    cost = "cost unknown" if facts["cost_usd"] is None else f"${facts['cost_usd']:.6f}"
+    answered = ", ".join(facts["answered_by"]) or "nobody said which model"
+    lines = [
+        "",
+        f"{report.name} (answered by {answered}), prompt {facts['prompt_version']}:",
+        f"  {count_of(facts['turns'], 'label')}, {facts['known_from_before']:,} of them known from "
+        f"before; {count_of(facts['unlabelled'], 'turn')} without one",
+        f"  {count_of(facts['requests'], 'request')} now, {facts['retries']:,} tried again; tokens "
+        f"{_count(facts['tokens_in'])} in, {_count(facts['tokens_out'])} out; {cost} in all",
+    ]
+    lines += [f"  {note}" for note in facts["notes"]]
+    return lines + ([f"  not asked to the end: {facts['refusal']}"] if facts["refusal"] else [])
+
+
+def _count(tokens: int | None) -> str:
+    return "unknown" if tokens is None else f"{tokens:,}"
+
+
+def render_agreements(agreements: Sequence[dict[str, Any]]) -> list[str]:
+    """How far labels agree, two by two."""
+    lines: list[str] = []
+    for each in agreements:
+        found: Agreement = each["agreement"]
+        kappa = "not defined" if found.kappa is None else f"{found.kappa:.3f}"
+        lines += [
+            "",
+            f"{each['first']} (rows) and {each['second']} (columns): {found.agreed:,} of "
+            f"{count_of(found.turns, 'turn')} agree, kappa {kappa}",
+            f"{'':<19}" + "".join(f"{label:>14}" for label in LABELS),
+        ]
+        lines += [
+            f"{label:<19}" + "".join(f"{count:>14,}" for count in row)
+            for label, row in zip(LABELS, found.confusion, strict=True)
+        ]
+    return lines
+
 
 _SOME_WITHOUT = 3
 

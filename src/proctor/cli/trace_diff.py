@@ -3,7 +3,8 @@
 import contextlib
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 import click
 import msgspec
@@ -12,8 +13,7 @@ from proctor.cli.ledger.options import ledger_option
 from proctor.cli.output import json_option, print_json
 from proctor.cli.pager import page
 from proctor.cli.printable import printable
-from proctor.cli.side_by_side import render_beside
-from proctor.cli.trace_text import break_line, fold
+from proctor.cli.trace_text import break_line, columns_of, fold
 from proctor.cli.traced import traced_trials
 from proctor.errors import InputError
 from proctor.ledger.query import TrialFilter
@@ -33,6 +33,36 @@ from proctor.traces.trace import load_trace_file
 from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
 from proctor.traces.trajectory import read_chunks
 from proctor.traces.turn import Turn, turns_to_entries
+
+# Two texts for people: beside one another where there is room, else one below the other
+
+
+_ROOM = 120
+"""Columns from which on two texts stand beside one another."""
+_GAP = " | "
+_INDENT = "  "
+
+type Titled = tuple[str, Sequence[str]]
+"""What a text is called, and its lines."""
+
+
+def render_beside(left: Titled, right: Titled, columns: int) -> Iterator[str]:
+    """Lines of both, none wider than the screen."""
+    if columns < _ROOM:
+        for title, lines in (left, right):
+            yield f"{_INDENT}{title}:"
+            room = max(columns - 2 * len(_INDENT), 1)
+            yield from (2 * _INDENT + piece for line in lines for piece in break_line(line, room))
+        return
+    room = (columns - len(_INDENT) - len(_GAP)) // 2
+    both = [
+        [piece for line in [f"{title}:", *lines] for piece in break_line(line, room)]
+        for title, lines in (left, right)
+    ]
+    for mine, theirs in zip_longest(*both, fillvalue=""):
+        blanks = " " * (room - columns_of(mine))
+        yield f"{_INDENT}{mine}{blanks}{_GAP}{theirs}".rstrip()
+
 
 _MOST_HUNKS = 40
 _LONGEST = 800

@@ -4,19 +4,17 @@
     wish, settings, watch    what a job is told, what comes of it, and who looks on
     config_file, mcp_file, secrets    what files say of it, and what they leave out
     classes    whether what it names by import path can be had
-    request, planning, planned, planner, preview    from a wish to a plan, or to a look at one
-    tasks, datasets, registry, packages, git_tasks, cache, versions    which tasks, from where
+    request, planning, planned, preview    from a wish to a plan, or to a look at one
+    tasks, datasets, registry, packages, git_tasks, cache    which tasks, from where
     slots, images, metrics, lock    attempts x tasks x agents, and what pins and counts them
-    store, places    the job's own files, who may write them, and where paths start
-    existing, sameness, foreign, resume    what is there already: kept, run or redone, and why
-    queue, running, concurrency    so many trials at once
-    retry, kept, carried    when a trial is run again, what it left, and its findings
-    progress, result_file, durable    the figures so far, and results that outlast a power cut
+    store    the job's own files, who may write them, and where paths start
+    existing, foreign, resume    what is there already: kept, run or redone, and why
+    running    so many trials at once
+    retry, kept    when a trial is run again, what it left, and its findings
+    progress, durable    the figures so far, and results that outlast a power cut
     flakes    how far further verifications agree, task by task
     reaping    what killed runs left behind
-    experiment    which trials belong to an experiment of the ledger
     sealing    trials into the ledger, as they end
-    signals    Ctrl-C, once and twice
 
 Nothing here runs a command in an environment, and nothing prints.
 """

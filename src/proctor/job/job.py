@@ -8,7 +8,12 @@ one goes on from: every file is whole, a trial's name is on record before its di
 """
 
 import asyncio
-from dataclasses import dataclass
+import contextlib
+import signal
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +21,8 @@ from proctor import __version__
 from proctor.agents.harbors import find_note
 from proctor.agents.kinds import make_agent
 from proctor.environments.kinds import check_environment, leaves_traces, make_environment
-from proctor.harbor.configs import JobConfig
+from proctor.errors import JobError
+from proctor.harbor.configs import JobConfig, TrialConfig
 from proctor.harbor.declared import SCRIPT
 from proctor.harbor.lock import render_lock
 from proctor.harbor.result import JobResult, render_result
@@ -26,21 +32,215 @@ from proctor.job.flakes import Flakes, find_flakes, render_flakes
 from proctor.job.images import describe_change
 from proctor.job.lock import lock_slots
 from proctor.job.metrics import make_metrics
-from proctor.job.planner import TrialPlanner
 from proctor.job.planning import JobPlan
 from proctor.job.progress import Progress, local_now
-from proctor.job.queue import Queue
 from proctor.job.reaping import Reaping
 from proctor.job.request import Request, opened_job, request_resume, request_run
-from proctor.job.result_file import ResultFile
-from proctor.job.resume import find_idle
+from proctor.job.resume import Decision, find_idle
 from proctor.job.running import SlotRunner
 from proctor.job.sealing import Sealer, check_ledger, find_sealed_names, sealing
-from proctor.job.signals import Interrupt, heeding
+from proctor.job.slots import Slot, trial_config
 from proctor.job.store import JobFiles, JobState, held_job
 from proctor.job.watch import Watch
 from proctor.job.wish import Counts, JobOutcome, JobWish, ResumeWish
 from proctor.trial.order import Kinds
+from proctor.trial.plan import Plan, RecordWish, Shared
+
+# The plan of each trial of a job, made when the trial begins
+#
+# Attempts at one task by one agent share what they have in common, so that it is made once.
+
+
+type _Known = tuple[TrialConfig, RecordWish, Shared]
+
+_CAPACITY = 512
+"""Tasks that are kept in mind at once; of a larger job nothing is, since tasks come in turns."""
+
+
+class TrialPlanner:
+    """Makes the plans of one job's trials."""
+
+    def __init__(self, plan: JobPlan) -> None:
+        self._plan = plan
+        self._known: OrderedDict[tuple[int, int], _Known] = OrderedDict()
+
+    def make_plan(self, decision: Decision, attempt: int) -> Plan:
+        """The plan of a slot's trial, given the number of the attempt."""
+        slot, prepared = decision.slot, self._plan.prepared
+        config, record, shared = self._find_known(decision)
+        return Plan(
+            config=config.model_copy(update={"trial_name": decision.trial}),
+            task=slot.planned.task,
+            digests=slot.planned.digests,
+            record=record,
+            is_harbor_compatible=prepared.settings.verifier_compat is not None,
+            verify_again=prepared.settings.verify_again,
+            clean_room=prepared.settings.clean_room,
+            attempt=attempt,
+            shared=shared,
+        )
+
+    def _find_known(self, decision: Decision) -> _Known:
+        slot, plan = decision.slot, self._plan
+        # The plan holds both for as long as the job runs: their identities are names.
+        key = id(slot.planned), id(slot.agent)
+        known = self._known.get(key)
+        if known is None:
+            config = trial_config(slot, decision.trial, plan.trials_dir, plan.job_id)
+            known = self._known[key] = config, self._make_record(slot), Shared()
+            if len(self._known) > _CAPACITY:
+                self._known.popitem(last=False)
+        return known
+
+    def _make_record(self, slot: Slot) -> RecordWish:
+        records = self._plan.prepared.records
+        wish = records[slot.index % len(records)]
+        # What the person says goes before what the dataset is called.
+        return replace(wish, dataset_id=wish.dataset_id or slot.planned.dataset_id)
+
+
+# result.json while a job runs: rewritten at most once a second, and whole
+
+
+_SECONDS = 1.0
+_SHARE = 20
+"""Writing may take a twentieth of the time: a very large job writes less often."""
+
+
+class ResultFile:
+    """Writes when something changed, now or as soon as it may."""
+
+    def __init__(self, write: Callable[[], None], on_failure: Callable[[JobError], None]) -> None:
+        self._write = write
+        self._on_failure = on_failure
+        self._loop = asyncio.get_running_loop()
+        self._next = self._loop.time()
+        self._later: asyncio.TimerHandle | None = None
+
+    def changed(self) -> None:
+        """Something in it is not as it was."""
+        if self._later is None:
+            wait = self._next - self._loop.time()
+            if wait <= 0:
+                self._write_now()
+            else:
+                self._later = self._loop.call_later(wait, self._write_now)
+
+    def close(self) -> None:
+        """Write no more."""
+        if self._later is not None:
+            self._later.cancel()
+        self._later = None
+
+    def _write_now(self) -> None:
+        self._later = None
+        began = self._loop.time()
+        try:
+            self._write()
+        except JobError as error:
+            self._on_failure(error)
+        ended = self._loop.time()
+        self._next = ended + max(_SECONDS, _SHARE * (ended - began))
+
+
+# Ctrl-C: once finishes the record-keeping, twice stops. SIGTERM counts as Ctrl-C
+#
+# So does the first SIGHUP, by which a terminal that is closed says so: often more than once, and
+# that is nobody's impatience. Whoever started the program deaf to it (nohup) has it go on.
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupt:
+    """Whether the person wants the job to stop, and who is to be told."""
+
+    def __init__(self, on_first: Callable[[], None], at_once: Callable[[], None]) -> None:
+        self.is_wanted = False
+        """A signal came."""
+        self._on_first = on_first
+        self._at_once = at_once
+
+    def come(self, number: int) -> None:
+        """A signal came."""
+        if not self.is_wanted:
+            self.is_wanted = True
+            self._on_first()
+        elif number != signal.SIGHUP:
+            self._at_once()
+
+
+@contextlib.contextmanager
+def heeding(interrupt: Interrupt) -> Iterator[None]:
+    """Signals go to the interrupt while this lasts; outside the main thread none can be had."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    earlier = {number: signal.getsignal(number) for number in _SIGNALS}
+    if earlier[signal.SIGHUP] is signal.SIG_IGN:
+        del earlier[signal.SIGHUP]
+    for number in earlier:
+        loop.add_signal_handler(number, interrupt.come, number)
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            loop.remove_signal_handler(number)
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+# So many trials at once: a few workers that take the next one when they are free
+#
+# There is no task for a trial that has not begun, so that ten thousand of them cost nothing.
+
+
+class Queue[T]:
+    """Items that are worked on in order, at most so many at once."""
+
+    def __init__(self, items: Iterable[T]) -> None:
+        self._items = iter(items)
+        self._workers: list[asyncio.Task[None]] = []
+        self._is_stopped = False
+        self._failure: BaseException | None = None
+
+    async def work(self, run: Callable[[T], Awaitable[None]], n_workers: int) -> None:
+        """Work on every item, or until `stop` is called; what runs then is cancelled.
+
+        Raises:
+            BaseException: what an item raised; no further one was begun, the running ones were
+                cancelled.
+        """
+        self._workers = [asyncio.create_task(self._work(run)) for _ in range(n_workers)]
+        try:
+            await asyncio.wait(self._workers)
+        except asyncio.CancelledError:
+            self.stop()
+            await asyncio.wait(self._workers)
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self, failure: BaseException | None = None) -> None:
+        """Begin nothing more and cancel what runs; `failure` is then raised by `work`."""
+        self._failure = self._failure or failure
+        self._is_stopped = True
+        for worker in self._workers:
+            worker.cancel()
+
+    async def _work(self, run: Callable[[T], Awaitable[None]]) -> None:
+        for item in self._items:
+            # A trial may end without ever having waited: signals must get their turn.
+            await asyncio.sleep(0)
+            if self._is_stopped:
+                return
+            try:
+                await run(item)
+            except asyncio.CancelledError:
+                return
+            except Exception as error:  # noqa: BLE001 - raised by `work`, once all have ended
+                self.stop(error)
+                return
 
 
 async def run_job(wish: JobWish, watch: Watch) -> JobOutcome:

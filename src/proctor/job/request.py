@@ -8,16 +8,132 @@ import msgspec
 
 from proctor.errors import JobError
 from proctor.harbor.configs import JobConfig
+from proctor.harbor.env import is_sensitive
 from proctor.job.existing import Existing, load_existing
 from proctor.job.images import choose_environment
-from proctor.job.places import find_origin, find_trials_dir
 from proctor.job.planning import JobPlan, Place, Prepared, plan_job, prepare
-from proctor.job.sameness import check_same_job, check_same_settings
 from proctor.job.secrets import check_variables, check_wanted, fill_secrets
 from proctor.job.settings import Settings
 from proctor.job.store import CONFIG, LOCK, STATE
 from proctor.job.wish import JobWish, LedgerWish, ResumeWish
 from proctor.record.ids import check_id
+from proctor.sentence import shown
+
+# Whether a job that is there already is the one that is asked for: which keys differ
+#
+# What decides neither which trials there are nor what they do may differ: the job's place and name,
+# how many run at once, how much is said. Values of secrets are not compared, since a file has none.
+
+
+_FREE = {"job_name", "jobs_dir", "debug", "quiet", "n_concurrent_trials"}
+_MOST_SHOWN = 5
+
+
+def check_same_job(directory: str, there: JobConfig, asked: JobConfig) -> None:
+    """Refuse to go on with a job under another config.
+
+    Raises:
+        JobError: names the keys that differ.
+    """
+    left = there.model_dump(mode="json", exclude=_FREE)
+    right = asked.model_dump(mode="json", exclude=_FREE)
+    _refuse(directory, list(_differences(left, right, "")))
+
+
+def check_same_settings(directory: str, there: Settings, asked: Settings) -> None:
+    """Refuse to go on with a job under other settings.
+
+    Raises:
+        JobError: names the keys that differ.
+    """
+    left, right = there.model_dump(mode="json"), asked.model_dump(mode="json")
+    _refuse(directory, list(_differences(left, right, "")))
+
+
+def _refuse(directory: str, differences: list[str]) -> None:
+    if not differences:
+        return
+    more = len(differences) - _MOST_SHOWN
+    listed = "; ".join(differences[:_MOST_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    raise JobError(
+        f"{directory}: there is a job of this name already, with another config: {listed}. "
+        "Give the new job a name of its own with --job-name, or go on with the one that is there "
+        "with `proctor resume`"
+    )
+
+
+def _differences(there: object, asked: object, where: str) -> Iterator[str]:
+    if isinstance(there, Mapping) and isinstance(asked, Mapping):
+        for key in dict.fromkeys([*there, *asked]):
+            if not (where.endswith("env.") and is_sensitive(key)):
+                name = f"{where}{key}"
+                yield from _difference_at(there.get(key), asked.get(key), name)
+        return
+    if there != asked:
+        yield f"{where.rstrip('.')} is {shown(there)} there and {shown(asked)} now"
+
+
+def _difference_at(there: object, asked: object, name: str) -> Iterator[str]:
+    if isinstance(there, list) and isinstance(asked, list):
+        if name.endswith("_exceptions"):
+            there, asked = sorted(map(str, there)), sorted(map(str, asked))
+        elif len(there) == len(asked):
+            for index, (left, right) in enumerate(zip(there, asked, strict=True)):
+                yield from _differences(left, right, f"{name}[{index}].")
+            return
+    yield from _differences(there, asked, f"{name}.")
+
+
+# Where a job's relative paths start from, so that it can be gone on with from anywhere
+#
+# A job's paths start from the directory in which it was begun, and stand in their own words in each
+# trial's config.json, which is how harbor recognises its trials. So whoever resumes a job works
+# from that directory, wherever the command was given: the process changes to it, and back at the
+# end.
+
+
+def find_origin(directory: Path, recorded: str | None, config: JobConfig) -> Path:
+    """The directory that the relative paths of a job start from.
+
+    The recorded one, or one seen from where the job lies, or the present one: the first from
+    which everything that the config names is there.
+    """
+    candidates = [place for place in _candidates(directory, recorded, config) if place.is_dir()]
+    wanted = list(_relative_paths(config))
+    for candidate in candidates:
+        if all((candidate / path).exists() for path in wanted):
+            return candidate
+    return candidates[0] if candidates else Path.cwd()
+
+
+def find_trials_dir(directory: Path, origin: Path, config: JobConfig) -> Path:
+    """The job's directory in the words of its config, where those still lead there."""
+    told = config.jobs_dir / config.job_name
+    try:
+        return told if (origin / told).samefile(directory) else directory
+    except OSError:
+        return directory
+
+
+def _candidates(directory: Path, recorded: str | None, config: JobConfig) -> Iterator[Path]:
+    if recorded is not None:
+        yield Path(recorded)
+    # A job of a relative jobs_dir lies at a known distance from where it was begun.
+    where = directory.absolute()
+    below = (config.jobs_dir / config.job_name).parts
+    if not config.jobs_dir.is_absolute() and where.parts[-len(below) :] == below:
+        yield where.parents[len(below) - 1]
+    yield Path.cwd()
+
+
+def _relative_paths(config: JobConfig) -> Iterator[Path]:
+    places = [dataset.path for dataset in config.datasets]
+    places += [dataset.registry_path for dataset in config.datasets]
+    places += [task.path for task in config.tasks if task.git_url is None]
+    places += [path for agent in config.agents for path in agent.skills]
+    for path in (*places, *config.extra_instruction_paths):
+        if path is not None and not path.is_absolute() and not str(path).startswith("~"):
+            yield path
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

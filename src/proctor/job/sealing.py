@@ -13,20 +13,78 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from proctor.errors import ProctorError
+from proctor.errors import InputError, ProctorError
 from proctor.harbor.agents import CHAT, CHAT_KEY, SHORTEST_CHAT_KEY, find_keys
-from proctor.harbor.configs import JobConfig
+from proctor.harbor.configs import AgentConfig, JobConfig
 from proctor.harbor.env import is_sensitive, resolve_env
-from proctor.job.experiment import check_experiment
+from proctor.harbor.stats import ADHOC
+from proctor.job.planning import Prepared
 from proctor.job.request import Request
+from proctor.job.slots import Slot
 from proctor.job.wish import LedgerWish, SealedTrials
+from proctor.ledger.belonging import REMEDY, Content, find_content, label_agent
 from proctor.ledger.keys import SigningKey, find_key
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.place import open_or_create
 from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.run_plan import digest_settings
 from proctor.ledger.sealing import Sealed, Secrets
 from proctor.ledger.submission import has_record
 from proctor.ledger.trial_sealing import seal_trials
+
+# Whether the trials of a new job belong to the experiment that they would be sealed under
+
+
+_SHOWN = 3
+
+
+def check_experiment(ledger: Ledger, prepared: Prepared) -> None:
+    """See that a new job adds nothing else to an experiment than what belongs to it.
+
+    Raises:
+        InputError: it does; no trial was begun.
+        DamageError: the log does not give what its checkpoint says.
+    """
+    experiment = prepared.settings.experiment or prepared.config.job_name
+    content = find_content(ledger, experiment)
+    if content is None:
+        return
+    outside = list(dict.fromkeys(_find_outside(content, prepared)))
+    if outside:
+        more = f" and {len(outside) - _SHOWN} more" if len(outside) > _SHOWN else ""
+        raise InputError(
+            f"{ledger.directory}: the experiment {experiment!r} {content.said_by}; this job would "
+            f"add {', '.join(outside[:_SHOWN])}{more}. {REMEDY}"
+        )
+
+
+def _find_outside(content: Content, prepared: Prepared) -> Iterator[str]:
+    digests = {id(agent): _digest(agent, prepared) for agent in prepared.config.agents}
+    for slot in prepared.slots:
+        digest, agent = digests[id(slot.agent)], slot.agent
+        task = slot.planned.task.name
+        if digest not in content.agents:
+            name = label_agent(agent.name or agent.import_path or "", agent.model_name)
+            same = name in content.agents.values()
+            yield f"the agent {name}{' with other settings' if same else ''}"
+        elif not {(None, task), (_dataset_of(slot, prepared), task)} & content.tasks:
+            yield f"the task {task} of {_dataset_of(slot, prepared)}"
+        elif content.attempts is not None and (
+            content.sealed[digest, task] + slot.attempt > content.attempts
+        ):
+            yield f"attempt {content.sealed[digest, task] + slot.attempt} at {task}"
+
+
+def _digest(agent: AgentConfig, prepared: Prepared) -> str:
+    told = prepared.config.model_dump(mode="json", include={"extra_instruction_paths"})
+    return digest_settings({**told, "agent": agent.model_dump(mode="json")})
+
+
+def _dataset_of(slot: Slot, prepared: Prepared) -> str:
+    """The name that the trial's dataset will have in lists and on boards."""
+    declared = prepared.settings.dataset_id or slot.planned.dataset_id
+    return declared or slot.planned.config.source or ADHOC
+
 
 _TOGETHER = 100
 """Trials that share a signature at most."""

@@ -2,7 +2,6 @@
 
     tree         RFC 6962: leaves to a root, inclusion and consistency
     note         C2SP signed notes, checkpoints, public keys
-    points       which public keys are none
     signature    whether a key signed a checkpoint
     handover     the keys of a log, each named by the one before it
     keys         private keys, which one is used, and cosignatures
@@ -14,10 +13,7 @@
     sealed_plans   the plans in a ledger
     belonging    what belongs to an experiment, and which trials do not
     segments     the files that hold the lines
-    first_entry  which format a ledger has
     torn         what a crash left behind the checkpoint, put aside
-    unfinished   a ledger that was begun and never signed
-    unnamed      where artifacts lie until they have their names
     artifacts    evidence by content
     step_parts   some steps of a sealed trajectory, without unpacking all of it
     derived      where the indexes of a ledger lie, in the user's cache

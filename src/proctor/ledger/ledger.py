@@ -39,7 +39,6 @@ from proctor.ledger.entry import (
     encode_entry,
     now_text,
 )
-from proctor.ledger.first_entry import check_format
 from proctor.ledger.index import Index, Position, key_after, open_index
 from proctor.ledger.lock import check_local, locked
 from proctor.ledger.note import (
@@ -54,15 +53,84 @@ from proctor.ledger.segments import (
     SEGMENT_SIZE,
     Place,
     append_lines,
+    find_segments,
     has_checkpoint,
+    open_segment,
     read_checkpoint,
     read_line,
+    read_lines,
     render_absence,
 )
 from proctor.ledger.torn import put_tail_aside
 from proctor.ledger.tree import Frontier, Tree, leaf_hash
-from proctor.ledger.unfinished import clear_unfinished
 from proctor.ledger.upkeep import catch_up, check_leaf
+
+# A ledger that was begun and never signed: what is left of its first entry is put aside
+#
+# A kill between the first entry and the first checkpoint leaves it, and nobody was told of a
+# ledger. Whatever holds more than that is none of this.
+
+
+_LARGEST = 1 << 16
+"""Bytes; the first entry, which names a key, has some three hundred."""
+
+
+def clear_unfinished(directory: Path) -> bool:
+    """Put aside a first entry that no checkpoint signs; False where there is more than that.
+
+    Raises:
+        OSError: it cannot be read or put aside.
+    """
+    segments = find_segments(directory / "entries")
+    if not segments:
+        return True
+    if segments != [0]:
+        return False
+    with open_segment(directory / "entries", 0) as file:
+        data = file.read(_LARGEST)
+    if not _is_first(data):
+        return False
+    put_tail_aside(directory, Place())
+    return True
+
+
+def _is_first(data: bytes) -> bool:
+    """Whether this is the entry that names a key, or the beginning of one."""
+    line, newline, rest = data.partition(b"\n")
+    if not newline:
+        return len(data) < _LARGEST and line.startswith(b'{"at":'[: len(line)])
+    try:
+        return not rest and isinstance(decode_line(line, "the first entry"), KeyEntry)
+    except DamageError:
+        return False
+
+
+# The first entry of a ledger, which says what format it has. No signature is checked
+
+
+def check_format(directory: Path) -> KeyEntry:
+    """The first entry of a ledger, which says what format it has.
+
+    Raises:
+        LedgerError: it is of another format.
+        DamageError: there is no such entry.
+    """
+    where = f"{directory / 'entries'}: the first entry"
+    first = next(read_lines(directory / "entries"), None)
+    if first is None:
+        raise DamageError(f"{where} is not there")
+    with contextlib.suppress(msgspec.MsgspecError):
+        named = msgspec.json.decode(first.data, type=dict[str, object]).get("format")
+        if isinstance(named, str) and named != FORMAT:
+            raise LedgerError(
+                f"{directory}: a ledger of format {named!r}; this proctor reads {FORMAT!r}: "
+                "a newer one may read it"
+            )
+    entry = decode_line(first.data, where)
+    if not isinstance(entry, KeyEntry):
+        raise DamageError(f"{where} is of kind {getattr(entry, 'kind', 'withheld')!r}, not 'key'")
+    return entry
+
 
 _TRIES = 100
 

@@ -4,7 +4,6 @@
     recorded    a trial that is on record, whoever keeps it
     from_job    trials of a job directory
     from_claim  trials of a claim, with the evidence of a ledger
-    tasks       where the task of a trial lies now, if it is still the same
     plan        the job that runs a trial again, or why none can
     observed    what commands gave then and now
     verdict     what came of it

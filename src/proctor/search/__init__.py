@@ -5,7 +5,6 @@
     texts     all that a sealed trial is found by
     pieces    the same, ready to be stored; another process helps where there is much
     query     what somebody typed, parsed
-    chosen    the trials that a query's filters let through
     index     search.sqlite: FTS5 over rows, and their texts for snippets; derived
     upkeep    the index brought up to the log
     check     the index held against the log, for `ledger verify`

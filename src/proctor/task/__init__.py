@@ -10,7 +10,6 @@
     links        whether what is read of a task is the dataset's, and no other file of this machine
     hashed       SHA-256 of files, remembered for as long as they do not change
     checksum     harbor's task_checksum
-    lock_digest  the digest of a task in harbor's lock.json
     manifest     dataset digest v1: of files, of a task, of a dataset
     digests      all digests of one task together
     dataset      a directory of tasks, and the directories in it that harbor does not take

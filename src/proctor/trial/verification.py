@@ -1,15 +1,119 @@
 """One verification of a trial or of a step, wherever its verifier runs."""
 
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
+
+from proctor.digest import sha1_hex
 from proctor.errors import VerifierTimeoutError
+from proctor.harbor.env import resolve_env
 from proctor.harbor.trial_result import VerifierResult
 from proctor.task.directory import Step
 from proctor.task.environment import EnvironmentConfig
-from proctor.trial.environment import Environment
-from proctor.trial.separate import verify_separately
-from proctor.trial.sitting import Sitting
-from proctor.trial.verify import verify_shared
+from proctor.trial.artifacts import Asked, upload_artifacts
+from proctor.trial.environment import Environment, is_watched
+from proctor.trial.inside import acting_as, empty_directories, kind_of
+from proctor.trial.making import bind
+from proctor.trial.network import check_policy
+from proctor.trial.network_switch import network_of_phase
+from proctor.trial.order import EnvironmentOrder
+from proctor.trial.paths import INSIDE
+from proctor.trial.sitting import Sitting, host_variables
+from proctor.trial.verify import find_verifier_user, run_verifier, verify_shared
+
+# Verification in an environment of the verifier's own, built from the tests
+#
+# The agent's environment is stopped before, or goes on where another step follows. The image owns
+# /tests; of the agent's work only artifacts get there, at the paths they had.
+
+
+_LONGEST_SESSION = 63
+
+
+async def verify_separately(
+    sitting: Sitting,
+    own: EnvironmentConfig,
+    artifacts_dir: Path,
+    step: Step | None = None,
+) -> VerifierResult:
+    """Run the verifier in an environment of its own, and read what it gave.
+
+    Raises:
+        TimeoutError: it took too long, or its environment did.
+        Exception: the first thing that went wrong.
+    """
+    timeout = (sitting.step_timeouts(step) if step else sitting.timeouts).verifier
+    further: Sequence[Asked] = step.config.artifacts if step else ()
+    network = sitting.network(step)
+    async with _started(sitting, own, step) as environment:
+        with acting_as(environment, find_verifier_user(sitting, step)):
+            await empty_directories(environment, [INSIDE.verifier_dir], open_to_all=True)
+            await upload_artifacts(sitting, environment, artifacts_dir, further)
+            async with network_of_phase(environment, network.verifier_baseline, network.verifier):
+                verified = run_verifier(sitting, environment, step, has_tests=True)
+                return await asyncio.wait_for(verified, timeout)
+
+
+@asynccontextmanager
+async def _started(
+    sitting: Sitting, own: EnvironmentConfig, step: Step | None
+) -> AsyncIterator[Environment]:
+    """The verifier's environment, stopped whatever happens."""
+    order = _order(sitting, own, step)
+    environment = sitting.kinds.make_environment(order)
+    check_policy(order.network, environment.capabilities, kind_of(environment))
+    try:
+        start = environment.start(force_build=False)
+        await asyncio.wait_for(start, sitting.timeouts.environment)
+        yield environment
+    finally:
+        try:
+            await asyncio.shield(environment.stop(delete=sitting.plan.config.environment.delete))
+        except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
+            sitting.logger.debug("Failed to stop verifier env %r: %s", order.session_id, error)
+        if is_watched(environment):
+            # It knows no phases of the trial, and calls its own start a set-up.
+            sitting.findings += [
+                msgspec.structs.replace(finding, phase=sitting.phase_name)
+                for finding in environment.findings
+            ]
+
+
+def _order(sitting: Sitting, own: EnvironmentConfig, step: Step | None) -> EnvironmentOrder:
+    config, task, paths = sitting.plan.config, sitting.plan.task, sitting.paths
+    return EnvironmentOrder(
+        config=config.environment.model_copy(update={"extra_docker_compose": []}),
+        environment_dir=_find_context(sitting, step),
+        environment_name=task.short_name,
+        session_id=name_session(config.trial_name, step.name if step else "trial"),
+        trial_paths=paths,
+        task_env_config=own,
+        network=sitting.network(step).verifier_baseline,
+        persistent_env=resolve_env({**own.env, **config.environment.env}, host_variables()),
+        mounts=(bind(os.path.realpath(paths.verifier_dir), INSIDE.verifier_dir),),
+        logger=sitting.logger,
+    )
+
+
+def _find_context(sitting: Sitting, step: Step | None) -> Path:
+    """What the verifier's environment is built from: the tests, those of the step if it has any."""
+    own = step.directory / "tests" if step else None
+    return own if own and own.exists() else sitting.plan.task.directory / "tests"
+
+
+def name_session(trial: str, key: str) -> str:
+    """The name of a verifier's environment: the trial's with what it verifies, cut if too long."""
+    name = "".join(
+        each if each.isalnum() or each in "-._" else "_" for each in f"{trial}__verifier__{key}"
+    )
+    if len(name) <= _LONGEST_SESSION:
+        return name
+    suffix = f"__{sha1_hex(name.encode())[:8]}"
+    return f"{name[: _LONGEST_SESSION - len(suffix)].rstrip('-._')}{suffix}"
 
 
 def find_own_environment(sitting: Sitting, step: Step | None = None) -> EnvironmentConfig | None:

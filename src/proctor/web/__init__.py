@@ -1,14 +1,13 @@
 """The viewer: what was run and what is sealed, as pages on this machine.
 
     subject     what is looked at: a ledger, or job directories
-    damage      whether the ledger is damaged, and what can be shown of it then
     shelf, job_files    job directories, which may change while they are looked at
     experiment  an experiment or a job: its rows, and the counts
     pages       templates to responses, and the headers that all of them have
-    shown, listing, kept    values as text, lists in pages, large texts made once
+    shown, listing    values as text, lists in pages, large texts made once
     guard, writing, problems    hosts and headers, who may write, what leads nowhere
     experiments     the first page
-    job_query, job_page, live    an experiment, what is asked of it, and its changes as events
+    job_page, live    an experiment, what is asked of it, and its changes as events
     app         the table of routes
     trial       the page of one trial; what it shows is in trials/
     files       one file of a trial, as text or as bytes
@@ -20,9 +19,8 @@
     trace       the page of a trace, and what its script asks for
     diff        two traces beside each other
     search      words in all traces
-    searching   answers to a query: from an index, or by looking through jobs
     traces/     a trace for these pages, of any size
-    boards, interval_bars   boards, their rows, and intervals as small drawings
+    boards   boards, their rows, and intervals as small drawings
     server      the program that answers, on loopback
     templates/, static/   the pages; no build step, nothing from elsewhere
 

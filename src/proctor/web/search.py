@@ -5,7 +5,13 @@
 What is wrong with a query is said as a sentence, above how one is written.
 """
 
-from dataclasses import dataclass
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
@@ -14,18 +20,241 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proctor.errors import InputError
+from proctor.errors import InputError, ProctorError
+from proctor.files import read_small
 from proctor.ledger.ledger import Ledger
-from proctor.search.find import Page
-from proctor.search.query import LONGEST_QUERY, parse_query
+from proctor.ledger.query import TrialFilter
+from proctor.ledger.withheld import find_unnamed, render_unnamed
+from proctor.search.find import COUNTED, Found, Page, find_hits
+from proctor.search.index import SearchIndex
+from proctor.search.query import LONGEST_QUERY, Query, parse_query
 from proctor.search.row import Row, is_change
+from proctor.search.scan import Scanner, fits_condition
 from proctor.search.snippet import Marker, Snippet
+from proctor.search.texts import rows_of_trace
+from proctor.search.upkeep import ask_index
 from proctor.sentence import count_of
+from proctor.traces.traced_trial import FoundTrace, open_parts
 from proctor.web.pages import render_page
-from proctor.web.searching import UPKEEP, list_pages, search_jobs, search_ledger
 from proctor.web.shown import trial_path
 from proctor.web.subject import Subject
+from proctor.web.traces.place import find_place
 from proctor.web.traces.plain import make_plain
+
+# Answers to a query: from a ledger's index, or by looking through the traces of jobs
+#
+# An index that has to be made first is made beside the requests, once for all of them; who asks
+# meanwhile is told how far it is. Jobs have no index: as many traces are looked through as a few
+# seconds allow, and what was left out is said.
+
+
+PATIENCE: Final = 1.0
+"""Seconds that a request waits for the index."""
+_SECONDS: Final = 4.0
+"""Seconds that jobs are looked through."""
+_AT_ONCE: Final = 2
+_OFTEN: Final = 100
+"""After so many entries somebody looks at the clock."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """The index of one ledger, while it is brought up to the log."""
+
+    done: int = 0
+    total: int = 0
+    error: Exception | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+
+    def bring_up(self, directory: Path) -> None:
+        try:
+            with Ledger.open(directory) as ledger:
+                ask_index(ledger, lambda _: None, self.watch)
+        except Exception as error:  # noqa: BLE001 - the request that waits for it says it
+            self.error = error
+        finally:
+            self.ended.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an index is, in bytes of evidence."""
+
+    done: int
+    total: int
+
+
+class Upkeep:
+    """Brings indexes up to their logs, one thread a ledger."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs: dict[Path, _Run] = {}
+
+    def wait(self, directory: Path, patience: float = PATIENCE) -> Progress | None:
+        """How far the index is after a while; None once it is as far as the log.
+
+        Raises:
+            ProctorError: it cannot be made.
+        """
+        with self._lock:
+            run = self._runs.get(directory)
+            if run is None:
+                run = self._runs[directory] = _Run()
+                # It ends with the program: what was taken in by then is kept.
+                threading.Thread(target=run.bring_up, args=(directory,), daemon=True).start()
+        if not run.ended.wait(patience):
+            return Progress(run.done, run.total)
+        with self._lock:
+            if self._runs.get(directory) is run:
+                del self._runs[directory]
+        if run.error is not None:
+            raise run.error
+        return None
+
+
+UPKEEP: Final = Upkeep()
+"""That of this program."""
+_SCANS: Final = threading.Semaphore(_AT_ONCE)
+
+
+def search_ledger(ledger: Ledger, query: Query, page: Page) -> tuple[Found, list[str]]:
+    """A page of hits, and what could not be searched.
+
+    Raises:
+        LedgerError: the index cannot be used.
+    """
+
+    def ask(index: SearchIndex) -> tuple[Found, list[str]]:
+        unnamed = render_unnamed(find_unnamed(ledger))
+        problems = [*([unnamed] if unnamed else []), *index.problems()]
+        return find_hits(ledger, index, query, TrialFilter(), page), problems
+
+    return ask_index(ledger, ask)
+
+
+@dataclass(frozen=True, slots=True)
+class JobHit:
+    """An entry of a trace in a job."""
+
+    experiment: str
+    trial: str
+    row: Row
+
+
+@dataclass(slots=True)
+class Scanned:
+    """What was found in the traces of jobs."""
+
+    hits: list[JobHit] = field(default_factory=list)
+    looked: int = 0
+    """Trials that were looked through to their ends."""
+    trials: int = 0
+    """Trials that there are."""
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_all(self) -> bool:
+        """Whether everything was looked through."""
+        return self.looked == self.trials and len(self.hits) < COUNTED
+
+
+def search_jobs(subject: Subject, query: Query, seconds: float = _SECONDS) -> Scanned:
+    """Entries that fit, of the trial that was run last first, until the time is over."""
+    scanned = Scanned()
+    with _SCANS, Scanner(query) as scanner:
+        until = time.monotonic() + seconds
+        places = _list_trials(subject)
+        scanned.trials = len(places)
+        for job, trial in places:
+            if _is_meant(query, job, trial):
+                _scan_trial(subject, (job.name, trial), _Looking(scanner, until), scanned)
+            if time.monotonic() > until or len(scanned.hits) >= COUNTED:
+                break
+            scanned.looked += 1
+    return scanned
+
+
+@dataclass(frozen=True, slots=True)
+class _Looking:
+    """A scanner that stops when the time is over."""
+
+    scanner: Scanner
+    until: float
+
+    def fitting(self, trace: FoundTrace) -> Iterator[Row]:
+        return self.scanner.fitting(self._in_time(rows_of_trace(trace)))
+
+    def _in_time(self, rows: Iterator[Row]) -> Iterator[Row]:
+        for number, row in enumerate(rows):
+            if not number % _OFTEN and time.monotonic() > self.until:
+                return
+            yield row
+
+
+def _list_trials(subject: Subject) -> list[tuple[Path, str]]:
+    found = []
+    for job in subject.jobs:
+        with contextlib.suppress(OSError):
+            for place in job.iterdir():
+                if place.is_dir() and not place.is_symlink():
+                    found.append((place.stat().st_mtime_ns, place.name, job))
+    return [(job, name) for _, name, job in sorted(found, key=lambda each: each[:2], reverse=True)]
+
+
+def _scan_trial(
+    subject: Subject, names: tuple[str, str], looking: _Looking, scanned: Scanned
+) -> None:
+    hits: list[JobHit] = []
+    try:
+        with find_place(subject, *names) as place, ExitStack() as stack:
+            for trace in open_parts(place.parts, place.open_file, stack):
+                hits += [JobHit(*names, row) for row in looking.fitting(trace)]
+                del hits[COUNTED:]
+    except (ProctorError, OSError) as error:
+        scanned.problems.append(f"{'/'.join(names)}: {error}")
+    scanned.hits += reversed(hits)
+    del scanned.hits[COUNTED:]
+
+
+class _Agent(msgspec.Struct, frozen=True):
+    model_name: str | None = None
+
+
+class _Config(msgspec.Struct, frozen=True):
+    agent: _Agent = _Agent()
+
+
+class _Result(msgspec.Struct, frozen=True):
+    task_name: str | None = None
+    config: _Config = _Config()
+
+
+def _is_meant(query: Query, job: Path, trial: str) -> bool:
+    if not query.conditions:
+        return True
+    result = _Result()
+    with contextlib.suppress(OSError, InputError, msgspec.MsgspecError, RecursionError):
+        result = msgspec.json.decode(read_small(str(job / trial / "result.json")), type=_Result)
+    known = {
+        "experiment": job.name,
+        "trial": trial,
+        "task": result.task_name,
+        "model": result.config.agent.model_name,
+    }
+    return all(fits_condition(each, known[each.name]) for each in query.conditions)
+
+
+def list_pages(total: int, page: Page) -> Iterator[tuple[str, int]]:
+    """The pages beside one, by name."""
+    if page.number > 1:
+        yield "previous", page.number - 1
+    if page.skipped + page.limit < total:
+        yield "next", page.number + 1
+
 
 _LIMIT: Final = 20
 _LAST_PAGE: Final = 500

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import PolicyError
-from proctor.ledger.claims.cosigning import cosign_copy, load_copy
+from proctor.ledger.claims.witness import cosign_copy, load_copy
 from proctor.ledger.keys import SigningKey, make_key
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import VerifierKey

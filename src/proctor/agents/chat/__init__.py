@@ -4,9 +4,7 @@
 
     settings     its kwargs as values, and where the endpoint and its key come from
     agent        the agent: loaded on use, because httpx takes its time to load
-    loop         ask the model, run what it says, until it answers or a limit is reached
     wire         what is sent and what comes back, as values
-    stream       an answer that comes in pieces (server-sent events)
     endpoint     one request: an answer, or how it failed
     refusals     what an endpoint says instead of an answer, as errors
     retries      which failures are tried again, after how long

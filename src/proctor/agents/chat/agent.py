@@ -1,15 +1,17 @@
 """`chat` as an agent of a trial. Loaded on use: httpx takes its time to load."""
 
-from collections.abc import Mapping
+import asyncio
+import math
+from collections.abc import Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from proctor.agents.chat.accounting import Account
 from proctor.agents.chat.endpoint import Endpoint, open_endpoint
-from proctor.agents.chat.limits import Reached
-from proctor.agents.chat.loop import SYSTEM_PROMPT, Loop
+from proctor.agents.chat.limits import Reached, find_reached
 from proctor.agents.chat.retries import Asker, Pace
 from proctor.agents.chat.settings import (
     KEY_VARIABLE,
@@ -19,8 +21,25 @@ from proctor.agents.chat.settings import (
     load_system_prompt,
 )
 from proctor.agents.chat.story import Story
-from proctor.agents.chat.tool import describe_tool
-from proctor.agents.chat.wire import Object
+from proctor.agents.chat.tool import (
+    Command,
+    Malformed,
+    Result,
+    describe_tool,
+    parse_call,
+    render_result,
+    run_command,
+)
+from proctor.agents.chat.wire import (
+    Answer,
+    Call,
+    Object,
+    assistant_message,
+    render_request,
+    system_message,
+    tool_message,
+    user_message,
+)
 from proctor.agents.live import open_trace
 from proctor.agents.secrets import redact_env
 from proctor.agents.settings import parse_settings
@@ -31,6 +50,173 @@ from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from proctor.trial.order import AgentOrder
 from proctor.trial.sitting import host_variables
+
+# The loop: ask the model, run what it says, until it answers or a limit is reached
+#
+# An answer without a call ends the run. An answer that is empty or was cut off, and calls that
+# cannot be run, are answered with a sentence; after `max_malformed` such answers in a row the run
+# ends too.
+
+
+SYSTEM_PROMPT: Final = (
+    "You are working on a computer through one tool, bash. Do the task that the user gives you: "
+    "run commands, look at what they print, and check your work. Nobody can answer questions. "
+    "When the task is done, answer without calling the tool; that ends your work."
+)
+_CUT_OFF: Final = "Your answer was cut off because it was too long. Go on in smaller steps."
+_EMPTY: Final = "Your answer was empty. Call bash to go on, or say in words that you are done."
+
+
+@dataclass(slots=True)
+class Loop:
+    """One run."""
+
+    settings: ChatSettings
+    model: str
+    asker: Asker
+    environment: Environment
+    env: Mapping[str, str]
+    """Variables of its commands."""
+    story: Story
+    account: Account
+    pace: Pace
+    redactor: Redactor
+    _messages: list[Object] = field(default_factory=list)
+    _n_malformed_in_a_row: int = 0
+    _start: float = 0.0
+
+    async def run(self, system: str, instruction: str) -> Reached | None:
+        """Do the task; gives the limit that ended it, or None where the model did.
+
+        Raises:
+            ModelError: the endpoint gave no answer.
+            AgentError: a limit cannot be watched.
+            Exception: whatever the environment raises.
+        """
+        self._start = self.pace.clock.monotonic()
+        self._messages = [system_message(system), user_message(instruction)]
+        while True:
+            if reached := find_reached(self.settings, self.account, self._seconds):
+                return reached
+            if isinstance(answer := await self._ask(), Reached):
+                return answer
+            with_reasoning = self.settings.send_reasoning
+            self._messages.append(assistant_message(answer, with_reasoning=with_reasoning))
+            if not await self._heed(answer):
+                return None
+            if self._n_malformed_in_a_row >= self.settings.max_malformed:
+                n_row = self._n_malformed_in_a_row
+                return Reached("max_malformed", self.settings.max_malformed, n_row)
+
+    @property
+    def _seconds(self) -> float:
+        return self.pace.clock.monotonic() - self._start
+
+    @property
+    def _seconds_left(self) -> float:
+        most = self.settings.max_seconds
+        return math.inf if most is None else most - self._seconds
+
+    async def _ask(self) -> Answer | Reached:
+        """The next answer, or the limit of time where that was over first."""
+        n_before, start = self.account.n_retries, self.pace.clock.monotonic()
+        asked = self.asker.ask(self._request(), self._count_retry)
+        try:
+            answer = await self._within_time(asked)
+        finally:
+            seconds = self.pace.clock.monotonic() - start
+            self.account.model_seconds += seconds
+        if answer is None:
+            return Reached("max_seconds", self.settings.max_seconds or 0, self._seconds)
+        charge = self.account.add(answer, self.pace.clock.now())
+        n_tries = 1 + self.account.n_retries - n_before
+        self.story.answer(answer, charge, seconds, n_tries)
+        return answer
+
+    async def _within_time(self, asked: Awaitable[Answer]) -> Answer | None:
+        """The answer; None where max_seconds were over before it came."""
+        left = self._seconds_left
+        limit = asyncio.timeout(left if math.isfinite(left) else None)
+        try:
+            async with limit:
+                return await asked
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return None
+
+    def _count_retry(self) -> None:
+        self.account.n_retries += 1
+
+    def _request(self) -> bytes:
+        settings = self.settings
+        wished = {
+            "max_tokens": settings.max_output_tokens,
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "seed": settings.seed,
+            "reasoning_effort": settings.reasoning_effort,
+        }
+        request: Object = {
+            "model": self.model,
+            "messages": self._messages,
+            "tools": [describe_tool(settings)],
+            **{name: value for name, value in wished.items() if value is not None},
+            **(settings.extra_body or {}),
+        }
+        if settings.stream:
+            request |= {"stream": True, "stream_options": {"include_usage": True}}
+        return render_request(request)
+
+    async def _heed(self, answer: Answer) -> bool:
+        """Do what an answer says; whether there is anything left to do."""
+        if answer.calls:
+            could_run: list[bool] = []
+            for call in answer.calls:
+                if self._seconds_left > 0:
+                    could_run.append(await self._run_call(call))
+            # Calls for which there was no time left are no fault of the model.
+            is_useless = len(could_run) == len(answer.calls) and not any(could_run)
+            self._count_malformed(could_run.count(False), is_useless=is_useless)
+            return True
+        is_cut = answer.finish_reason == "length"
+        if answer.text.strip() and not is_cut:
+            return False
+        self._count_malformed(1, is_useless=True)
+        said = _CUT_OFF if is_cut else _EMPTY
+        self.story.user(said)
+        self._messages.append(user_message(said))
+        return True
+
+    def _count_malformed(self, number: int, *, is_useless: bool) -> None:
+        self.account.n_malformed += number
+        self._n_malformed_in_a_row = self._n_malformed_in_a_row + 1 if is_useless else 0
+
+    async def _run_call(self, call: Call) -> bool:
+        """Run one call, and tell the model; whether it could be run."""
+        parsed = parse_call(call, self.settings)
+        self.story.call(call, parsed)
+        if isinstance(parsed, Malformed):
+            self.story.refusal(call, parsed)
+            self._messages.append(tool_message(call, parsed.sentence))
+            return False
+        result = await self._run_command(parsed)
+        self.story.result(result)
+        self._messages.append(tool_message(call, render_result(result)))
+        return True
+
+    async def _run_command(self, command: Command) -> Result:
+        start = self.pace.clock.monotonic()
+        self.account.n_commands += 1
+        # Whole seconds are all that an environment knows.
+        seconds = math.ceil(min(command.timeout_sec, max(self._seconds_left, 1)))
+        command = msgspec.structs.replace(command, timeout_sec=seconds)
+        try:
+            limit = self.settings.output_limit
+            return await run_command(command, self.environment, self.env, limit, self.redactor)
+        finally:
+            self.account.command_seconds += self.pace.clock.monotonic() - start
+
 
 VERSION: Final = "1.0.0"
 """Of the loop: what it says to the model and how it runs what comes back."""

@@ -12,7 +12,7 @@ Nothing here reads what was brought.
 
 import click
 
-from proctor.cli.commands import CommandTable
+from proctor.cli.main import CommandTable
 from proctor.cli.printable import printable
 
 COMMANDS = {

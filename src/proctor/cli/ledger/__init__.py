@@ -16,7 +16,6 @@
     options      options that all of them have
     target       the ledger that something is sealed into
     filters      options that say which trials are meant
-    columns      what a list shows of a trial
     secrets      values that must not be sealed
     progress     a bar, where something takes long
     plain_table  rows under headings, drawn fast
@@ -26,7 +25,7 @@ Nothing here hashes or signs.
 
 import click
 
-from proctor.cli.commands import CommandTable
+from proctor.cli.main import CommandTable
 
 COMMANDS = {
     "init": "Create a ledger signed by your key; create the key if it is missing.",

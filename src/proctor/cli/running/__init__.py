@@ -4,19 +4,13 @@
     options      the options of `run`
     flags        what was given, as values
     pairs        NAME=VALUE
-    env_file     text of a .env file to variables
     files        files that are given: a config, variables
     config       flags to a JobConfig and Settings
-    tasks        … the part about tasks
     agents       … the part about agents
-    environment  … the part about the environment
     host         variables of the host that tasks ask for
     watching     a running job as lines
     display      lines or a drawing, while it runs
     drawing      the drawing, on a terminal
-    findings     integrity findings by kind
-    clean_rooms  what clean rooms found and cost
-    flakes       how far further verifications agree
     report       what is printed when it has ended
     preview      what is printed instead of running it
     watched      a job run, shown and reported

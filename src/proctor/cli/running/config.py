@@ -6,27 +6,292 @@ harbor would accept and then ignore is refused with a sentence.
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from typing import get_args
 
 import click
 import msgspec
 
-from proctor.cli.running.agents import set_agents
-from proctor.cli.running.environment import set_environment
+from proctor.cli.running.agents import check_hosts, set_agents
 from proctor.cli.running.files import load_base_config
-from proctor.cli.running.flags import JobFlags, RecordFlags, RunFlags, VerifierFlags
+from proctor.cli.running.flags import (
+    EnvironmentFlags,
+    JobFlags,
+    RecordFlags,
+    RunFlags,
+    TaskFlags,
+    VerifierFlags,
+)
 from proctor.cli.running.options import AUTO
-from proctor.cli.running.pairs import parse_arguments, parse_variables
-from proctor.cli.running.tasks import set_tasks
+from proctor.cli.running.pairs import parse_arguments, parse_tpu, parse_variables
 from proctor.errors import InputError
-from proctor.harbor.configs import JobConfig
+from proctor.harbor.configs import (
+    DOCKER,
+    OWN_ENVIRONMENTS,
+    SANDBOX,
+    DatasetConfig,
+    EnvironmentConfig,
+    EnvironmentType,
+    JobConfig,
+    TaskConfig,
+)
 from proctor.job.secrets import fill_secrets
 from proctor.job.settings import Settings
 from proctor.record.read import load_adaptation
 from proctor.record.rules import check_dataset_id
+from proctor.task.directory import find_faults
+from proctor.task.terminal_bench import is_terminal_bench_task
+
+# Flags about tasks to the tasks and datasets of a JobConfig. No task is read to its end here
+
+
+_ORG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+_TASK_FILES = ("task.toml", "task.yaml")
+
+
+def set_tasks(config: JobConfig, flags: TaskFlags, *, verifying: bool) -> None:
+    """Put the tasks that the flags ask for into a config, in place of those that are there.
+
+    Raises:
+        UsageError: no tasks at all, or flags that do not go together.
+        InputError: a path or a name that leads nowhere.
+    """
+    _check_flags(flags)
+    if flags.path is not None:
+        _set_path(config, flags, flags.path, verifying=verifying)
+    elif flags.task is not None:
+        name, _, ref = flags.task.partition("@")
+        _check_package("--task", name)
+        config.datasets = []
+        config.tasks = [TaskConfig(name=name, ref=ref or "latest")]
+    elif flags.dataset is not None:
+        config.tasks = []
+        config.datasets = [_filtered(_make_dataset(flags, flags.dataset), flags)]
+    elif not config.tasks and not config.datasets:
+        raise click.UsageError(
+            "no tasks; expected --path DIRECTORY, --dataset NAME, --task ORG/NAME or a --config "
+            "that names some"
+        )
+
+
+def _check_flags(flags: TaskFlags) -> None:
+    sources = {"--path": flags.path, "--dataset": flags.dataset, "--task": flags.task}
+    given = [name for name, value in sources.items() if value is not None]
+    if len(given) > 1:
+        raise click.UsageError(f"{given[0]} does not go with {given[1]}")
+    if flags.task_git_commit is not None and flags.task_git_url is None:
+        raise click.UsageError("--task-git-commit goes with --task-git-url")
+    if flags.task_git_url is not None and flags.path is None:
+        raise click.UsageError(
+            "--task-git-url goes with --path, the task's place in the repository"
+        )
+    if (flags.registry_path or flags.registry_url) and flags.dataset is None:
+        raise click.UsageError("--registry-path and --registry-url go with --dataset")
+    if flags.registry_path is not None and flags.registry_url is not None:
+        raise click.UsageError("--registry-path does not go with --registry-url")
+    if _is_filtered(flags) and flags.path is None and flags.dataset is None:
+        raise click.UsageError(
+            "--include-task-name, --exclude-task-name and --n-tasks choose from a dataset; "
+            "they go with --path or --dataset"
+        )
+
+
+def _is_filtered(flags: TaskFlags) -> bool:
+    return bool(flags.include or flags.exclude or flags.n_tasks)
+
+
+def _set_path(config: JobConfig, flags: TaskFlags, path: Path, *, verifying: bool) -> None:
+    if flags.task_git_url is not None or is_task(path, verifying=verifying):
+        if _is_filtered(flags):
+            raise click.UsageError(
+                f"--path {path} is one task; --include-task-name, --exclude-task-name and "
+                "--n-tasks choose from a directory of them"
+            )
+        config.datasets = []
+        config.tasks = [
+            TaskConfig(path=path, git_url=flags.task_git_url, git_commit_id=flags.task_git_commit)
+        ]
+        return
+    if not path.is_dir():
+        found = "a file" if path.exists() else "not there"
+        raise InputError(f"{path}: {found}; expected a task directory, or a directory of tasks")
+    config.tasks = []
+    config.datasets = [_filtered(DatasetConfig(path=path), flags)]
+
+
+def is_task(path: Path, *, verifying: bool) -> bool:
+    """Whether a directory is a task, if only a faulty one, rather than a directory of them."""
+    if not any(os.path.lexists(path / name) for name in _TASK_FILES):
+        return False
+    if _is_older(path) or not find_faults(path, verifying=verifying):
+        return True
+    return not _holds_tasks(path)
+
+
+def _is_older(path: Path) -> bool:
+    try:
+        return is_terminal_bench_task(path)
+    except OSError:
+        return False
+
+
+def _holds_tasks(path: Path) -> bool:
+    try:
+        places = [place for place in path.iterdir() if place.is_dir()]
+    except OSError:
+        return False
+    return any((place / name).is_file() for place in places for name in _TASK_FILES)
+
+
+def _filtered(dataset: DatasetConfig, flags: TaskFlags) -> DatasetConfig:
+    dataset.task_names = list(flags.include) or None
+    dataset.exclude_task_names = list(flags.exclude) or None
+    dataset.n_tasks = flags.n_tasks
+    return dataset
+
+
+def _make_dataset(flags: TaskFlags, dataset: str) -> DatasetConfig:
+    name, at, version = dataset.partition("@")
+    if "/" in name:
+        _check_package("--dataset", name)
+        if flags.registry_path or flags.registry_url:
+            raise click.UsageError(f"--dataset {name} is a package; no registry file lists those")
+        return DatasetConfig(name=name, ref=version or "latest")
+    if not name or (at and not version):
+        raise click.UsageError(f"--dataset is {dataset!r}; expected NAME or NAME@VERSION")
+    return DatasetConfig(
+        name=name,
+        version=version or None,
+        registry_path=flags.registry_path,
+        registry_url=flags.registry_url,
+    )
+
+
+def _check_package(option: str, name: str) -> None:
+    if not _ORG_NAME.fullmatch(name) or ".." in name:
+        raise click.UsageError(f"{option} is {name!r}; expected ORG/NAME or ORG/NAME@REF")
+
+
+# Flags about the environment to the environment of a JobConfig. Nothing is built here
+
+
+_DIRECT = {
+    "force_build": "force_build",
+    "delete": "delete",
+    "cpus": "cpu_enforcement_policy",
+    "memory": "memory_enforcement_policy",
+    "override_cpus": "override_cpus",
+    "override_memory_mb": "override_memory_mb",
+    "override_storage_mb": "override_storage_mb",
+    "override_gpus": "override_gpus",
+}
+"""Flags that set a field of the config as they are."""
+
+
+def set_environment(config: JobConfig, flags: EnvironmentFlags) -> None:
+    """Put what the flags ask for into a config.
+
+    Raises:
+        UsageError: flags that do not go together.
+        InputError: an environment that is not here, or a value that cannot be used.
+    """
+    wished = config.environment
+    _choose(wished, flags)
+    for flag, field in _DIRECT.items():
+        if (value := getattr(flags, flag)) is not None:
+            setattr(wished, field, value)
+    if flags.override_tpu is not None:
+        wished.override_tpu = parse_tpu(flags.override_tpu)
+    wished.kwargs.update(parse_arguments("--ek", flags.environment_kwargs))
+    if flags.base is not None:
+        _set_base(wished, flags.base)
+    if flags.allow_host_port:
+        _set_host_ports(wished, flags.allow_host_port)
+    wished.extra_allowed_hosts.extend(
+        check_hosts("--allow-environment-host", flags.allow_environment_host)
+    )
+    _check_honoured(wished)
+    _check_hosts(config)
+
+
+def _choose(wished: EnvironmentConfig, flags: EnvironmentFlags) -> None:
+    if flags.environment is not None and flags.environment_import_path is not None:
+        raise click.UsageError("--env does not go with --environment-import-path")
+    if flags.environment_import_path is not None:
+        wished.type, wished.import_path = None, flags.environment_import_path
+    elif flags.environment is not None:
+        _take("--env", wished, flags.environment)
+    elif wished.type is not None and wished.import_path is None:
+        _take("environment.type", wished, wished.type)
+    else:
+        # As in harbor, a class in the config goes before a type.
+        wished.type = None
+
+
+def _take(where: str, wished: EnvironmentConfig, name: str) -> None:
+    """Wish for an environment of ours; one that harbor has too stands under its type there."""
+    if name == DOCKER:
+        wished.type, wished.import_path = "docker", None
+        return
+    if name in OWN_ENVIRONMENTS:
+        wished.type, wished.import_path = None, OWN_ENVIRONMENTS[name]
+        return
+    if name in get_args(EnvironmentType.__value__):
+        raise InputError(
+            f"{where} is {name}, an environment of harbor that proctor does not have; "
+            "-e sandbox runs here without a daemon, and --environment-import-path takes any class"
+        )
+    raise InputError(f"{where} is {name!r}; expected {' or '.join((*OWN_ENVIRONMENTS, DOCKER))}")
+
+
+def _set_base(wished: EnvironmentConfig, base: str) -> None:
+    if wished.import_path != SANDBOX:
+        raise click.UsageError("--base goes with --env sandbox")
+    if wished.kwargs.setdefault("base", base) != base:
+        raise click.UsageError("--base and --ek base=… say different things")
+
+
+def _set_host_ports(wished: EnvironmentConfig, ports: Sequence[str]) -> None:
+    if wished.import_path != SANDBOX:
+        raise click.UsageError("--allow-host-port goes with --env sandbox")
+    named = wished.kwargs.get("host_ports") or []
+    wished.kwargs["host_ports"] = [*([named] if isinstance(named, str) else named), *ports]
+
+
+def _check_honoured(wished: EnvironmentConfig) -> None:
+    """See that one of ours is not asked for what it would ignore."""
+    names = {path: name for name, path in OWN_ENVIRONMENTS.items()}
+    name = names.get(wished.import_path or "", "docker environment" if wished.type else None)
+    if name is None:
+        return
+    for field in ("mounts", "extra_docker_compose"):
+        if getattr(wished, field):
+            raise InputError(
+                f"environment.{field}: the {name} has none; take it out of the config, or name "
+                "an environment class that does"
+            )
+
+
+def _check_hosts(config: JobConfig) -> None:
+    """See that one of ours is not told of hosts: every trial would end before it began."""
+    names = {SANDBOX: "sandbox", None: "docker environment"}
+    name = names.get(config.environment.import_path)
+    if name is None:
+        return
+    told = {
+        "--allow-environment-host": config.environment.extra_allowed_hosts,
+        "--allow-agent-host": [host for one in config.agents for host in one.extra_allowed_hosts],
+    }
+    for option, hosts in told.items():
+        if hosts:
+            raise InputError(
+                f"{option} {hosts[0]}: the {name} cannot allow single hosts; without it the "
+                "task's network_mode decides, public or no-network"
+            )
+
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _MULTIPLIERS = (

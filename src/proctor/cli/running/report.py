@@ -1,32 +1,196 @@
 """What is printed when a job has ended: its numbers with what they rest on, and where to look."""
 
+import os
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from proctor.cli.denominators import count_group, render_group, render_parts, render_value
 from proctor.cli.output import print_json, print_line
-from proctor.cli.running.clean_rooms import (
-    CleanRooms,
-    count_clean_rooms,
-    describe_clean_rooms,
-    render_clean_rooms,
-)
-from proctor.cli.running.findings import UNREADABLE, count_alarmed, find_findings
-from proctor.cli.running.flakes import describe_flakes, render_flakes
 from proctor.cli.running.watching import first_line
 from proctor.errors import JobError
+from proctor.files import read_small
 from proctor.harbor.documents import TRIAL
 from proctor.harbor.result import JobResult, render_result
 from proctor.harbor.stats import GroupStats, JobStats, stats_document
+from proctor.job.flakes import Flakes, NotAgain, TaskFlakes
 from proctor.job.wish import JobOutcome, SealedTrials
 from proctor.record.cost import LARGEST_USD
 from proctor.record.outcome import Summary, render_line, summarize_result
 from proctor.sentence import count_of
-from proctor.trial.finding import FindingCode, level_of
+from proctor.trial.clean_room_result import LARGEST, CleanRoomResult, parse_clean_room
+from proctor.trial.finding import Finding, FindingCode, Level, level_of, sort_codes
+from proctor.trial.paths import TrialPaths
+
+# How far further verifications agree, as lines for people and as a part of the document
+
+
+_MOST = 20
+_DIGEST = 12
+
+
+def render_flakes(flakes: Flakes | None) -> Iterator[str]:
+    """The lines; tasks whose tests disagree with themselves come first, most of all."""
+    if flakes is None:
+        return
+    yield f"verified {count_of(flakes.n, 'time')} more, in flakes.json; none changes a score:"
+    shown = sorted(flakes.tasks, key=lambda task: -task.flake_rate)
+    for task in shown[:_MOST]:
+        yield f"  {_render_task(task)}"
+    if len(shown) > _MOST:
+        yield f"  … and {len(shown) - _MOST} more; --json lists all"
+    yield from _render_not_again(flakes.not_again)
+
+
+def _render_task(task: TaskFlakes) -> str:
+    name = task.task if task.step is None else f"{task.task}, {task.step}"
+    state = "" if task.state == "frozen" else f", {task.state}"
+    return (
+        f"{name} ({task.task_checksum[:_DIGEST]}): flake rate {render_value(task.flake_rate)}, "
+        f"{count_of(task.results, 'result')} in {count_of(task.verifications, 'verification')} of "
+        f"{count_of(len(task.trials), 'trial')}{state}"
+    )
+
+
+def _render_not_again(missed: list[NotAgain]) -> Iterator[str]:
+    """One line for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for one in missed:
+        reasons.setdefault(one.reason, []).append(one.trial)
+    for reason, trials in list(reasons.items())[:_MOST]:
+        more = " …" if len(trials) > 1 else ""
+        told = f"{count_of(len(trials), 'trial')}, {trials[0]}{more}"
+        yield f"  not verified again, or not so often: {told}: {reason}"
+
+
+def describe_flakes(flakes: Flakes | None) -> object:
+    """The same as one document."""
+    return None if flakes is None else msgspec.to_builtins(flakes)
+
+
+# The integrity findings of a job's trials, by kind and level
+
+
+UNREADABLE = "unreadable"
+"""Stands in place of a kind where a trial's findings cannot be read."""
+
+_decode = msgspec.json.Decoder(list[Finding]).decode
+
+
+def find_findings(directory: Path, trials: Iterable[str]) -> Mapping[str, list[str]]:
+    """The trials that have findings, by kind of finding: alarms first, else in the order met."""
+    found: dict[str, list[str]] = {}
+    for trial in trials:
+        for kind in _find_kinds(f"{directory}/{trial}/findings.json"):
+            found.setdefault(kind, []).append(trial)
+    return {kind: found[kind] for kind in sort_codes(found)}
+
+
+def count_alarmed(findings: Mapping[str, list[str]]) -> int:
+    """How many trials have an alarm."""
+    alarms = (trials for kind, trials in findings.items() if level_of(kind) is Level.ALARM)
+    return len({trial for trials in alarms for trial in trials})
+
+
+def _find_kinds(path: str) -> list[str]:
+    if not os.path.lexists(path):
+        return []
+    try:
+        return list(dict.fromkeys(str(finding.code) for finding in _decode(read_small(path))))
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return [UNREADABLE]
+
+
+# What the clean rooms of a job found and cost, for its summary
+
+
+@dataclass(frozen=True, slots=True)
+class CleanRooms:
+    """The clean rooms of a job's trials."""
+
+    run: int = 0
+    """Trials whose tests were run once more in a clean room."""
+    differ: int = 0
+    """Those in which that gave another result."""
+    skipped: int = 0
+    """Trials with a finding that says why there was none, or not all of one."""
+    seconds: float = 0.0
+    """What all of them took."""
+    trial_seconds: float = 0.0
+    """What the trials took, clean rooms included."""
+
+
+class _Times(msgspec.Struct, frozen=True):
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+_decode_times = msgspec.json.Decoder(_Times).decode
+
+
+def count_clean_rooms(
+    directory: Path, trials: Iterable[str], skipped: Collection[str]
+) -> CleanRooms:
+    """The clean rooms of these trials; `skipped` are those with a finding that one was skipped."""
+    found: list[CleanRoomResult] = []
+    trial_seconds = 0.0
+    for trial in trials:
+        paths = TrialPaths(directory / trial)
+        result = _load(paths.clean_room_path)
+        if result is not None:
+            found.append(result)
+        trial_seconds += _load_seconds(paths.result_path)
+    ran = [each for each in found if not each.is_skipped]
+    return CleanRooms(
+        run=len(ran),
+        differ=sum(each.is_different for each in ran),
+        skipped=len(skipped),
+        seconds=round(sum(each.seconds for each in found), 6),
+        trial_seconds=trial_seconds,
+    )
+
+
+def _load(path: Path) -> CleanRoomResult | None:
+    try:
+        found = parse_clean_room(read_small(str(path), LARGEST))
+    except OSError:
+        return None
+    return found if isinstance(found, CleanRoomResult) else None
+
+
+def _load_seconds(path: Path) -> float:
+    try:
+        times = _decode_times(read_small(str(path)))
+        if times.started_at is None or times.finished_at is None:
+            return 0.0
+        return max((times.finished_at - times.started_at).total_seconds(), 0.0)
+    # One time with a zone and one without have no difference.
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
+        return 0.0
+
+
+def render_clean_rooms(rooms: CleanRooms) -> Iterator[str]:
+    """One line; none where no trial had or missed a clean room."""
+    if not rooms.run and not rooms.skipped:
+        return
+    counts = f"{rooms.run:,} run, {rooms.differ:,} differ, {rooms.skipped:,} skipped"
+    share = ""
+    if rooms.trial_seconds > 0:
+        share = f" ({rooms.seconds / rooms.trial_seconds:.0%} of trial time)"
+    cost = f"; {rooms.seconds:.1f} s{share}" if rooms.run else ""
+    yield f"clean rooms: {counts}{cost}"
+
+
+def describe_clean_rooms(rooms: CleanRooms) -> dict[str, object]:
+    """The same for programs."""
+    document = asdict(rooms)
+    del document["trial_seconds"]
+    return document
+
 
 _MOST_REFUSED = 20
 

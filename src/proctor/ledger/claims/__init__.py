@@ -9,7 +9,6 @@
     attested     … whether it holds all that an attestation counts
     claiming     a claim made from a ledger
     trust        public keys against a checkpoint's signatures
-    cosigning    somebody else's signature under a copy of a checkpoint
     witness      … only where it extends what was seen before
     checks       checkpoints, proofs and claims by themselves
 

@@ -3,8 +3,6 @@
     whole        a whole ledger by itself
     verify       all of a ledger recomputed, its damage named
     steps        the steps of that
-    attested     … the one that recomputes attestations
-    artifact_check   … and the one that reads the evidence
     damage       the kinds of damage
     scan         what a piece of a segment holds
     found        the log as it was found
@@ -12,9 +10,7 @@
     compare      signed entries against found lines
     judge        what happened to a log that is not what was signed
     keychain     the keys that a log names
-    identities   no two entries are the same trial
     evidence     the artifacts that entries name, each checked once
-    excuses      what may be missing, because an entry says so
     instep       the index against the log
     columns      … row by row
     workers      one question to many processes

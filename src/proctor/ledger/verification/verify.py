@@ -14,13 +14,18 @@ Nothing else is written. A ledger that somebody appends to meanwhile is read aga
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from proctor.digest import is_digest
 from proctor.errors import DamageError, KeyFileError, LedgerError, NoteError
 from proctor.files import read_head
+from proctor.ledger.admission import render_duplicate, render_misnamed
+from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.attestation import find_false, survey_log
 from proctor.ledger.derived import INDEX, find_folder
+from proctor.ledger.entry import Subject, TrialEntry, WithholdEntry, decode_line
 from proctor.ledger.note import (
     LARGEST_NOTE,
     Algorithm,
@@ -28,19 +33,18 @@ from proctor.ledger.note import (
     VerifierKey,
     parse_checkpoint,
 )
+from proctor.ledger.row import read_row
 from proctor.ledger.segments import (
     find_segments,
     has_checkpoint,
     read_checkpoint,
+    read_line,
     render_absence,
     segment_path,
 )
-from proctor.ledger.verification.artifact_check import check_artifacts
-from proctor.ledger.verification.attested import check_attestations
-from proctor.ledger.verification.damage import Damage, Findings
-from proctor.ledger.verification.evidence import NamedEvidence
+from proctor.ledger.verification.damage import Damage, DamageKind, Findings
+from proctor.ledger.verification.evidence import ArtifactDamage, NamedEvidence, check_batch
 from proctor.ledger.verification.found import FoundLog
-from proctor.ledger.verification.identities import check_identities
 from proctor.ledger.verification.judge import Evidence, judge_log
 from proctor.ledger.verification.steps import (
     Check,
@@ -61,6 +65,166 @@ from proctor.ledger.verification.steps import (
     tell_behind,
 )
 from proctor.ledger.verification.workers import Workers
+from proctor.sentence import count_of
+
+# Identities: no two entries of a log are the same trial, withheld ones included
+#
+# A trial that was withheld keeps its name: the entry that says so names it. Where its line is there
+# after all, it has to be that trial. Where trials are not decoded nothing is looked at, nor in a
+# log that differs from what was signed: that is told already.
+
+
+def check_identities(check: Check, scope: Scope) -> None:
+    """Name every trial that two entries are, and every entry that is said to be two trials."""
+    if check.is_fast or not scope.is_same:
+        return
+    withheld = _name_withheld(check, scope)
+    evidence = scope.found.evidence
+    evidence.identify(
+        (line, subject.experiment_id, subject.trial_id) for line, subject in withheld.items()
+    )
+    for first, last, experiment_id, trial_id in evidence.duplicates(scope.size):
+        message = render_duplicate(first, last, experiment_id, trial_id)
+        where = scope.found.where(last)
+        check.findings.add(DamageKind.DUPLICATE_TRIAL, where, message, last)
+
+
+def _name_withheld(check: Check, scope: Scope) -> dict[int, Subject]:
+    """The trials whose lines were taken out, by what entries say of them."""
+    withheld: dict[int, Subject] = {}
+    for seq, entry in scope.entries(scope.found.withholdings):
+        if entry.subject is None or entry.entry is None:
+            continue
+        found: Subject | None
+        if entry.entry in scope.found.withheld:
+            found = withheld.setdefault(entry.entry, entry.subject)
+        else:
+            found = _read_subject(check, scope, entry.entry)
+        if found != entry.subject:
+            message = render_misnamed(seq, entry.entry, entry.subject, found)
+            where = scope.found.where(seq)
+            check.findings.add(DamageKind.DUPLICATE_TRIAL, where, message, seq)
+    return withheld
+
+
+def _read_subject(check: Check, scope: Scope, line: int) -> Subject | None:
+    """The trial in a line that is there; None where it is none."""
+    place, length = scope.found.place_of(line)
+    try:
+        entry = decode_line(read_line(check.entries, place, length), f"entry {line}")
+        return read_row(entry).subject if isinstance(entry, TrialEntry) else None
+    except DamageError:
+        return None
+
+
+# Whether the log holds what attestations say of their experiments
+#
+# It takes a second reading of the log, and only where there are attestations.
+
+
+def check_attestations(check: Check, scope: Scope) -> None:
+    """Recompute every attestation; one that the log contradicts is damage."""
+    stated = scope.entries(scope.found.attestations)
+    if not stated:
+        return
+    try:
+        survey = survey_log(check.entries, scope.size)
+    except DamageError as error:
+        said = count_of(len(stated), "attestation")
+        check.findings.note(f"{said} not recomputed, since the log cannot be read: {error}")
+        return
+    for seq, message in find_false(survey, stated):
+        where = scope.found.where(seq)
+        check.findings.add(DamageKind.FALSE_ATTESTATION, where, message, seq)
+
+
+# The step of a verification that reads the evidence: it is there, and what was sealed
+
+
+# Excuses: evidence that is missing may be, where an entry says so of the very trial that names it
+#
+# Another trial may name the same bytes; for that one they still have to be there.
+
+
+type Excuse = tuple[str, str, str]
+"""Experiment, trial and SHA-256 of something that was taken out."""
+
+
+def excuses_of(withholdings: Iterable[WithholdEntry]) -> set[Excuse]:
+    """What entries say was taken out of which trials."""
+    return {
+        (entry.subject.experiment_id, entry.subject.trial_id, sha256)
+        for entry in withholdings
+        if entry.subject is not None
+        for sha256 in entry.artifacts
+    }
+
+
+def find_unexcused(
+    directory: Path, found: FoundLog, missing: set[str], excuses: set[Excuse]
+) -> Iterator[tuple[int, str]]:
+    """The lines that name something missing, and are of a trial that nothing excuses."""
+    for line, sha256 in found.evidence.naming(missing):
+        where, length = found.place_of(line)
+        try:
+            entry = decode_line(read_line(directory / "entries", where, length), "the line")
+        except DamageError:
+            entry = None
+        row = read_row(entry) if isinstance(entry, TrialEntry) else None
+        if row is None or (row.experiment_id, row.trial_id, sha256) not in excuses:
+            yield line, sha256
+
+
+@dataclass(slots=True)
+class ArtifactCounts:
+    """How many artifacts were read, and how many were taken out."""
+
+    read: int = 0
+    withheld: int = 0
+
+
+def check_artifacts(check: Check, scope: Scope) -> ArtifactCounts:
+    """Read every artifact that an entry names."""
+    found, artifacts = scope.found, Artifacts(check.directory)
+    withholdings = [entry for _, entry in scope.entries(found.withholdings)]
+    said = {sha256 for entry in withholdings for sha256 in entry.artifacts if is_digest(sha256)}
+    taken_out = {sha256 for sha256 in said if not artifacts.holds(sha256)}
+    counts = ArtifactCounts(withheld=len(taken_out))
+    if check.is_fast:
+        return counts
+    missing: set[str] = set()
+    for damage in _read_artifacts(check, scope, counts):
+        if damage.sha256 in taken_out:
+            counts.read -= 1
+            missing.add(damage.sha256)
+        else:
+            _tell_artifact(check, scope, damage)
+    excuses = excuses_of(withholdings)
+    for line, sha256 in find_unexcused(check.directory, found, missing, excuses):
+        message = f"artifact {sha256} is not there"
+        damage = ArtifactDamage(line, sha256, DamageKind.MISSING_ARTIFACT, message)
+        _tell_artifact(check, scope, damage)
+    return counts
+
+
+def _read_artifacts(check: Check, scope: Scope, counts: ArtifactCounts) -> Iterator[ArtifactDamage]:
+    evidence = scope.found.evidence
+    lines = scope.size if scope.is_same else len(scope.found)
+    total = evidence.count(lines)
+    batches = evidence.batches(check.directory, lines, scope.comparison.strange)
+    for length, damages in check.workers.map(check_batch, batches):
+        counts.read += length
+        yield from damages
+        check.progress("artifacts", min(counts.read, total), total)
+
+
+def _tell_artifact(check: Check, scope: Scope, damage: ArtifactDamage) -> None:
+    seq = scope.seq_of(damage.line)
+    if seq is not None:
+        name = damage.sha256
+        where = f"artifacts/sha256/{name[:2]}/{name}.zst"
+        check.findings.add(damage.kind, where, f"entry {seq}: {damage.message}", seq)
+
 
 _WORTH_IT = 1 << 25
 """Below 32 MiB, starting another process takes longer than it saves."""

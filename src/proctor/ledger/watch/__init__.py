@@ -3,7 +3,6 @@
     event      what can be seen, each kind by its name
     cursor     how far a ledger was read, kept between two looks
     reading    the lines since then, and the tree they make
-    entries    what new entries say
     watching   one look at a ledger
 
 A ledger is only read, plain files alone, and nothing is written below its directory. The last

@@ -1,7 +1,6 @@
 """Boards: what every agent scored at a dataset, as a pure function of a position in a ledger.
 
     trials      what counts at a position: supersessions, marks given later, what was withheld
-    sections    runs of like conditions side by side, unlike ones apart
     conditions  conditions in words, and how two differ
     numbers     the numbers of one row, each with what it rests on
     model       a board as a value

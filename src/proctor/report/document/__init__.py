@@ -2,7 +2,6 @@
 
     facts       everything that the document says, as a value
     told        the same as a document
-    sections    its parts that are about one agent and model
 
 Nothing is worked out while it is told, and nothing is read.
 """

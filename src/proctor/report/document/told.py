@@ -3,9 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from proctor.report.document.facts import GroupFacts, ReportFacts, RunFacts, mean_cost
-from proctor.report.document.sections import tell_group
+from proctor.report.document.facts import (
+    Conditions,
+    GroupFacts,
+    ReportFacts,
+    RunFacts,
+    TaskFacts,
+    mean_cost,
+)
 from proctor.report.levels import tone_of_codes
+from proctor.report.marks import LEGEND, render_marks
 from proctor.report.page.blocks import (
     Block,
     Cell,
@@ -14,6 +21,7 @@ from proctor.report.page.blocks import (
     Dot,
     Facts,
     Heading,
+    Histogram,
     Intervals,
     Lines,
     Paragraph,
@@ -21,11 +29,240 @@ from proctor.report.page.blocks import (
     Spread,
     Table,
 )
+from proctor.report.page.figures import (
+    UNKNOWN,
+    render_ends,
+    render_number,
+    render_of,
+    render_percent,
+)
 from proctor.report.page.scale import extent
+from proctor.report.scores import Scores
 from proctor.report.statistics.bootstrap import FEW_TASKS
-from proctor.report.wording import render_cost, render_counts, render_passed, render_value
+from proctor.report.statistics.efficiency import Spent
+from proctor.report.wording import (
+    render_cost,
+    render_counts,
+    render_marked,
+    render_passed,
+    render_value,
+)
 from proctor.sentence import count_of
+from proctor.traces.experiment import ExperimentSummary
 from proctor.trial.finding import level_of, sort_codes
+
+# The parts of a report that are about one agent and model
+
+
+_ENOUGH = 5
+"""Values from which on a histogram shows more than a list."""
+_UNITS = {"cost_usd": "USD", "tokens_in": "tokens", "tokens_out": "tokens"}
+
+_EXAMPLES = 3
+"""Trials that are named of each exception."""
+
+
+def tell_group(group: GroupFacts, *, is_only: bool) -> Iterator[Block]:
+    """Everything about one group."""
+    yield Heading("What was run" if is_only else group.label)
+    yield Facts(tuple(_tell_setting(group)))
+    yield from _tell_passes(group.scores)
+    yield from _tell_tasks(group)
+    yield from _tell_errors(group)
+    yield Heading("Cost", 3)
+    yield Facts(tuple(_tell_cost(group)))
+    yield from _tell_behaviour(group.behaviour)
+
+
+def _tell_setting(group: GroupFacts) -> Iterator[tuple[str, str]]:
+    conditions, account = group.conditions, group.scores.account
+    yield "run", group.run
+    yield "agent", f"{group.agent}, version {' and '.join(conditions.revisions)}"
+    yield "model", group.model
+    yield "configuration", group.configuration
+    yield from _tell_conditions(conditions, account.counted)
+    yield "records", render_counts(group.statuses)
+    yield "from", render_counts(group.sources)
+    reasons = f" ({render_counts(account.reasons)})" if account.reasons else ""
+    yield (
+        "trials",
+        f"{render_marked(account)}{reasons}",
+    )
+
+
+def _tell_conditions(conditions: Conditions, trials: int) -> Iterator[tuple[str, str]]:
+    listed = {
+        "dataset": conditions.datasets,
+        "backend": conditions.backends,
+        "scoring profile": conditions.profiles,
+        "limits": conditions.limits,
+    }
+    for label, values in listed.items():
+        mixed = "mixed: " if len(values) > 1 else ""
+        yield label, mixed + "; ".join(values)
+    yield "images", f"{conditions.pinned_images:,} of {count_of(trials, 'trial')} pinned by digest"
+    if conditions.first is not None:
+        yield "when", f"{conditions.first} to {conditions.last}"
+
+
+def _tell_passes(scores: Scores) -> Iterator[Block]:
+    if not scores.pass_at:
+        return
+    rows = []
+    for one, every in zip(scores.pass_at, scores.pass_all, strict=True):
+        rows.append(
+            (
+                Cell(f"{one.k}"),
+                Cell(render_number(one.value)),
+                Cell(render_ends(one.interval) or "-"),
+                Cell(render_number(every.value)),
+                Cell(render_ends(every.interval) or "-"),
+                Cell(f"{one.n_tasks:,}"),
+                Cell(f"{len(one.too_few):,}"),
+            )
+        )
+    columns = (
+        Column("k", is_number=True),
+        Column("pass@k", is_number=True),
+        Column("95% interval"),
+        Column("pass^k", is_number=True),
+        Column("95% interval"),
+        Column("tasks", is_number=True),
+        Column("too few attempts", is_number=True),
+    )
+    yield Heading("Passing once, and every time", 3)
+    yield Table(columns, tuple(rows), "pass@k and pass^k")
+    yield Paragraph(
+        "pass@k: at least one of k attempts passes; pass^k: all k do. What is not scored has not "
+        "passed.",
+        "soft",
+    )
+
+
+def _tell_tasks(group: GroupFacts) -> Iterator[Block]:
+    yield Heading("Task by task", 3)
+    columns = (
+        Column("task"),
+        Column("attempts", is_dear=True),
+        Column("mean", is_number=True),
+        Column("variance", is_number=True),
+        Column(""),
+        Column("revision", is_extra=True),
+        Column("image", is_extra=True),
+    )
+    yield Table(columns, tuple(map(_tell_task, group.tasks)), "Tasks")
+    yield Paragraph(f"Attempts: {LEGEND}.", "soft")
+    spread = group.scores.spread
+    flaky = [task.task for task in spread.flaky]
+    if flaky:
+        yield Paragraph(f"Flaky, scored differently from attempt to attempt: {', '.join(flaky)}.")
+    if spread.within is not None:
+        between = "unknown" if spread.between is None else render_number(spread.between)
+        yield Paragraph(
+            f"Variance within tasks {render_number(spread.within)}, between tasks {between}."
+        )
+    means = tuple(task.mean for task in group.tasks if task.mean is not None)
+    if len(means) >= _ENOUGH:
+        yield Histogram("Tasks by mean reward", "mean reward", means)
+
+
+def _tell_task(task: TaskFacts) -> tuple[Cell, ...]:
+    return (
+        Cell(task.task),
+        Cell(render_marks(task.rewards)),
+        Cell("-" if task.mean is None else render_number(task.mean)),
+        Cell("-" if task.variance is None else render_number(task.variance)),
+        Cell("flaky", "warn") if task.is_flaky else Cell(""),
+        Cell(" and ".join(each[:12] for each in task.revisions)),
+        Cell(" and ".join(task.images)),
+    )
+
+
+def _tell_errors(group: GroupFacts) -> Iterator[Block]:
+    reasons, behaviour = group.scores.account.reasons, group.behaviour
+    causes = behaviour.causes if behaviour is not None else {}
+    if not reasons and not causes and not group.errored:
+        return
+    yield Heading("What went wrong", 3)
+    rows = [("not scored, by reason", render_counts(reasons))]
+    counted = count_of(group.scores.account.counted, "trial")
+    rows.append(("errored, scored or not", f"{group.errored:,} of {counted}"))
+    for exception, trials in group.exceptions.items():
+        more = ", …" if len(trials) > _EXAMPLES else ""
+        rows.append((exception, f"{len(trials):,}: {', '.join(trials[:_EXAMPLES])}{more}"))
+    if behaviour is not None:
+        rows.append(("not passed, by cause", render_counts(causes)))
+        if behaviour.limits:
+            rows.append(("ended by a limit", render_counts(behaviour.limits)))
+    yield Facts(tuple(rows))
+
+
+def _tell_cost(group: GroupFacts) -> Iterator[tuple[str, str]]:
+    found = group.scores.efficiency
+    parts = {"cost": (found.cost_usd, "USD"), "tokens": (found.tokens, "tokens")}
+    for label, (spent, unit) in {**parts, "time": (found.seconds, "seconds")}.items():
+        yield label, _spent(spent, unit)
+        if spent.per_success is not None:
+            yield f"{label} per success", render_of(spent.per_success, unit)
+    if group.advisor_calls:
+        yield "advisor", count_of(group.advisor_calls, "call")
+
+
+def _spent(spent: Spent, unit: str) -> str:
+    of = spent.n_known + spent.n_unknown
+    if not spent.n_known:
+        return f"{UNKNOWN} for all {count_of(of, 'trial')}"
+    known = render_of(spent.known, unit)
+    if spent.n_unknown:
+        return f"{known} for the {spent.n_known:,} of {count_of(of, 'trial')} that tell"
+    return f"{known} for {count_of(of, 'trial')}"
+
+
+def _tell_behaviour(summary: ExperimentSummary | None) -> Iterator[Block]:
+    if summary is None or not summary.with_trace:
+        return
+    yield Heading("How it went about it", 3)
+    rows = []
+    if summary.behaviour is not None and summary.behaviour.turns:
+        shares = [f"{label} {render_percent(s)}" for label, s in summary.behaviour.shares.items()]
+        of = count_of(summary.behaviour.turns, "turn")
+        rows.append(("turns were for", f"{', '.join(shares)} of {of}"))
+    rate = UNKNOWN if summary.error_rate is None else render_percent(summary.error_rate)
+    rows.append(
+        (
+            "tool errors",
+            f"{summary.tool_errors:,} in {count_of(summary.tool_results, 'result')} ({rate})",
+        )
+    )
+    if summary.first_errors:
+        first = summary.first_errors[0]
+        rows.append(
+            (
+                "commonest first error",
+                f"{first.tool}: {first.text} ({count_of(first.trials, 'trial')})",
+            )
+        )
+    yield Facts(tuple(rows))
+    columns = (
+        Column("a trial", is_dear=True),
+        Column("mean", is_number=True),
+        Column("median", is_number=True),
+        Column("known of", is_number=True),
+    )
+    table = [
+        (
+            Cell(name.replace("_", " ")),
+            Cell(render_of(average.mean, _unit(name))),
+            Cell(render_of(average.median, _unit(name))),
+            Cell(f"{average.n:,}/{summary.trials:,}"),
+        )
+        for name, average in summary.averages.items()
+    ]
+    yield Table(columns, tuple(table), "Behaviour, time, tokens and cost of a trial")
+
+
+def _unit(name: str) -> str:
+    return "seconds" if "seconds" in name else _UNITS.get(name, "count")
 
 
 def tell_report(facts: ReportFacts) -> Document:

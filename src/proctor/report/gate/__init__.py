@@ -4,7 +4,6 @@
     numbers     the numbers of a group of trials, and those of a run as a whole
     limits      what is asked for, and the names of the ways to miss it
     judging     numbers against limits
-    drop        a run against another one, task by task
     junit       the answer as JUnit XML
     markdown    the answer as a page for a CI's summary
 

@@ -9,10 +9,7 @@
     from_ledger   a submission from an experiment in a ledger
     as_sealed     a job directory against the ledger that it was sealed into
     grade         the leaderboard grade of one attempt, from what boards have
-    slice_checks  tasks and attempts
-    setup_checks  model, agent, limits, records, images
     trace_checks  a trace for every rewarded trial
-    kept_checks   evidence, plan, replacements, findings, reviews, the ledger
     witness_checks  cosignatures of named witnesses
     verdict       what came of every check
     checking      all checks of a policy on a submission
