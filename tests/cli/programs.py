@@ -9,22 +9,29 @@ from pathlib import Path
 
 import pytest
 
+from proctor.audit.checks import records, scores, tasks, traces
+from proctor.cli import (
+    audit,
+    check,
+    outcome,
+    record,
+    score,
+    show,
+    show_file,
+    show_record,
+    show_sealed,
+    task,
+    trace,
+)
 from proctor.cli.main import main
+from tests.unprivileged import unprivileged
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NOBODY = 65534
-
-_AS_NOBODY = f"""
-import os, shutil
-from proctor.cli import audit, check, main, outcome, record, score, show, task, trace
-from proctor.cli import show_file, show_record, show_sealed
-from proctor.audit.checks import records, scores, tasks, traces
-# Only now: this Python may lie where nobody can read it.
-os.setgroups([])
-os.setgid({NOBODY})
-os.setuid({NOBODY})
-main.main()
-"""
+LOADED = [
+    *(audit, check, outcome, record, records, score, scores, show, show_file, show_record),
+    *(show_sealed, task, tasks, trace, traces),
+]
+"""What a command of `run_unprivileged` imports: this Python may lie where only root can read."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +82,10 @@ def run_child(
     return _run(command_line(*arguments), env, stdin)
 
 
-def run_unprivileged(*arguments: object) -> Ran:
-    """Run a command as a child whom file modes stop; root is not stopped by any."""
-    if os.geteuid() != 0:
-        return run_child(*arguments)
-    return _run([sys.executable, "-c", _AS_NOBODY, *map(str, arguments)], None, "")
+def run_unprivileged(proctor: Proctor, *arguments: object) -> Ran:
+    """Run a command in this process as a user whom file modes stop; root is not stopped by any."""
+    with unprivileged():
+        return proctor(*arguments)
 
 
 def _run(command: list[str], env: Mapping[str, str] | None, stdin: str) -> Ran:

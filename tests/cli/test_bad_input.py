@@ -236,11 +236,11 @@ def readable() -> Iterator[Path]:
     ],
 )
 def test_unreadable_files_are_named(
-    readable: Path, place: str, score_code: int, audit_code: int
+    proctor: Proctor, readable: Path, place: str, score_code: int, audit_code: int
 ) -> None:
     job = copy_job("01-binary-oracle-k1", readable)
     (job / place).chmod(0)
-    scored, audited = (run_unprivileged(command, job) for command in ("score", "audit"))
+    scored, audited = (run_unprivileged(proctor, command, job) for command in ("score", "audit"))
     assert (scored.code, audited.code) == (score_code, audit_code)
     assert "Traceback" not in scored.err + audited.err
     if place.endswith(".json"):
@@ -248,18 +248,18 @@ def test_unreadable_files_are_named(
 
 
 @pytest.mark.parametrize("command", ["score", "audit"])
-def test_an_unreadable_job_is_named(readable: Path, command: str) -> None:
+def test_an_unreadable_job_is_named(proctor: Proctor, readable: Path, command: str) -> None:
     job = copy_job("01-binary-oracle-k1", readable)
     job.chmod(0)
-    ran = run_unprivileged(command, job)
+    ran = run_unprivileged(proctor, command, job)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == f"proctor: {job}: cannot be read: Permission denied\n"
 
 
-def test_a_certificate_may_not_be_writable(readable: Path) -> None:
+def test_a_certificate_may_not_be_writable(proctor: Proctor, readable: Path) -> None:
     job = copy_job("01-binary-oracle-k1", readable)
     readable.chmod(0o555)
-    ran = run_unprivileged("score", job, "--certificate", readable / "c.json")
+    ran = run_unprivileged(proctor, "score", job, "--certificate", readable / "c.json")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == f"proctor: {readable}/c.json: cannot be written: Permission denied\n"
 
@@ -310,11 +310,13 @@ def test_a_name_too_long_for_any_file_is_refused(proctor: Proctor, command: str)
     assert ran.err.startswith(f"proctor: {'x' * 300}: cannot be read: File name too long")
 
 
-def test_what_lies_behind_a_closed_door_is_said_to_be_unreadable(readable: Path) -> None:
+def test_what_lies_behind_a_closed_door_is_said_to_be_unreadable(
+    proctor: Proctor, readable: Path
+) -> None:
     job = copy_job("01-binary-oracle-k1", readable)
     job.chmod(0)
     for command in ("check", "outcome"):
-        ran = run_unprivileged(command, job / "result.json")
+        ran = run_unprivileged(proctor, command, job / "result.json")
         assert (ran.code, ran.out) == (2, "")
         assert f"{job}/result.json: cannot be read: Permission denied" in ran.err
 

@@ -74,12 +74,12 @@ def readable() -> Iterator[Path]:
         yield Path(path)
 
 
-def test_what_may_not_be_read_is_exit_2_with_a_sentence(readable: Path) -> None:
+def test_what_may_not_be_read_is_exit_2_with_a_sentence(proctor: Proctor, readable: Path) -> None:
     (readable / "file.jsonl").write_bytes(GOOD)
     (readable / "file.jsonl").chmod(0)
     (readable / "set").mkdir(mode=0)
     for path in (readable / "file.jsonl", readable / "set"):
-        ran = run_unprivileged("check", path)
+        ran = run_unprivileged(proctor, "check", path)
         assert (ran.code, ran.out) == (2, "")
         assert ran.err.endswith(": Permission denied\n")
 

@@ -177,7 +177,7 @@ def test_where_nothing_can_be_written_is_said(
     assert make(proctor, trial, tmp_path)[0] == 2
 
 
-def test_a_directory_that_is_closed_stays_empty() -> None:
+def test_a_directory_that_is_closed_stays_empty(proctor: Proctor) -> None:
     with tempfile.TemporaryDirectory() as made:
         Path(made).chmod(0o755)
         trial = copy_trial(Path(made))
@@ -185,7 +185,7 @@ def test_a_directory_that_is_closed_stays_empty() -> None:
         closed.mkdir(mode=0o555)
         pins = ("--pins", closed / "pins.json")
         where = ("-o", closed / "record.json")
-        ran = run_unprivileged("record", "make", trial, "--experiment", "e", *where, *pins)
+        ran = run_unprivileged(proctor, "record", "make", trial, "--experiment", "e", *where, *pins)
         assert ran.code == 2
         assert "cannot be written: Permission denied" in ran.err
         assert list(closed.iterdir()) == []

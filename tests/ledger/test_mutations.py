@@ -22,10 +22,14 @@ def name_of(mutation: Mutation) -> str:
     return mutation.__name__
 
 
+SIZE, LARGE = 300, 1000
+
+
 @pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> RichLedger:
-    """A thousand entries of all kinds in some ten segments."""
-    return make_rich_ledger(tmp_path_factory.mktemp("rich"))
+def ledger(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RichLedger:
+    """Entries of all kinds in some ten segments."""
+    size = getattr(request, "param", SIZE)
+    return make_rich_ledger(tmp_path_factory.mktemp("rich"), size, segment_size=size * 200)
 
 
 @pytest.fixture
@@ -74,6 +78,7 @@ def test_every_mutation_is_seen_and_named_right(subject: Subject, mutation: Muta
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("ledger", [LARGE], indirect=True)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=name_of)
 def test_a_hundred_of_every_mutation_are_seen_and_named_right(
     subject: Subject, mutation: Mutation
@@ -96,5 +101,5 @@ def test_every_mutation_of_the_log_is_seen_fast_and_without_an_index(
 
 def test_the_ledger_itself_is_sound(ledger: RichLedger) -> None:
     found = verify(ledger)
-    assert (found.damage, found.notes, found.size, found.withheld) == ([], [], 1000, 2)
+    assert (found.damage, found.notes, found.size, found.withheld) == ([], [], SIZE, 2)
     assert not list(Path(ledger.directory).glob("torn/*"))

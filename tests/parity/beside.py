@@ -1,16 +1,17 @@
 """The same job twice: by proctor in its sandbox, by the real harbor in an environment like it."""
 
+import contextlib
+import io
 import os
-import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import Ran, command_line
+from proctor.cli.main import main
+from tests.cli.programs import Ran
 from tests.parity.theirs import BUILDING, Harbor, HarborRan, variables
-
-_MOST_SECONDS = 300
 
 
 def run_ours(
@@ -26,18 +27,23 @@ def run_ours(
 def proctor(
     *arguments: object, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> Ran:
-    """Run a command of proctor; it finds what harbor finds, and more variables."""
-    done = subprocess.run(
-        command_line(*arguments),
-        cwd=cwd,
-        env=variables() | dict(env or {}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_MOST_SECONDS,
-    )
-    return Ran(done.returncode, done.stdout, done.stderr)
+    """Run a command of proctor in this process; it finds what harbor finds, and more variables."""
+    # Files, not only text: some commands write bytes.
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        for name, value in (variables() | dict(env or {})).items():
+            patch.setenv(name, value)
+        patch.setattr(sys, "argv", ["proctor", *map(str, arguments)])
+        if cwd is not None:
+            patch.chdir(cwd)
+        with pytest.raises(SystemExit) as left:
+            main()
+    assert isinstance(left.value.code, int)
+    return Ran(left.value.code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
 
 
 def run_theirs(
