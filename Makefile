@@ -20,12 +20,14 @@ OTHER := .venv-3.13/bin
 DEMO := .venv-demo/bin
 MUTATION := .venv-mutation/bin
 INSTALL_FROM := requirements.lock pyproject.toml .python-version scripts/make-env scripts/get-uv
-# One worker per processor; override with `make test WORKERS=4`.
-WORKERS := auto
+# Two workers more than processors, because many tests wait for other processes; override with `make test WORKERS=4`.
+WORKERS := $(shell expr $$(nproc 2> /dev/null || echo 2) + 2)
 # Extra arguments for pytest: `make test ARGS='-k reward'`.
 ARGS :=
+# Parts of the suite by what they need, for machines that run them at the same time: see tests/tiers.py.
+TIERS := tier-pure tier-harbor tier-docker tier-browser tier-sandbox tier-process
 
-.PHONY: help demo test lint format pytest conformance-3.13 bench soak mutation lock docs screenshots cheaters forged coverage clean
+.PHONY: help demo test quick lint format pytest $(TIERS) conformance-3.13 bench soak mutation lock docs screenshots cheaters forged coverage clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +36,10 @@ demo: .venv-demo/.installed  ## run two tasks in the sandbox, catch a cheat, aud
 	@PATH="$(CURDIR)/$(DEMO):$$PATH" scripts/demo
 
 test: lint pytest conformance-3.13  ## everything that must hold before a commit
+
+quick: .venv/.installed  ## only the tests that start no process, with fewer generated examples: under a minute
+	@$(MAIN)/python -m compileall -q -j 0 src
+	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n auto --tier pure --hypothesis-profile quick $(ARGS)
 
 lint: .venv/.installed  ## formatting, rules, types
 	@$(MAIN)/ruff format --quiet --check . || { echo "make format repairs this" >&2; exit 1; }
@@ -49,6 +55,12 @@ pytest: .venv/.installed  ## the whole suite on 3.12
 	@scripts/get-packages
 	@$(MAIN)/python -m compileall -q -j 0 src
 	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not soak" $(ARGS)
+
+tier-docker:  ## one part of the suite by what it needs: pure, harbor, docker, browser, sandbox or process
+$(TIERS): tier-%: .venv/.installed
+	@scripts/get-packages
+	@$(MAIN)/python -m compileall -q -j 0 src
+	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --tier $* $(ARGS)
 
 conformance-3.13: .venv-3.13/.installed  ## the conformance suite on 3.13
 	@PATH="$(CURDIR)/$(OTHER):$$PATH" $(OTHER)/python -m pytest -q -n $(WORKERS) -m "not soak" tests/conformance $(ARGS)

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.tiers import TIERS, Guard, find_marks, tier_of
+
 # How long an example takes is the machine's business, not the test's.
 settings.register_profile("proctor", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("proctor")
 
 # A shell starts what it puts into the background deaf to Ctrl-C, and every child would be so too.
@@ -27,6 +30,8 @@ gc.disable()
 ROOT = Path(__file__).resolve().parent.parent
 
 _PREPARED_ONCE = (
+    "tests/cli/test_clean_room.py",
+    "tests/cli/test_clean_room_packages.py",
     "tests/environments/docker/test_jobs.py",
     "tests/parity/test_agents_for_harbor.py",
     "tests/parity/test_beside_harbor.py",
@@ -37,13 +42,28 @@ _PREPARED_ONCE = (
 """Files whose tests share what takes many seconds to make: one worker has all of a file."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--tier TIER`, for a part of the suite."""
+    parser.addoption("--tier", choices=TIERS, help="only the tests of one tier: see tests/tiers.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A test that starts a process and is not marked as one that does fails."""
+    config.pluginmanager.register(Guard())
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tell `--dist loadgroup` which tests belong together."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by what they need, and tell `--dist loadgroup` which belong together."""
     for item in items:
+        for mark in find_marks(item):
+            item.add_marker(mark)
         file = item.nodeid.partition("::")[0]
         if file in _PREPARED_ONCE:
             item.add_marker(pytest.mark.xdist_group(file))
+    if tier := config.getoption("tier"):
+        config.hook.pytest_deselected(items=[item for item in items if tier_of(item) != tier])
+        items[:] = [item for item in items if tier_of(item) == tier]
 
 
 def pytest_collection_finish() -> None:

@@ -8,10 +8,10 @@ class LazyModule:
     """A module that is imported when one of its names is first used."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.module = name
 
     def __getattr__(self, name: str) -> Any:
         # pytest asks every name of a test module whether it is a test (`__test__`, …).
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(importlib.import_module(self._name), name)
+        return getattr(importlib.import_module(self.module), name)

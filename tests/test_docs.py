@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from proctor import __version__
 from proctor.cli.main import COMMANDS
+from tests.tiers import TIERS
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "proctor"
@@ -99,6 +101,7 @@ run_example: Callable[[str], str] = runpy.run_path(str(ROOT / "scripts" / "readm
 """What a command prints, as the page has it."""
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_print_what_the_page_says(page: str) -> None:
     for command, expected in examples(read(page)):
@@ -295,6 +298,10 @@ def test_the_changelog_has_room_for_what_comes_next() -> None:
     assert headings[:1] == ["Unreleased"]
 
 
-def test_ci_and_people_run_the_same_command() -> None:
+def test_ci_and_people_run_the_same_commands() -> None:
     assert "make test" in read(".ci/run")
-    assert ".ci/run" in read(".github/workflows/test.yml")
+    workflow = yaml.safe_load(read(".github/workflows/test.yml"))
+    parts = workflow["jobs"]["test"]["strategy"]["matrix"]["part"]
+    (tested,) = re.findall(r"^test: (.*?)  ##", read("Makefile"), re.MULTILINE)
+    tiers = [f"tier-{tier}" for tier in TIERS if tier != "soak"]
+    assert sorted(parts) == sorted({*tested.split(), *tiers} - {"pytest"})

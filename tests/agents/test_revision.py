@@ -76,10 +76,12 @@ def test_what_is_no_tree_gets_a_sentence(tmp_path: Path) -> None:
         tree_digest(tree)
 
 
+@pytest.mark.process
 def test_the_first_line_of_a_version_command_is_the_version() -> None:
     assert run_version_command("printf '\\n 1.2.3 \\nbuilt today'; echo noise >&2") == "1.2.3"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
@@ -95,6 +97,7 @@ def test_a_version_command_that_gives_none_gets_a_sentence(command: str, sentenc
     assert str(caught.value).startswith(f"agent version command {command!r}: {sentence}")
 
 
+@pytest.mark.process
 def test_a_revision_is_what_the_command_says_and_the_digest_of_the_files(tmp_path: Path) -> None:
     tree = agent_tree(tmp_path / "tree")
     config = AgentConfig(name="command", kwargs={"command": "x", "tree": str(tree)})

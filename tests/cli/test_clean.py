@@ -17,6 +17,7 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return killed_run(tmp_path / "trials", "t1")
 
 
+@pytest.mark.process
 def test_nothing_to_clean_is_said(
     proctor: Proctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,7 +48,11 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["-p", TASKS, "--allow-environment-host", "a.org"], "cannot allow single hosts"),
         (["-p", TASKS, "--dataset-id", " "], "dataset_id is blank; expected name@version"),
         (["-p", TASKS, "-a", "terminus-1"], "harbor lists the name and has no such agent"),
-        (["-p", TASKS, "-a", "claude-code", "--ak", "max_turns=x"], "cannot parse 'x' as int"),
+        pytest.param(
+            ["-p", TASKS, "-a", "claude-code", "--ak", "max_turns=x"],
+            "cannot parse 'x' as int",
+            marks=pytest.mark.harbor,
+        ),
         (
             ["-p", TASKS, "--agent-import-path", "no.such:X"],
             "the agent's module cannot be imported",

@@ -146,6 +146,7 @@ def test_every_name_that_harbor_lists_is_an_agent_or_said_to_be_none() -> None:
             check_agent(AgentConfig(name=name))
 
 
+@pytest.mark.harbor
 @pytest.mark.parametrize(
     ("config", "said"),
     [
@@ -170,6 +171,7 @@ def test_an_agent_of_harbors_is_pinned_by_the_harbor_that_it_came_with() -> None
     assert find_carrier(AgentConfig(import_path="mine:Agent")) is None
 
 
+@pytest.mark.harbor
 def test_prices_come_from_the_installed_list_unless_the_user_says_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -13,6 +13,8 @@ from tests.conformance.parity import Subject, check_parity
 from tests.conformance.values import encode_value
 from tests.conformance.vectors import load_lines
 
+pytestmark = pytest.mark.harbor
+
 SUBJECTS = [
     Subject(
         "reward_parse", generators.generate_reward_files, ours.parse_rewards, theirs.parse_rewards

@@ -17,6 +17,8 @@ from tests.conformance.vectors import load_lines
 from tests.harbor import generated_jobs, harbor_jobs, job_cases
 from tests.harbor.harbor_directories import write_job
 
+pytestmark = pytest.mark.harbor
+
 
 def load_written_job(case: Case) -> Fact:
     """What we make of a job directory that harbor wrote."""

@@ -46,6 +46,7 @@ def test_a_policy_is_passed_on_only_where_it_is_not_auto(tmp_path: Path) -> None
     assert "cpu_enforcement_policy" not in given
 
 
+@pytest.mark.harbor
 def test_a_class_of_harbors_family_runs_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_class_of_harbors_family_runs_unchanged(
     assert asyncio.run(go()) == "123\ncopy.py\n"
 
 
+@pytest.mark.harbor
 def test_what_its_constructor_raises_comes_out_as_it_is(tmp_path: Path) -> None:
     config = EnvironmentConfig(import_path=FOLDER, override_memory_mb=13)
     with pytest.raises(ValueError, match="unlucky number"):

@@ -59,6 +59,7 @@ def test_a_base_that_was_imported_will_do(tmp_path: Path, cache: Path) -> None:
         check_wishes(config)
 
 
+@pytest.mark.sandbox
 def test_a_machine_that_will_do_is_left_as_it_was() -> None:
     asyncio.run(check_environment(EnvironmentConfig(import_path=SANDBOX)))
     assert find_scratch() == []

@@ -155,6 +155,7 @@ def test_a_task_that_cannot_be_read_just_now_does_not_drop_out_of_the_numbers(
     assert resume(job).counts.kept == 3
 
 
+@pytest.mark.process
 def test_another_revision_of_the_agent_makes_new_slots(dataset: Path, tmp_path: Path) -> None:
     version = tmp_path / "version"
     version.write_text("1\n", encoding="utf-8")

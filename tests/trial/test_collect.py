@@ -85,6 +85,7 @@ class WatchfulStage(Stage):
         return Watchful(order, self.deed)
 
 
+@pytest.mark.sandbox
 def test_what_an_agent_found_is_a_finding_of_its_trial(tmp_path: Path) -> None:
     stage = WatchfulStage(make_plan(write_task(tmp_path / "task"), tmp_path / "jobs"))
     run(stage)

@@ -36,6 +36,7 @@ def codes_of(place: Path, agent: AgentConfig) -> list[str]:
     return [each["code"] for each in found if each["code"] == "commands-like-solution"]
 
 
+@pytest.mark.sandbox
 @pytest.mark.parametrize(("script", "codes"), [(SHIPPED, ["commands-like-solution"]), (HONEST, [])])
 def test_shipping_the_solution_is_told_and_an_honest_way_is_not(
     tmp_path: Path, script: str, codes: list[str]
@@ -43,5 +44,6 @@ def test_shipping_the_solution_is_told_and_an_honest_way_is_not(
     assert codes_of(tmp_path, scripted(tmp_path, script)) == codes
 
 
+@pytest.mark.sandbox
 def test_the_oracle_is_not_told_of(tmp_path: Path) -> None:
     assert codes_of(tmp_path, AgentConfig(name="oracle")) == []
