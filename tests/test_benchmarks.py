@@ -121,7 +121,7 @@ SLOW_BARS = {
     "show-sealed-1gb-first": None,
     "show-sealed-1gb": "<= 1",
     "show-sealed-1gb-memory": "<= 1",
-    "summarise-10k": "<= 3",
+    "summarise-10k": "<= 4",
     "board-500": "<= 1",
     "run-fixed": "<= 0.2",
     "run-null-4": "<= 0.25",

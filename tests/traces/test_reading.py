@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import TraceError
-from proctor.traces.entry import Entry, TraceKind
+from proctor.traces.entry import TraceKind
 from proctor.traces.summary import summarise_file
 
 ENTRY = {"role": "assistant", "step": 1, "content": "x"}
@@ -53,24 +53,11 @@ def test_a_file_that_is_not_there_cannot_be_summed_up(tmp_path: Path) -> None:
         summarise_file(str(tmp_path / "none.jsonl"), TraceKind.TRAJECTORY)
 
 
-class Labels:
-    """Whatever the assistant says is execution."""
-
-    def __init__(self) -> None:
-        self.turns = 0
-
-    def add(self, entries: Iterable[Entry], /) -> None:
-        self.turns += sum(entry.role == "assistant" for entry in entries)
-
-    def count(self) -> dict[str, int]:
-        return {"execution": self.turns}
-
-
 @pytest.mark.parametrize("kind", [TraceKind.TRAJECTORY, TraceKind.CONVERSATION])
 def test_turns_are_labelled_in_the_same_reading(kind: TraceKind, tmp_path: Path) -> None:
-    rows = [ENTRY] * 3 if kind is TraceKind.TRAJECTORY else [{"role": "assistant", "content": "x"}]
+    rows = [{**ENTRY, "step": step} for step in (1, 2, 3)]
     path = write_lines(tmp_path / "t.jsonl", rows)
-    found = summarise_file(path, kind, Labels)
+    found = summarise_file(path, kind, labelled=True)
     assert found.behaviour is not None
     assert found.behaviour.turns == len(rows) == found.by_role["assistant"]
     assert summarise_file(path, kind).behaviour is None

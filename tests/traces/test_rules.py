@@ -180,14 +180,13 @@ entries = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(entries, max_size=12), st.integers(0, 12))
-def test_any_entries_are_labelled_the_same_whole_or_in_pieces(trace: list[Entry], cut: int) -> None:
+@given(st.lists(entries, max_size=12))
+def test_every_turn_of_any_entries_has_a_label(trace: list[Entry]) -> None:
     whole = classify(trace)
-    pieces = Classifier()
-    pieces.add(trace[:cut])
-    pieces.add(trace[cut:])
-    assert pieces.finish() == whole
-    assert pieces.count() == Counter(label.label for label in whole)
+    classifier = Classifier()
+    for entry in trace:
+        classifier.add(entry)
+    assert classifier.count() == Counter(label.label for label in whole)
     turns = {
         entry.step
         for entry in trace

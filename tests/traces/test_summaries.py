@@ -13,7 +13,6 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter
 from proctor.ledger.sealing import seal
 from proctor.ledger.traced_trials import find_sealed
-from proctor.traces.label_rules import Classifier
 from proctor.traces.trial_summary import compare_traced, summarise_traced
 from tests.ledger.ledgers import make_ledger
 from tests.task.trees import JOBS
@@ -140,7 +139,7 @@ def ledger(trial: Path, tmp_path: Path) -> Ledger:
 
 def test_a_sealed_trial_has_the_summary_of_its_files(ledger: Ledger, trial: Path) -> None:
     (found,) = find_sealed(ledger, TrialFilter())
-    sealed = summarise_traced(found, Classifier)
+    sealed = summarise_traced(found, labelled=True)
     (lying,) = summarise_path(str(trial))
     assert sealed.trace == lying.trace
     assert sealed.cause == lying.cause

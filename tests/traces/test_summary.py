@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from proctor.traces.counts import MOST_GAPS, Steps
 from proctor.traces.entry import Entry
-from proctor.traces.summary import Summing, TraceSummary, merge_parts, summarise
+from proctor.traces.summary import TraceSummary, describe_labels, merge_parts, summarise
 from tests.traces.samples import called, entries, gave, ran, said
 
 
@@ -28,22 +28,11 @@ def test_any_entries_give_numbers_that_add_up(trace: list[Entry]) -> None:
     msgspec.json.encode(found)
 
 
-@settings(max_examples=60)
-@given(st.lists(entries, max_size=20), st.integers(min_value=1, max_value=5))
-def test_it_does_not_matter_how_many_entries_are_fed_at_a_time(
-    trace: list[Entry], size: int
-) -> None:
-    summing = Summing()
-    for start in range(0, len(trace), size):
-        summing.feed(trace[start : start + size])
-    assert summing.finish() == summarise(trace)
-
-
 @given(st.lists(st.integers(min_value=0, max_value=40), max_size=60))
 def test_different_steps_are_counted_in_any_order(steps: list[int]) -> None:
     counting = Steps()
     for step in steps:
-        counting.see(step)
+        counting.add(step)
     assert counting.count == len(set(steps) - {0})
     assert counting.is_exact
 
@@ -51,7 +40,7 @@ def test_different_steps_are_counted_in_any_order(steps: list[int]) -> None:
 def test_more_gaps_than_are_kept_make_the_count_a_least_one() -> None:
     counting = Steps()
     for step in range(2, 2 * MOST_GAPS + 6, 2):
-        counting.see(step)
+        counting.add(step)
     assert counting.count == MOST_GAPS + 2
     assert not counting.is_exact
 
@@ -86,8 +75,7 @@ def test_warmup_is_left_out_and_subagents_are_counted_apart() -> None:
 
 
 def test_labels_become_shares() -> None:
-    behaviour = summarise([said(1)], {"verification": 1, "execution": 2}).behaviour
-    assert behaviour is not None
+    behaviour = describe_labels({"verification": 1, "execution": 2})
     assert list(behaviour.counts.items()) == [("execution", 2), ("verification", 1)]
     assert behaviour.shares == pytest.approx({"execution": 2 / 3, "verification": 1 / 3})
 

@@ -4,8 +4,9 @@ Nothing is printed here.
 """
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -134,9 +135,9 @@ _NO_TRACE: Final = (
 
 def _label_part(trace: FoundTrace) -> Part:
     classifier, actions = Classifier(), _Actions()
-    for entries in TraceReading(trace.path, trace.kind).batches():
-        classifier.add(entries)
-        actions.add(entries)
+    for entry in chain.from_iterable(TraceReading(trace.path, trace.kind).batches()):
+        classifier.add(entry)
+        actions.add(entry)
     return Part(trace.part, classifier.finish(), actions.found)
 
 
@@ -153,16 +154,15 @@ class _Actions:
         """By step."""
         return ChainMap(self._called, self._said)
 
-    def add(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            if entry.step in self._called:
-                continue
-            if entry.role == "tool_call":
-                did = entry.command or _brief(entry.arguments or {})
-                self._called[entry.step] = f"{entry.tool_name or 'tool'}: {did[:MOST_ACTION]}"
-                self._said.pop(entry.step, None)
-            elif entry.role == "assistant" and entry.content:
-                self._said.setdefault(entry.step, entry.content[:MOST_ACTION].lstrip())
+    def add(self, entry: Entry) -> None:
+        if entry.step in self._called:
+            return
+        if entry.role == "tool_call":
+            did = entry.command or _brief(entry.arguments or {})
+            self._called[entry.step] = f"{entry.tool_name or 'tool'}: {did[:MOST_ACTION]}"
+            self._said.pop(entry.step, None)
+        elif entry.role == "assistant" and entry.content:
+            self._said.setdefault(entry.step, entry.content[:MOST_ACTION].lstrip())
 
 
 def _brief(arguments: Mapping[str, Any]) -> str:

@@ -28,7 +28,6 @@ from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of
 from proctor.traces.compat_summary import Aggregate, Signals, aggregate
 from proctor.traces.experiment import Average, ExperimentSummary, summarise_experiment, telling_line
-from proctor.traces.label_rules import Classifier
 from proctor.traces.parallel import map_paths
 from proctor.traces.trial_summary import Compared, TrialSummary, compare_traced, summarise_traced
 
@@ -209,7 +208,7 @@ def summarise_path(path: str) -> list[TrialSummary]:
     Raises:
         InputError: there is nothing that could have a trace.
     """
-    return [summarise_traced(trial, Classifier) for trial in find_in_files(path)]
+    return [summarise_traced(trial, labelled=True) for trial in find_in_files(path)]
 
 
 def _summarise(
@@ -228,7 +227,7 @@ def _summarise(
     with traced_trials(things, directory, wanted) as trials:
         waiting = list(trials)
         for done, trial in enumerate(waiting, 1):
-            yield summarise_traced(trial, Classifier)
+            yield summarise_traced(trial, labelled=True)
             show("trials summed up", done, len(waiting))
 
 

@@ -14,7 +14,7 @@ from proctor.ledger.query import find_trial
 from proctor.ledger.row import TrialRow
 from proctor.ledger.traced_trials import trace_row
 from proctor.traces.experiment import ExperimentSummary, summarise_experiment
-from proctor.traces.label_rules import RULES_VERSION, Classifier
+from proctor.traces.label_rules import RULES_VERSION
 from proctor.traces.parallel import map_paths
 from proctor.traces.traced_trial import TracedTrial
 from proctor.traces.trial_summary import TrialSummary, summarise_traced
@@ -67,12 +67,12 @@ def _summaries(
         yield from map_paths(summarise_place, places, processes)
         return
     for attempt in attempts:
-        yield summarise_traced(trace_attempt(attempt, ledger), Classifier)
+        yield summarise_traced(trace_attempt(attempt, ledger), labelled=True)
 
 
 def summarise_place(place: str) -> TrialSummary:
     """The trial in a directory, summed up."""
-    return summarise_traced(next(iter(find_in_files(place))), Classifier)
+    return summarise_traced(next(iter(find_in_files(place))), labelled=True)
 
 
 def trace_attempt(attempt: TrialRow, ledger: Ledger | None) -> TracedTrial:

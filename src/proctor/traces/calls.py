@@ -46,16 +46,12 @@ def find_command(arguments: Object | None) -> str:
 
 
 def take_answered(waiting: list[Call], entry: Entry) -> Call:
-    """Take out the call that a result belongs to; without one, all that the result itself says."""
-    name, step = entry.tool_name, entry.step
-    if len(waiting) == 1 and waiting[0].step == step and waiting[0].tool == name:
-        return waiting.pop()  # as most are, and found without a loop
+    """Take out the call that a result belongs to; without one, what the result itself says."""
+    name = entry.tool_name or ""
     for at, call in enumerate(waiting):
-        if call.step == step and (not name or call.tool == name):
-            del waiting[at]
-            return call
-    tool = name or ""
-    return Call(step, tool, "", hash((tool, "")))
+        if call.step == entry.step and (not name or call.tool == name):
+            return waiting.pop(at)
+    return Call(entry.step, name, "", hash((name, "")))
 
 
 def shorten(text: str) -> str:
@@ -73,7 +69,6 @@ MOST_CALLS: Final = 1 << 16
 _MOST_REPEATED: Final = 1 << 12
 _MOST_STEPS: Final = 10
 _SHOWN: Final = 5
-_LONG: Final = 1000
 
 
 class Repeated(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,58 +108,55 @@ class LoopSummary(msgspec.Struct, frozen=True, kw_only=True):
     """False where there were more different calls than are told apart."""
 
 
-class _Seen:
-    __slots__ = ("call", "steps", "times")
-
-    def __init__(self, call: Call, first: int) -> None:
-        self.call, self.times, self.steps = call, 1, [first]
-
-
 class Loops:
-    """The calls of one trace, as they come."""
+    """The calls of one trace, one by one."""
 
     def __init__(self) -> None:
-        self.repeats = 0
         self._first_steps: dict[int, int] = {}
-        self._repeated: dict[int, _Seen] = {}
+        self._repeated: dict[int, tuple[Call, list[int]]] = {}
+        """Calls made more than once, each with its number of times and its first steps."""
+        self._repeats = 0
         self._is_exact = True
         self._last: Call | None = None
         self._times = self._began = 0
         self._longest: Run | None = None
 
-    def see(self, call: Call) -> None:
-        """Take a call in."""
-        key, seen = call.key, self._first_steps
-        last = self._last
-        if last is not None and last.key == key:
+    def add(self, call: Call) -> None:
+        """Count a call."""
+        if self._last is not None and self._last.key == call.key:
             self._times += 1
         else:
-            if self._times > 1:
-                self._end_run()
+            self._end_run()
             self._times, self._began = 1, call.step
         self._last = call
-        if key in seen:
+        if call.key in self._first_steps:
             self._repeat(call)
-        elif len(seen) < MOST_CALLS:
-            seen[key] = call.step
+        elif len(self._first_steps) < MOST_CALLS:
+            self._first_steps[call.key] = call.step
         else:
             self._is_exact = False
 
     def _repeat(self, call: Call) -> None:
-        self.repeats += 1
-        found = self._repeated.get(call.key)
-        if found is None:
+        self._repeats += 1
+        if call.key not in self._repeated:
             if len(self._repeated) >= _MOST_REPEATED:
                 self._is_exact = False
                 return
-            found = self._repeated[call.key] = _Seen(_short(call), self._first_steps[call.key])
-        found.times += 1
-        if len(found.steps) < _MOST_STEPS:
-            found.steps.append(call.step)
+            # Shortened at once: thousands of long commands would be too many to keep.
+            kept = msgspec.structs.replace(call, command=shorten(call.command))
+            self._repeated[call.key] = kept, [1, self._first_steps[call.key]]
+        counted = self._repeated[call.key][1]
+        counted[0] += 1
+        if len(counted) <= _MOST_STEPS:
+            counted.append(call.step)
 
     def _end_run(self) -> None:
         last = self._last
-        if last is None or (self._longest is not None and self._longest.times >= self._times):
+        if (
+            last is None
+            or self._times < 2
+            or (self._longest and self._longest.times >= self._times)
+        ):
             return
         self._longest = Run(
             tool=last.tool,
@@ -175,32 +167,19 @@ class Loops:
         )
 
     def finish(self) -> LoopSummary:
-        """What there was."""
-        if self._times > 1:
-            self._end_run()
-        ranked = sorted(self._repeated.values(), key=lambda each: (-each.times, each.steps[0]))
-        most = (
-            Repeated(
-                tool=each.call.tool,
-                command=shorten(each.call.command),
-                times=each.times,
-                steps=tuple(each.steps),
-            )
-            for each in ranked[:_SHOWN]
-        )
+        """The repeated calls of the whole trace."""
+        self._end_run()
+        repeated = [
+            Repeated(tool=call.tool, command=call.command, times=times, steps=tuple(steps))
+            for call, (times, *steps) in self._repeated.values()
+        ]
+        ranked = sorted(repeated, key=lambda each: (-each.times, each.steps[0]))
         return LoopSummary(
-            repeats=self.repeats,
+            repeats=self._repeats,
             longest=self._longest,
-            most=tuple(most),
+            most=tuple(ranked[:_SHOWN]),
             is_exact=self._is_exact,
         )
-
-
-def _short(call: Call) -> Call:
-    """The call as it is kept: thousands of long commands would be too many."""
-    if len(call.command) <= _LONG:
-        return call
-    return msgspec.structs.replace(call, command=shorten(call.command))
 
 
 def merge_loops(parts: dict[str, LoopSummary]) -> LoopSummary:

@@ -68,7 +68,7 @@ class Steps:
         self._ends: list[int] = []
         """Gaps below the highest step, in order, both ends included."""
 
-    def see(self, step: int) -> None:
+    def add(self, step: int) -> None:
         """Count a step, unless it was counted before."""
         if step == self._last or step < 1:
             return

@@ -169,7 +169,8 @@ _WARMUP: Final = "warmup"
 def classify(entries: Iterable[Entry]) -> tuple[Label, ...]:
     """The label of every turn, by step."""
     classifier = Classifier()
-    classifier.add(entries)
+    for entry in entries:
+        classifier.add(entry)
     return classifier.finish()
 
 
@@ -208,23 +209,21 @@ class Classifier:
         self._written: set[str] = set()
         self._ran: set[str] = set()
 
-    def add(self, entries: Iterable[Entry]) -> None:
-        """Take the next entries of the trace."""
-        step = self._step
-        for entry in entries:
-            if entry.step != step:
-                if self._has_spoken:
-                    self._close(is_last=False)
-                self._step = step = entry.step
-            role = entry.role
-            if role == "tool_result" or not step or entry.call_type == _WARMUP:
-                continue
-            if role == "tool_call":
-                self._has_spoken = True
-                self._calls.append(entry)
-            elif role == "assistant":
-                self._has_spoken = True
-                self._listen(entry)
+    def add(self, entry: Entry) -> None:
+        """Take the next entry of the trace."""
+        if entry.step != self._step:
+            if self._has_spoken:
+                self._close(is_last=False)
+            self._step = entry.step
+        role = entry.role
+        if role == "tool_result" or not entry.step or entry.call_type == _WARMUP:
+            return
+        if role == "tool_call":
+            self._has_spoken = True
+            self._calls.append(entry)
+        elif role == "assistant":
+            self._has_spoken = True
+            self._listen(entry)
 
     def _listen(self, entry: Entry) -> None:
         if entry.content:

@@ -6,10 +6,9 @@ apart. docs/summaries.md explains every number.
 The parts of a trial of several steps are merged: sums, and the first and last where order counts.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import batched
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, Final
 
 import msgspec
 
@@ -25,9 +24,9 @@ from proctor.traces.calls import (
 )
 from proctor.traces.counts import Steps, Tally, add_counts, rank
 from proctor.traces.entry import Entry, Object, TraceKind
+from proctor.traces.label_rules import Classifier
 from proctor.traces.times import Times, TimeSummary, merge_times
 from proctor.traces.tokens import (
-    KEYS,
     AdvisorSummary,
     TokenSummary,
     Usages,
@@ -38,12 +37,12 @@ from proctor.traces.tool_errors import ErrorSummary, ToolErrors, merge_errors
 from proctor.traces.trace import TraceReading
 from proctor.traces.writes import Writes, WriteSummary, find_writes, merge_writes
 
-_MOST: Final = 10_000
+_MOST_EMBEDDED: Final = 10_000
 """Embedded trajectories that are looked at."""
 
 
-class SubagentSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What subagents did."""
+class SubagentSummary(msgspec.Struct, kw_only=True):
+    """What subagents did; counted up while the trace is read."""
 
     messages: int = 0
     """Entries of the trace with call_type subagent; they are in all other counts too."""
@@ -58,87 +57,49 @@ class SubagentSummary(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: int = 0
     """References to trajectories in other files, which were not opened."""
 
+    def add_document(self, atif: Object) -> None:
+        """Count the subagents in what an entry carries of an ATIF document.
 
-_NONE: Final = SubagentSummary()
-
-
-class Subagents:
-    """The subagents of one trace, as its entries come."""
-
-    def __init__(self) -> None:
-        self._messages = self._calls = self.errors = 0
-        self._embedded = self._steps = self._tools = self._elsewhere = 0
-
-    def see(self, entry: Entry) -> None:
-        """Take in an entry that is marked as a subagent's."""
-        self._messages += 1
-        if entry.role == "tool_call":
-            self._calls += 1
-
-    def see_document(self, atif: Object) -> None:
-        """Take in what the metadata of an entry carries of an ATIF document."""
+        Embedded trajectories are counted once each, however they refer to each other.
+        """
         document = atif.get("document")
-        if isinstance(document, dict) and "subagent_trajectories" in document:
-            self._walk(document["subagent_trajectories"])
-        self._see_references(atif.get("subagent_trajectory_ref"))
+        # A list of what is left instead of recursion: strangers decide how deep they are nested.
+        left = _list(document.get("subagent_trajectories")) if isinstance(document, dict) else []
+        while left and self.embedded < _MOST_EMBEDDED:
+            if isinstance(found := left.pop(), dict):
+                self.embedded += 1
+                for step in _list(found.get("steps")):
+                    if isinstance(step, dict):
+                        self._add_step(step)
+                left += _list(found.get("subagent_trajectories"))
+        self._add_references(atif)
 
-    def _walk(self, trajectories: Any) -> None:
-        # By a list of what is left, not by recursion: how deep they lie is up to a stranger.
-        left = list(trajectories) if isinstance(trajectories, list) else []
-        while left and self._embedded < _MOST:
-            found = left.pop()
-            if not isinstance(found, dict):
-                continue
-            self._embedded += 1
-            for step in _list(found.get("steps")):
-                self._see_step(step)
-            left += _list(found.get("subagent_trajectories"))
-
-    def _see_step(self, step: Any) -> None:
-        if not isinstance(step, dict):
-            return
-        self._steps += 1
-        self._tools += len(_list(step.get("tool_calls")))
+    def _add_step(self, step: Object) -> None:
+        self.embedded_steps += 1
+        self.embedded_tool_calls += len(_list(step.get("tool_calls")))
         observation = step.get("observation")
-        results = _list(observation.get("results")) if isinstance(observation, dict) else []
-        for result in results:
+        for result in _list(observation.get("results")) if isinstance(observation, dict) else []:
             if isinstance(result, dict):
-                self._see_references(result.get("subagent_trajectory_ref"))
+                self._add_references(result)
 
-    def _see_references(self, references: Any) -> None:
-        for each in _list(references):
+    def _add_references(self, holder: Object) -> None:
+        for each in _list(holder.get("subagent_trajectory_ref")):
             if isinstance(each, dict) and each.get("trajectory_path") is not None:
-                self._elsewhere += 1
-
-    def finish(self) -> SubagentSummary:
-        """What there was."""
-        if not (self._messages or self._embedded or self._elsewhere):
-            return _NONE
-        return SubagentSummary(
-            messages=self._messages,
-            tool_calls=self._calls,
-            tool_errors=self.errors,
-            embedded=self._embedded,
-            embedded_steps=self._steps,
-            embedded_tool_calls=self._tools,
-            elsewhere=self._elsewhere,
-        )
+                self.elsewhere += 1
 
 
 def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return list(value) if isinstance(value, list) else []
 
 
 def merge_subagents(parts: Sequence[SubagentSummary]) -> SubagentSummary:
     """The subagents of the parts of one trial."""
     names = SubagentSummary.__struct_fields__
-    sums = {name: sum(getattr(each, name) for each in parts) for name in names}
-    return SubagentSummary(**sums)
+    return SubagentSummary(**{name: sum(getattr(each, name) for each in parts) for name in names})
 
 
 WARMUP: Final = "warmup"
 SUBAGENT: Final = "subagent"
-_BATCH: Final = 256
 NO_SOURCE: Final = "none"
 """Stands where a trial left no trace that could be used."""
 
@@ -187,100 +148,98 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     tokens: TokenSummary = TokenSummary()
     advisor: AdvisorSummary = AdvisorSummary()
     written: WriteSummary = WriteSummary()
-    subagents: SubagentSummary = SubagentSummary()
+    subagents: SubagentSummary = msgspec.field(default_factory=SubagentSummary)
     behaviour: Behaviour | None = None
     """Null where turns were not classified."""
 
 
-def summarise(entries: Iterable[Entry], labels: dict[str, int] | None = None) -> TraceSummary:
-    """The entries of one trace in numbers, with how often each label was given to its turns."""
-    summing = Summing()
-    for some in batched(entries, _BATCH):
-        summing.feed(some)
-    return summing.finish(labels)
+def summarise_file(path: str, kind: TraceKind, *, labelled: bool = False) -> TraceSummary:
+    """The trace in one file in numbers; `labelled`: with the labels of its turns.
+
+    Reading is the salvaging kind: problems in the file are counted and named, never raised.
+
+    Raises:
+        TraceError: it cannot be read at all.
+    """
+    reading = TraceReading(path, kind)
+    return msgspec.structs.replace(
+        summarise(chain.from_iterable(reading.batches()), labelled=labelled),
+        source=str(kind),
+        degraded=reading.problems > 0,
+        diagnostics=reading.problems,
+        noticed=tuple(reading.noticed),
+    )
 
 
-class Summing:
-    """How far the summing up of one trace has come."""
+def summarise(entries: Iterable[Entry], *, labelled: bool = False) -> TraceSummary:
+    """The entries of one trace in numbers, and how often each label was given to its turns."""
+    summing = _Summing(labelled=labelled)
+    for entry in entries:
+        summing.add(entry)
+    return summing.finish()
 
-    def __init__(self) -> None:
+
+class _Summing:
+    """The numbers and labels of one trace, as far as its entries were read."""
+
+    def __init__(self, *, labelled: bool) -> None:
+        self._classifier = Classifier() if labelled else None
         self._roles, self._tools = Tally(), Tally()
         self._warmup = 0
         self._steps = Steps()
         self._open: list[Call] = []
         """Calls of the latest step that have no result yet."""
         self._errors, self._loops, self._times = ToolErrors(), Loops(), Times()
-        self._usages, self._writes, self._subagents = Usages(), Writes(), Subagents()
+        self._usages, self._writes, self._subagents = Usages(), Writes(), SubagentSummary()
 
-    def feed(self, entries: Sequence[Entry]) -> None:
-        """Take entries in; many at a time is faster than one by one."""
-        for entry in entries:
-            if entry.call_type is not None:
-                entries = self._set_apart(entries)
-                break
-        self._times.see(entries)
-        self._take(entries)
+    def add(self, entry: Entry) -> None:
+        """Count an entry, and label the turn that it ends."""
+        if self._classifier is not None:
+            self._classifier.add(entry)
+        if entry.call_type is None or self._admit(entry):
+            self._times.add(entry)
+            self._count(entry)
 
-    def _set_apart(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """The entries without warmup; those of subagents are noted."""
-        kept = [entry for entry in entries if entry.call_type != WARMUP]
-        self._warmup += len(entries) - len(kept)
-        for entry in kept:
-            if entry.call_type == SUBAGENT:
-                self._subagents.see(entry)
-        return kept
+    def _admit(self, entry: Entry) -> bool:
+        """Whether an entry of some call_type is counted: warmup is not."""
+        if entry.call_type == SUBAGENT:
+            self._subagents.messages += 1
+            self._subagents.tool_calls += entry.role == "tool_call"
+        self._warmup += entry.call_type == WARMUP
+        return entry.call_type != WARMUP
 
-    def _take(self, entries: Sequence[Entry]) -> None:
-        take_result, take_call, see_step = self._take_result, self._take_call, self._steps.see
-        step = 0
-        for entry in entries:
-            role = entry.role
-            if role == "tool_result":
-                take_result(entry)
-            elif role == "tool_call" or role == "assistant":
-                if entry.step != step:
-                    step = entry.step
-                    see_step(step)
-                if role == "tool_call":
-                    take_call(entry)
-            if entry.metadata is not None:
-                self._see_metadata(entry, entry.metadata)
-        for role, times in Counter([entry.role for entry in entries]).items():
-            self._roles.add(role, times)
+    def _count(self, entry: Entry) -> None:
+        role = entry.role
+        self._roles.add(role)
+        if role == "tool_result":
+            is_error = self._errors.add(entry, take_answered(self._open, entry))
+            self._subagents.tool_errors += is_error and entry.call_type == SUBAGENT
+        elif role in ("tool_call", "assistant"):
+            self._steps.add(entry.step)
+            if role == "tool_call":
+                self._add_call(entry)
+        if entry.metadata is not None:
+            self._usages.add(entry, entry.metadata)
+            if isinstance(carried := entry.metadata.get(ATIF_KEY), dict):
+                self._subagents.add_document(carried)
 
-    def _see_metadata(self, entry: Entry, metadata: Object) -> None:
-        for key, held in metadata.items():
-            if key in KEYS:
-                if type(held) is dict:
-                    self._usages.see(key, held)
-                    if key == ATIF_KEY:
-                        self._subagents.see_document(held)
-                        self._usages.see_document(held)
-            elif key == "advisor" and held is True:
-                self._usages.see_advisor(entry, metadata)
-
-    def _take_call(self, entry: Entry) -> None:
+    def _add_call(self, entry: Entry) -> None:
         tool = entry.tool_name or ""
         command = entry.command or find_command(entry.arguments)
         call = Call(entry.step, tool, command, hash((tool, command)))
         self._tools.add(tool)
-        self._loops.see(call)
+        self._loops.add(call)
         waiting = self._open
         if waiting and (waiting[-1].step != call.step or len(waiting) >= MOST_OPEN):
-            # What is left of an earlier step never got a result.
+            # Calls left over from an earlier step never got a result.
             waiting.clear()
         waiting.append(call)
         if paths := find_writes(entry, tool, command):
-            self._writes.see(call, paths, entry.timestamp)
+            self._writes.add(call, paths, entry.timestamp)
 
-    def _take_result(self, entry: Entry) -> None:
-        is_error = self._errors.see(entry, take_answered(self._open, entry))
-        if is_error and entry.call_type == SUBAGENT:
-            self._subagents.errors += 1
-
-    def finish(self, labels: dict[str, int] | None = None) -> TraceSummary:
-        """What there was, with how often each label was given to its turns."""
-        times = self._times.finish()
+    def finish(self) -> TraceSummary:
+        """The numbers of the whole trace."""
+        times, labels = self._times.finish(), self._classifier
         return TraceSummary(
             messages=self._roles.total,
             by_role=self._roles.ranked(),
@@ -295,8 +254,8 @@ class Summing:
             tokens=self._usages.finish(),
             advisor=self._usages.finish_advisor(),
             written=self._writes.finish(times.first),
-            subagents=self._subagents.finish(),
-            behaviour=None if labels is None else describe_labels(labels),
+            subagents=self._subagents,
+            behaviour=None if labels is None else describe_labels(labels.count()),
         )
 
 
@@ -305,43 +264,6 @@ def describe_labels(counts: dict[str, int]) -> Behaviour:
     ranked, turns = rank(counts), sum(counts.values())
     shares = {label: count / turns for label, count in ranked.items()}
     return Behaviour(turns=turns, counts=ranked, shares=shares)
-
-
-class Labelling(Protocol):
-    """Puts the turns of one trace into classes, as its entries come."""
-
-    def add(self, entries: Sequence[Entry], /) -> None:
-        """Take the next entries of the trace."""
-        ...
-
-    def count(self) -> dict[str, int]:
-        """How often each label was given, once all entries are in."""
-        ...
-
-
-type Classify = Callable[[], Labelling]
-"""Begins with a trace."""
-
-
-def summarise_file(path: str, kind: TraceKind, classify: Classify | None = None) -> TraceSummary:
-    """What is in one file, its turns labelled where there is somebody to do it.
-
-    Raises:
-        TraceError: it cannot be read at all.
-    """
-    reading, summing = TraceReading(path, kind), Summing()
-    labelling = None if classify is None else classify()
-    for entries in reading.batches():
-        summing.feed(entries)
-        if labelling is not None:
-            labelling.add(entries)
-    return msgspec.structs.replace(
-        summing.finish(None if labelling is None else labelling.count()),
-        source=str(kind),
-        degraded=reading.problems > 0,
-        diagnostics=reading.problems,
-        noticed=tuple(reading.noticed),
-    )
 
 
 def merge_parts(parts: Sequence[TraceSummary]) -> TraceSummary:

@@ -44,11 +44,8 @@ class AdvisorSummary(msgspec.Struct, frozen=True, kw_only=True):
     output: int | None = None
 
 
-_NOBODY: Final = AdvisorSummary()
-
-
 class Usages:
-    """What the entries of one trace used, as they come."""
+    """What the entries of one trace used, entry by entry."""
 
     def __init__(self) -> None:
         self._told = 0
@@ -58,27 +55,24 @@ class Usages:
         self._advised_calls = self._advised_results = 0
         self._advisor: dict[str, int] = {}
 
-    def see(self, key: str, held: Object) -> None:
-        """Take in what an entry's metadata has under one of KEYS."""
-        if key == "tokens":
-            given = held.get("call_input")
-            if type(given) is int and 0 <= given < LARGEST_COUNT:
-                self._told += 1
-                self._sums[0] = (self._sums[0] or 0) + given
-                return
+    def add(self, entry: Entry, metadata: Object) -> None:
+        """Count what an entry's metadata says of tokens and of the advisor."""
+        for key, held in metadata.items():
+            if key in KEYS and isinstance(held, dict):
+                self.add_usage(key, held)
+                if key == ATIF_KEY and isinstance(document := held.get("document"), dict):
+                    self._final = _read_final(document)
+            elif key == "advisor" and held is True:
+                self._add_advisor(entry, metadata)
+
+    def add_usage(self, key: str, held: Object) -> None:
+        """Count what an entry's metadata has under one of KEYS."""
         found = _READERS[key](held)
-        if found is not None:
-            self._add(found, held)
-
-    def see_document(self, atif: Object) -> None:
-        """Take in what an entry carries of a whole ATIF document."""
-        if isinstance(document := atif.get("document"), dict):
-            self._final = _read_final(document)
-
-    def _add(self, found: _Found, held: Object) -> None:
+        if found is None:
+            return
         name = held.get("id")
         if name is not None and self._last is not None and self._last[0] == name:
-            # One answer over several rows says the same again: the last word counts.
+            # One answer over several rows repeats its usage: the last row counts.
             self._sum(self._last[1], -1)
         else:
             self._told += 1
@@ -91,8 +85,7 @@ class Usages:
             if count is not None:
                 sums[at] = (sums[at] or 0) + sign * count
 
-    def see_advisor(self, entry: Entry, metadata: Object) -> None:
-        """Take in an entry that is marked as a question to an advisor."""
+    def _add_advisor(self, entry: Entry, metadata: Object) -> None:
         if entry.role != "tool_result":
             self._advised_calls += 1
             return
@@ -104,7 +97,7 @@ class Usages:
                     self._advisor[key] = self._advisor.get(key, 0) + count
 
     def finish(self) -> TokenSummary:
-        """The tokens that were told; the document's own sums where no entry says any."""
+        """The sums of all entries; the document's own sums where no entry has any."""
         sums = tuple(self._sums) if self._told else self._final
         if sums is None:
             return TokenSummary()
@@ -120,8 +113,6 @@ class Usages:
 
     def finish_advisor(self) -> AdvisorSummary:
         """The advisor's calls: a call and its result are one question, and both may be marked."""
-        if not (self._advised_results or self._advised_calls):
-            return _NOBODY
         return AdvisorSummary(
             calls=self._advised_results or self._advised_calls,
             input=self._advisor.get("input"),
@@ -187,6 +178,8 @@ def _read_usage(usage: Object) -> _Found | None:
 
 def _read_tokens(held: Object) -> _Found | None:
     """What a harness counts itself."""
+    if (given := _count(held.get("call_input"))) is not None:
+        return given, None, None, None
     return _found(held.get("input"), held.get("output"))
 
 

@@ -8,13 +8,14 @@ either end of the output.
 """
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.calls import Call, shorten
-from proctor.traces.counts import MOST_NAMES, Tally, add_counts, rank
+from proctor.traces.counts import Tally, add_counts
 from proctor.traces.entry import Entry, Object
 
 _NEAR: Final = 2048
@@ -173,92 +174,77 @@ def _beside(metadata: Object) -> tuple[Object, ...]:
 
 
 class ToolErrors:
-    """The errors of one trace, as its results come."""
+    """The errors of one trace, result by result."""
 
     def __init__(self) -> None:
-        self.results = 0
-        self.total = 0
-        self._tools = Tally()
-        self._reasons: dict[str, int] = {}
-        self._codes: dict[int, int] = {}
-        self._first: _Watched | None = None
-        self._last: _Watched | None = None
+        self._results = self._total = 0
+        self._tools, self._reasons, self._codes = Tally(), Tally(), Tally()
+        self._watched: list[_Watched] = []
+        """The first error, and the last one if it is another."""
 
-    def see(self, entry: Entry, call: Call) -> bool:
-        """Take a result in; whether it is an error."""
-        self.results += 1
-        metadata = entry.metadata
-        if entry.exit_code == 0 and (metadata is None or _FLAGGED.isdisjoint(metadata)):
-            found = None
-        else:
-            found = find_error(entry)
+    def add(self, entry: Entry, call: Call) -> bool:
+        """Count a result; whether it is an error."""
+        self._results += 1
+        found = find_error(entry)
         if found is None:
-            last = self._last
-            if last is not None:
-                last.see_success(call)
-                if last is not self._first and self._first is not None:
-                    self._first.see_success(call)
+            for error in self._watched:
+                error.add_success(call)
             return False
-        self._note_error(entry, call, *found)
+        reason, code = found
+        self._total += 1
+        self._reasons.add(reason)
+        self._tools.add(call.tool)
+        if code is not None:
+            self._codes.add(str(code))
+        self._watched[1:] = [_Watched(call, entry, reason, code)]
         return True
 
-    def _note_error(self, entry: Entry, call: Call, reason: str, code: int | None) -> None:
-        self.total += 1
-        reasons, codes = self._reasons, self._codes
-        reasons[reason] = reasons.get(reason, 0) + 1
-        self._tools.add(call.tool)
-        if code is not None and (code in codes or len(codes) < MOST_NAMES):
-            codes[code] = codes.get(code, 0) + 1
-        watched = _Watched(call, entry, reason, code)
-        self._first = self._first or watched
-        self._last = watched
-
     def finish(self) -> ErrorSummary:
-        """What there was."""
-        first = self._first.describe() if self._first else None
+        """The errors of the whole trace."""
+        errors = [error.describe() for error in self._watched]
         return ErrorSummary(
-            results=self.results,
-            total=self.total,
-            rate=_rate(self.total, self.results),
-            by_reason=rank(self._reasons),
+            results=self._results,
+            total=self._total,
+            rate=_rate(self._total, self._results),
+            by_reason=self._reasons.ranked(),
             by_tool=self._tools.ranked(),
-            by_exit_code=rank({str(code): times for code, times in self._codes.items()}),
-            first=first,
-            last=first if self._first is self._last or not self._last else self._last.describe(),
+            by_exit_code=self._codes.ranked(),
+            first=errors[0] if errors else None,
+            last=errors[-1] if errors else None,
         )
 
 
+@dataclass(slots=True)
 class _Watched:
-    """An error, and whether it was got over."""
+    """An error, and when its tool and its command worked again."""
 
-    __slots__ = ("_call", "_code", "_command_at", "_entry", "_reason", "_tool_at")
+    call: Call
+    entry: Entry
+    reason: str
+    exit_code: int | None
+    tool_worked_at: int | None = None
+    command_worked_at: int | None = None
 
-    def __init__(self, call: Call, entry: Entry, reason: str, code: int | None) -> None:
-        self._call, self._entry, self._reason, self._code = call, entry, reason, code
-        self._tool_at: int | None = None
-        self._command_at: int | None = None
-
-    def see_success(self, call: Call) -> None:
-        mine = self._call
-        if call.tool != mine.tool:
+    def add_success(self, call: Call) -> None:
+        if call.tool != self.call.tool:
             return
-        if self._tool_at is None:
-            self._tool_at = call.step
-        if self._command_at is None and call.key == mine.key and mine.command:
-            self._command_at = call.step
+        if self.tool_worked_at is None:
+            self.tool_worked_at = call.step
+        if self.command_worked_at is None and call.key == self.call.key and call.command:
+            self.command_worked_at = call.step
 
     def describe(self) -> ToolError:
-        entry, call = self._entry, self._call
+        entry = self.entry
         text = (entry.stderr or "").strip() or (entry.stdout or entry.output_summary or "").strip()
         return ToolError(
             step=entry.step,
-            tool=call.tool,
-            command=shorten(call.command),
-            reason=self._reason,
-            exit_code=self._code,
+            tool=self.call.tool,
+            command=shorten(self.call.command),
+            reason=self.reason,
+            exit_code=self.exit_code,
             text=shorten(text),
-            tool_worked_at=self._tool_at,
-            command_worked_at=self._command_at,
+            tool_worked_at=self.tool_worked_at,
+            command_worked_at=self.command_worked_at,
         )
 
 

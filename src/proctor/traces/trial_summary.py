@@ -24,7 +24,7 @@ from proctor.traces.compat_summary import (
 )
 from proctor.traces.entry import TraceKind
 from proctor.traces.limits import Limit, exception_types, find_in, find_limit, whole
-from proctor.traces.summary import Classify, TraceSummary, merge_parts, summarise_file
+from proctor.traces.summary import TraceSummary, merge_parts, summarise_file
 from proctor.traces.tokens import LARGEST_COUNT, AdvisorSummary, TokenSummary
 from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
 
@@ -165,13 +165,13 @@ _TRACEBACK: Final = "exception.txt"
 _PLACES: Final = ("agent/", "", "artifacts/")
 
 
-def summarise_traced(trial: TracedTrial, classify: Classify | None = None) -> TrialSummary:
+def summarise_traced(trial: TracedTrial, *, labelled: bool = False) -> TrialSummary:
     """What is known of a trial; what cannot be read of it is said, never raised."""
     problem = trial.problem
     parts: list[TraceSummary] = []
     try:
         with opened_traces(trial) as traces:
-            parts = [_summarise(found, classify) for found in traces]
+            parts = [_summarise(found, labelled=labelled) for found in traces]
     except (TraceError, DamageError) as error:
         problem = str(error)
     summary = summarise_trial(trial.name, parts, trial.record, trial.reason_code)
@@ -179,9 +179,9 @@ def summarise_traced(trial: TracedTrial, classify: Classify | None = None) -> Tr
     return msgspec.structs.replace(summary, cause=find_cause(_make_case(trial, summary)))
 
 
-def _summarise(found: FoundTrace, classify: Classify | None) -> TraceSummary:
+def _summarise(found: FoundTrace, *, labelled: bool) -> TraceSummary:
     return msgspec.structs.replace(
-        summarise_file(found.path, found.kind, classify),
+        summarise_file(found.path, found.kind, labelled=labelled),
         part=found.part,
         file=found.name,
         passed_over=found.passed_over,

@@ -19,30 +19,25 @@ from proctor.traces.times import seconds_between
 
 LONGEST: Final = 1 << 16
 """Characters of a command that are looked at."""
-_REMEMBERED: Final = 1500
-"""Characters of a command up to which it is remembered what it writes."""
-_WORD = r"(?:[^\s'\"\\|&;()<>]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+"
+_CACHED: Final = 1500
+"""Characters of a command up to which its writes are remembered."""
+_QUOTED = r"'[^']*'|\"(?:[^\"\\]|\\.)*\""
+_COMMENT = r"(?<![^\s;&|(])#[^\n]*"
 _TOKEN = re.compile(
-    r"(?P<blank>[ \t]+|\\\n)"
-    r"|(?P<here><<-?[ \t]*(?P<quote>['\"]?)(?P<end>[\w.-]+)(?P=quote))"
-    r"|(?P<redirect>(?:&|\d*)>>?[|&]?)"
-    r"|(?P<operator>\n|\|\|?|&&?|;;?|[()]|<+)"
-    r"|(?P<comment>(?<![^\s;&|(])#[^\n]*)"
-    rf"|(?P<word>{_WORD})"
-    r"|(?P<other>.)",
+    r"((?:&|\d*)>>?[|&]?)"  # a redirection
+    r"|(\n|\|\|?|&&?|;;?|[()]|<+)"  # an operator
+    rf"|\\\n|{_COMMENT}"
+    rf"|((?:[^\s'\"\\|&;()<>]|\\.|{_QUOTED})+)",  # a word
     re.DOTALL,
 )
-# Each alternative begins with a plain character: what lies between is then skipped fast.
-_REDIRECT = re.compile(
-    rf">(>?[|&]?)[ \t]*({_WORD})?"
-    r"|<<-?[ \t]*(['\"]?)([\w.-]+)\3"
-    r"|'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\."
-    r"|\#(?<![^\s;&|(]\#)[^\n]*"
-    r"|\n",
-    re.DOTALL,
+_HERE = re.compile(
+    rf"{_QUOTED}|\\.|{_COMMENT}|<<-?[ \t]*(['\"]?)(?P<end>[\w.-]+)\1(?P<rest>[^\n]*\n)"
+    r".*?(?:^[\t ]*(?P=end)[\t ]*$|\Z)",
+    re.DOTALL | re.MULTILINE,
 )
-_BARE_REDIRECT = re.compile(r">(>?[|&]?)[ \t]*([^\s|&;()<>]+)?")
-_WRITING_PROGRAMS: Final = ("tee ", "cp ", "mv ", "sed -", "sudo ")
+"""A here-document from its operator to the end of its body; or something quoted, which is none."""
+_MAY_WRITE = re.compile(r">(?!&\d|\s*/dev/)|\b(?:tee|cp|mv|sed)\b")
+"""Found in every command that writes a file, and in few others."""
 _NO_FILES: Final = ("/dev/", "/proc/self/fd/")
 _PREFIXES: Final = frozenset({"sudo", "env", "nohup", "time", "exec", "command", "then", "do"})
 _ASSIGNED = re.compile(r"\w+=")
@@ -52,119 +47,48 @@ _QUOTES = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 
 def find_shell_writes(command: str) -> Sequence[str]:
     """The files it writes, in their order, as they are named; devices are left out."""
-    if ">" not in command and not _may_write(command):
+    if not _MAY_WRITE.search(command):
         return ()
-    return _find_again(command) if len(command) <= _REMEMBERED else _find_written(command)
+    # Runs of one experiment repeat many of their commands. Long ones would fill the memory.
+    return _find_cached(command) if len(command) <= _CACHED else _find_files(command)
 
 
-def _may_write(command: str) -> bool:
-    """Whether a program may be in it that writes files by its own doing."""
-    return "tee" in command or "cp" in command or "mv" in command or "-i" in command
+def _find_files(command: str) -> Sequence[str]:
+    found = _find(command[:LONGEST])
+    return tuple(name for name in found if name and not name.startswith(_NO_FILES))
 
 
-def _find_written(command: str) -> Sequence[str]:
-    if command.startswith(_WRITING_PROGRAMS) or _holds_writer(command):
-        found = list(_find(command[:LONGEST]))
-    elif ">" in command:
-        is_bare = not ("'" in command or '"' in command or "<<" in command or "\\" in command)
-        find = _find_bare_redirects if is_bare and "#" not in command else _find_redirects
-        found = find(command[:LONGEST])
-    else:
-        return ()
-    return tuple([name for name in found if name and not name.startswith(_NO_FILES)])
-
-
-# The runs of one experiment give many of their commands word for word.
-_find_again = lru_cache(maxsize=4096)(_find_written)
-
-
-def _holds_writer(command: str) -> bool:
-    """Whether a command that writes may stand behind another; single characters are found fast."""
-    if not (
-        "|" in command
-        or "&" in command
-        or ";" in command
-        or "\n" in command
-        or "=" in command  # a variable may be set before it
-    ):
-        return False
-    return "tee " in command or "cp " in command or "mv " in command or "sed -" in command
-
-
-def _find_bare_redirects(command: str) -> list[str]:
-    """The targets of redirections where nothing is quoted."""
-    return [name for mark, name in _BARE_REDIRECT.findall(command) if not mark.endswith("&")]
-
-
-def _find_redirects(command: str) -> list[str]:
-    """The targets of redirections; what is quoted, or the body of a here-document, is none."""
-    found: list[str] = []
-    at, ends = 0, []
-    search = _REDIRECT.search
-    while (match := search(command, at)) is not None:
-        at = match.end()
-        mark = match[0][0]
-        if mark == ">":
-            if not match[1].endswith("&"):
-                found.append(_bare(match[2] or ""))
-        elif mark == "<":
-            ends.append(match[4] or "")
-        elif mark == "\n" and ends:
-            at, ends = _step_over(command, at, ends), []
-    return found
+_find_cached = lru_cache(maxsize=4096)(_find_files)
 
 
 def _find(command: str) -> Iterator[str]:
     words: list[str] = []
-    is_target = False
-    for kind, text in _tokens(command):
-        if kind == "word":
-            if is_target:
-                yield _bare(text)
-            else:
-                words.append(text)
-            is_target = False
-        elif kind == "redirect":
-            # `2>&1` copies a descriptor; `>&2` too.
-            is_target = not text.endswith("&") or text == "&"
-        elif kind == "operator":
+    redirect = ""
+    for redirection, operator, word in _TOKEN.findall(_without_bodies(command)):
+        if redirection:
+            redirect = redirection
+        elif operator:
             yield from _written_by(words)
-            words, is_target = [], False
+            words, redirect = [], ""
+        elif word and not redirect:
+            words.append(word)
+        elif word:
+            # After `>&` stands a descriptor, as in `2>&1`, and no file.
+            if not redirect.endswith("&"):
+                yield _bare(word)
+            redirect = ""
     yield from _written_by(words)
 
 
-def _tokens(command: str) -> Iterator[tuple[str, str]]:
-    """Words, redirections and operators; the bodies of here-documents are stepped over."""
-    at, size = 0, len(command)
-    ends: list[str] = []
-    match = _TOKEN.match
-    while at < size:
-        found = match(command, at)
-        if found is None:
-            return
-        kind, text = found.lastgroup or "", found[0]
-        at = found.end()
-        if found["here"] is not None:
-            ends.append(found["end"])
-        elif kind == "operator" and text == "\n" and ends:
-            at = _step_over(command, at, ends)
-            ends = []
-            yield "operator", text
-        elif kind in ("word", "redirect", "operator"):
-            yield kind, text
-
-
-def _step_over(command: str, at: int, ends: list[str]) -> int:
-    """Where the bodies of here-documents end that begin at a line."""
-    for end in ends:
-        while True:
-            found = command.find("\n", at)
-            line = command[at : found if found >= 0 else len(command)]
-            at += len(line)
-            if found < 0 or line.strip("\t ") == end:
-                break
-            at += 1
-    return at
+def _without_bodies(command: str) -> str:
+    """The command without its here-documents."""
+    # Again and again, because one line can begin several of them.
+    while "<<" in command:
+        shorter = _HERE.sub(lambda found: found["rest"] or found[0], command)
+        if shorter == command:
+            break
+        command = shorter
+    return command
 
 
 def _bare(word: str) -> str:
@@ -211,8 +135,6 @@ _PATHS: Final = ("path", "file_path", "filename", "file", "target_file", "notebo
 _PATCHERS: Final = frozenset({"apply_patch", "patch"})
 _PATCHED = re.compile(r"^(?:\*\*\* (?:Add|Update) File: |\+\+\+ (?:b/)?)(\S[^\n\t]*)", re.MULTILINE)
 _TOOLS: Final = _WRITERS | _EDITORS | _PATCHERS
-_SHELLS: Final = frozenset({"bash", "sh", "shell"})
-"""The usual names, so that they need not be looked up in lower case."""
 _OUTPUTS: Final = ("output.md", "output.jsonl", "output.json")
 
 
@@ -244,7 +166,7 @@ class WriteSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Writes:
-    """The writing calls of one trace, as they come."""
+    """The writing calls of one trace, one by one."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -252,8 +174,8 @@ class Writes:
         self._first: tuple[int, str | None] | None = None
         self._output = False
 
-    def see(self, call: Call, paths: Sequence[str], when: str | None) -> None:
-        """Take in a call that writes these files, and its timestamp."""
+    def add(self, call: Call, paths: Sequence[str], when: str | None) -> None:
+        """Count a call that writes these files, with its timestamp."""
         self._calls += 1
         self._first = self._first or (call.step, when)
         for path in paths:
@@ -266,7 +188,7 @@ class Writes:
                 self._files[short] = [1, call.step]
 
     def finish(self, began: str | None) -> WriteSummary:
-        """What there was in a trace that began at that time."""
+        """The writes of a whole trace that began at that time."""
         step, then = self._first or (None, None)
         shown = [
             Written(path=path, times=times, first_step=first)
@@ -284,7 +206,7 @@ class Writes:
 
 def find_writes(entry: Entry, tool: str, command: str) -> Sequence[str]:
     """The files that a call of a tool asks to be written."""
-    if tool not in _SHELLS and (lowered := tool.lower()) in _TOOLS:
+    if (lowered := tool.lower()) in _TOOLS:
         return _find_named(entry, lowered)
     # Arguments that stand in for a command are JSON, and no shell reads them.
     is_json = not entry.command and command.startswith("{")

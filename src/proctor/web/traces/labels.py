@@ -52,5 +52,6 @@ def label_turns(lines: Lines) -> Labels:
     for span, piece in lines.pieces():
         if isinstance(piece, bytes):
             for chunk in read_pieces([(span.line, piece)]):
-                classifier.add(chunk.entries)
+                for entry in chunk.entries:
+                    classifier.add(entry)
     return Labels(classifier.finish())

@@ -109,7 +109,7 @@ def _count_tokens(metadata: Object) -> str:
     for key in KEYS:
         held = metadata.get(key)
         if isinstance(held, dict):
-            usages.see(key, held)
+            usages.add_usage(key, held)
     found = usages.finish()
     told = [(found.input, "in"), (found.output, "out")]
     return " · ".join(f"{count:,} {way}" for count, way in told if count is not None)
