@@ -72,7 +72,7 @@ def test_what_is_no_shell_command_is_said_and_passed_over(tmp_path: Path) -> Non
     trace = write_trace(tmp_path / "t.jsonl", line("", "edit", path="/a"), line("echo on"))
     agent = replay(place, trace)
     assert results_of(place) == [("on\n", 0)]
-    said = "step 1: tool 'edit' is not known to run a shell command"
+    said = "step 1: tool 'edit' is not known to run shell commands"
     assert f"Not replayed: {said}." in [each.content for each in steps_of(place)]
     (finding,) = agent.take_findings()
     assert finding.code == "steps-not-replayed"

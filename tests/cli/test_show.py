@@ -135,7 +135,7 @@ def test_a_problem_stands_where_it_is(proctor: Proctor, tmp_path: Path) -> None:
         "step 1  user",
         "[line 2: 5; expected a JSON object]",
         "step 2  user",
-        '[line 4: key "x", which the format does not have]',
+        '[line 4: unknown key "x"; not part of the format]',
         "step 3  user",
         "[line 5: the file ends inside a line, after 4 bytes of it]",
     ]

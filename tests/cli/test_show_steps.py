@@ -128,7 +128,7 @@ def test_lines_that_cannot_be_read_are_counted(proctor: Proctor, trace: Path) ->
         file.write('garbage\n{"step": 6, "role": "user", "content": "x", "more": 1}\n')
     out = proctor("show", trace, "--grep", "^x$").out.splitlines()
     assert out == [
-        '[line 12: key "more", which the format does not have]',
+        '[line 12: unknown key "more"; not part of the format]',
         "step 6  user",
         "    x",
         f"[{trace}: 1 line could not be read; `proctor check` says why]",

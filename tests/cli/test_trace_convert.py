@@ -95,7 +95,7 @@ def test_the_agent_can_be_named(proctor: Proctor, tmp_path: Path) -> None:
 
 def test_strict_refuses_damage_with_file_and_line(proctor: Proctor, damaged: Path) -> None:
     ran = proctor("trace", "convert", damaged, "--to", "atif")
-    said = f'proctor: {damaged}:2: key "more", which the format does not have\n'
+    said = f'proctor: {damaged}:2: unknown key "more"; not part of the format\n'
     assert (ran.code, ran.out, ran.err) == (2, "", said)
 
 

@@ -138,8 +138,8 @@ def test_json_lines_hold_what_the_file_holds(proctor: Proctor, tmp_path: Path) -
             "entry": {"role": "é\x85\x7f", "step": 1},
             "beside": {"x": None},
             "problems": [
-                "NaN, which no JSON number can say",
-                'key "x", which the format does not have',
+                "NaN, which JSON numbers cannot express",
+                'unknown key "x"; not part of the format',
             ],
         },
         {"line": 4, "problems": ["[]; expected a JSON object"]},

@@ -11,10 +11,8 @@ import msgspec
 import pytest
 
 from proctor.errors import JudgeAnswerError
-from proctor.traces.behaviour import count_transitions
+from proctor.traces.behaviour import LabelledRun, count_transitions
 from proctor.traces.compat_labels import (
-    CompatRun,
-    CompatTrial,
     average_matrix,
     find_ideal_sequence,
     make_matrix,
@@ -95,12 +93,14 @@ def check_classify(vector: Line) -> None:
 def check_structural(vector: Line) -> None:
     output = vector["output"]
     runs = [
-        CompatRun(each["trace_id"], each["reward"], tuple(each["bonds"]))
+        LabelledRun(
+            trial=each["trace_id"], task=None, reward=each["reward"], labels=tuple(each["bonds"])
+        )
         for each in vector["inputs"]["traces"]
     ]
     found: dict[str, Any] = {
-        "matrices": {run.trace_id: make_matrix(run.bonds) for run in runs},
-        "counts": {run.trace_id: count_transitions(run.bonds) for run in runs},
+        "matrices": {run.trial: make_matrix(run.labels) for run in runs},
+        "counts": {run.trial: count_transitions(run.labels) for run in runs},
         "ideal_sequence": find_ideal_sequence(runs),
     }
     average = average_matrix(runs)
@@ -110,7 +110,7 @@ def check_structural(vector: Line) -> None:
     else:
         found["ideal_matrix"] = average
         found["scores"] = {
-            run.trace_id: score_run(run.bonds, average, found["ideal_sequence"]) for run in runs
+            run.trial: score_run(run.labels, average, found["ideal_sequence"]) for run in runs
         }
     check_close(found, output)
 
@@ -124,11 +124,12 @@ def check_confidence(vector: Line) -> None:
 def check_experiment(vector: Line) -> None:
     inputs = vector["inputs"]
     trials = [
-        CompatTrial(
-            trial_id=record["trial_id"],
-            task_id=TASK,
+        LabelledRun(
+            trial=record["trial_id"],
+            task=TASK,
             reward=record["reward"],
-            labels=tuple((label, sure) for label, sure in inputs["labels"][record["trial_id"]]),
+            labels=tuple(label for label, _ in inputs["labels"][record["trial_id"]]),
+            confidences=tuple(sure for _, sure in inputs["labels"][record["trial_id"]]),
         )
         for record in inputs["records"]
     ]

@@ -95,7 +95,7 @@ def test_the_first_call_that_cannot_be_replayed_is_named() -> None:
     with pytest.raises(NotReplayableError) as caught:
         load_commands(trace_of(("bash", "ls"), ("edit", ""), ("view", "")))
     assert str(caught.value) == (
-        "step 2: tool 'edit' is not known to run a shell command (and 1 more)"
+        "step 2: tool 'edit' is not known to run shell commands (and 1 more)"
     )
 
 

@@ -166,12 +166,12 @@ def test_a_command_that_leaves_a_trajectory_is_replayed(again: Again, tmp_path: 
             '"version": "2"}, "steps": [{"step_id": 1, "source": "agent", "message": "m", '
             '"tool_calls": [{"tool_call_id": "c", "function_name": "bash_command", '
             '"arguments": {"keystrokes": "ls\\n", "duration": 0.1}}]}]}',
-            "step 1: tool 'bash_command' sent keystrokes to a terminal, which are no command",
+            "step 1: tool 'bash_command' sent keystrokes to a terminal, not a command",
         ),
         (
             "trajectory.jsonl",
             '{"role": "tool_call", "step": 4, "tool_name": "edit_file"}\n',
-            "step 4: tool 'edit_file' is not known to run a shell command",
+            "step 4: tool 'edit_file' is not known to run shell commands",
         ),
         ("trajectory.jsonl", '{"role": "tool_call", "st', "its trace is damaged: trajectory.jsonl"),
         ("trajectory.jsonl", None, "no plain file"),

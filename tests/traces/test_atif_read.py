@@ -146,7 +146,7 @@ def test_what_is_no_json_object_is_refused_by_both_tempers(
         (
             TEXT.replace(b'"k": 1', b'"k": 1, "k": 2'),
             "duplicate-key",
-            "steps[0].extra.k stands twice in one object, first as 1; expected once",
+            "steps[0].extra.k occurs twice in one object, first as 1; expected once",
         ),
         (
             TEXT.replace(b'"k": 1', b'"k": NaN'),
@@ -290,13 +290,13 @@ def test_nothing_but_an_object_still_is_a_document_to_salvage() -> None:
             ("steps", 3, "metrics"),
             {},
             "agent-only",
-            'steps[3].metrics stands in a step whose source is "user"; only agent steps have it',
+            'steps[3].metrics is in a step whose source is "user"; only agent steps have it',
         ),
         (
             ("steps", 4, "metrics"),
             {},
             "no-model-call",
-            "steps[4].metrics stands in a step whose llm_call_count is 0; no model, so none of it",
+            "steps[4].metrics is in a step whose llm_call_count is 0; expected none without a model call",
         ),
         (
             ("steps", 4, "llm_call_count"),

@@ -60,13 +60,13 @@ def test_the_shells_of_known_agents_are_read(
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        (call("str_replace_editor", "", path="/a"), "is not known to run a shell command"),
-        (call("python", "print(1)"), "is not known to run a shell command"),
+        (call("str_replace_editor", "", path="/a"), "is not known to run shell commands"),
+        (call("python", "print(1)"), "is not known to run shell commands"),
         (call("bash_command", "ls\n", keystrokes="ls\n"), "sent keystrokes to a terminal"),
         (call("execute_bash", "", command="y", is_input=True), "is input for a program"),
         (call("Bash", "", command="sleep 9", run_in_background=True), "into the background"),
         (call("bash", ""), "has no command"),
-        (call("bash", "curl -H [redacted:API_KEY]"), "a secret was taken out"),
+        (call("bash", "curl -H [redacted:API_KEY]"), "a redacted secret"),
         (call("bash", "", command="ls", directory="src"), "ran in 'src'"),
         (call("bash", "echo a\0b"), "holds a NUL character"),
         (call("bash", "", command="ls", cwd="/a\0b"), "holds a NUL character"),

@@ -125,10 +125,13 @@ def test_nothing_makes_no_document(path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        (b'{"step":1,"role":"user","more":5}', 'key "more", which the format does not have'),
+        (b'{"step":1,"role":"user","more":5}', 'unknown key "more"; not part of the format'),
         (b'{"step":1,"role":"user","content":5}', "content is 5; expected a string"),
         (b'{"step":1,"role":"user","content":"","content":"b"}', 'key "content" more than once'),
-        (b'{"step":1,"role":"user","metadata":{"a":NaN}}', "NaN, which no JSON number can say"),
+        (
+            b'{"step":1,"role":"user","metadata":{"a":NaN}}',
+            "NaN, which JSON numbers cannot express",
+        ),
         (b"nonsense", "not JSON"),
         (b'{"role":"user"}', "no step"),
     ],

@@ -19,7 +19,7 @@ from proctor.traces.behaviour import (
     describe_all,
     describe_trials,
 )
-from proctor.traces.compat_labels import CompatTrial, summarise
+from proctor.traces.compat_labels import summarise
 from proctor.traces.entry import Entry
 from proctor.traces.label_rules import Classifier
 from proctor.traces.labels import Label
@@ -182,8 +182,9 @@ class Held:
 
 def hold_together(trials: Sequence[LabelledTrial]) -> Held:
     """What the labels of trials come to."""
-    described = describe_trials([_run_of(trial) for trial in trials])
-    return Held(described, describe_all(described), summarise([_compat_of(t) for t in trials]))
+    runs = [_run_of(trial) for trial in trials]
+    described = describe_trials(runs)
+    return Held(described, describe_all(described), summarise(runs))
 
 
 def _run_of(labelled: LabelledTrial) -> LabelledRun:
@@ -193,21 +194,11 @@ def _run_of(labelled: LabelledTrial) -> LabelledRun:
         task=record.task.task_id if record else None,
         reward=find_reward(labelled.trial),
         labels=tuple(label.label for label in labelled.labels),
+        confidences=tuple(label.confidence for label in labelled.labels),
+        has_trace=bool(labelled.parts),
     )
 
 
 def find_reward(trial: TracedTrial) -> float | None:
     """The reward on record; None where there is none, which is not 0."""
     return trial.record.evaluation.reward if trial.record else None
-
-
-def _compat_of(labelled: LabelledTrial) -> CompatTrial:
-    run = _run_of(labelled)
-    return CompatTrial(
-        trial_id=run.trial,
-        task_id=run.task or "",
-        reward=run.reward,
-        labels=tuple((label.label, label.confidence) for label in labelled.labels)
-        if labelled.parts
-        else None,
-    )

@@ -57,7 +57,7 @@ NORMALISATIONS: Final = (
     ("address", "<address>", r"\b0x[0-9a-f]{6,16}\b"),
     ("port", "<port>", r"(?<=localhost:)\d{4,5}\b|(?<=127\.0\.0\.1:)\d{4,5}\b"),
 )
-"""Name, what stands in its place, and how it is told. The order counts."""
+"""Name, replacement and pattern, in the order in which they are applied."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _SIGNS: Final = {
@@ -71,8 +71,7 @@ _SIGNS: Final = {
     "address": ("0x",),
     "port": ("localhost:", "127.0.0.1:"),
 }
-"""What a text has, in small letters, in which something of that kind is: looked for first, because
-it is found sooner than the thing itself."""
+"""What a lowered text must contain before a pattern is tried, which would be far slower."""
 _RULES = [
     (_SIGNS.get(name, ("",)), instead, re.compile(pattern, re.MULTILINE))
     for name, instead, pattern in NORMALISATIONS
@@ -81,14 +80,14 @@ _LINE_END_BLANKS: Final = " \t\r"
 
 
 def normalise_answer(text: str) -> str:
-    """The text with what means nothing taken out, and without blanks at the ends of lines."""
+    """The text with variable parts replaced, and without blanks at the ends of lines."""
     if len(text) > LONGEST:
         return text
     lowered = text.lower()
     for signs, instead, rule in _RULES:
         if any(sign in lowered for sign in signs):
             text = rule.sub(instead, text)
-    # An expression for blanks at an end would try every blank of a row that ends in a word.
+    # A regular expression for trailing blanks is quadratic in long runs of blanks.
     return "\n".join(line.rstrip(_LINE_END_BLANKS) for line in text.split("\n")).strip("\n")
 
 
@@ -107,14 +106,14 @@ class Action(msgspec.Struct, frozen=True, gc=False):
     step: int
     tool: str
     command: str
-    """As it was given; of a step without a call, what was said."""
+    """As it was given; for a step without a call, its text."""
     answer: str | None
-    """As it came back; None where nothing did."""
+    """As it came back; None without a result."""
     exit_code: int | None
     key: bytes
     """Equal for actions that are the same."""
     answer_key: bytes | None
-    """Equal for answers that are the same but for what means nothing; None without an answer."""
+    """Equal for answers that are the same after normalisation; None without an answer."""
 
 
 def find_actions(entries: Iterable[Entry]) -> Iterator[Action]:

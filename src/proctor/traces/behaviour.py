@@ -45,19 +45,23 @@ type Row = tuple[float, ...] | None
 
 
 class LabelledRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial as far as structure goes."""
+    """A trial with the labels of its turns, in their order."""
 
     trial: str
-    """Its name, one of its own."""
+    """Its unique name."""
     task: str | None
     """The task's id; None where it is not known."""
     reward: float | None
     """None: not scored."""
     labels: tuple[str, ...]
+    confidences: tuple[float, ...] = ()
+    """Of each label."""
+    has_trace: bool = True
+    """Whether there was a trace that could be labelled."""
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """How long a label is kept up without another in between."""
+    """How long a label continues without another in between."""
 
     longest: int
     """Turns of the longest stretch."""
@@ -103,7 +107,7 @@ def make_matrix(counts: Counts) -> tuple[Row, ...]:
 
 
 def find_loops(labels: Sequence[str]) -> dict[str, Loop | None]:
-    """How long each label is kept up; None for one that is not there."""
+    """How long each label continues; None for a label that does not occur."""
     stretches: dict[str, list[int]] = {label: [] for label in LABELS}
     for label, same in groupby(labels):
         stretches[label].append(len(list(same)))
@@ -275,7 +279,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe_trials(runs: Sequence[LabelledRun]) -> list[TrialBehaviour]:
-    """Each trial, held against the others."""
+    """Each trial, compared with the others."""
     distances = find_distances(runs)
     return [_describe(run, distances[run.trial]) for run in runs]
 
@@ -342,14 +346,14 @@ type Confusion = tuple[tuple[int, ...], ...]
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """Two sets of labels of the same turns, held against each other."""
+    """How far two sets of labels of the same turns agree."""
 
     turns: int
     """Turns that both have a label for."""
     agreed: int
     """Turns that both gave the same."""
     kappa: float | None
-    """Cohen's: agreement beyond chance, 1 at most; null where chance alone agrees everywhere."""
+    """Cohen's kappa: agreement beyond chance, at most 1; null where chance alone explains it."""
     confusion: Confusion
 
 

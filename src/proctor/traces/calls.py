@@ -19,14 +19,14 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """A tool call, as far as its result has to know it."""
+    """A tool call, for pairing it with its result."""
 
     step: int
     tool: str
     command: str
     """The command, else the arguments as JSON."""
     key: int
-    """The same for calls of the same tool with the same command; of this process only."""
+    """Equal for calls of the same tool with the same command; valid in this process only."""
 
 
 def find_command(arguments: Object | None) -> str:
@@ -65,7 +65,7 @@ def find_texts(values: Iterable[object]) -> list[str]:
 
 
 MOST_CALLS: Final = 1 << 16
-"""Different calls that are told apart; further ones are only compared with the one before."""
+"""Different calls that are remembered; further ones are only compared with the one before."""
 _MOST_REPEATED: Final = 1 << 12
 _MOST_STEPS: Final = 10
 _SHOWN: Final = 5
@@ -84,7 +84,7 @@ class Repeated(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """The same call several times in a row, no other call in between."""
+    """The same call several times in a row."""
 
     tool: str
     command: str
@@ -105,7 +105,7 @@ class LoopSummary(msgspec.Struct, frozen=True, kw_only=True):
     most: tuple[Repeated, ...] = ()
     """The calls made most often, at most five."""
     is_exact: bool = True
-    """False where there were more different calls than are told apart."""
+    """False where there were more different calls than are remembered."""
 
 
 class Loops:
@@ -183,7 +183,7 @@ class Loops:
 
 
 def merge_loops(parts: dict[str, LoopSummary]) -> LoopSummary:
-    """The loops of the parts of one trial; a call of one part is none of another."""
+    """The loops of the parts of one trial; each part counts its own calls."""
     runs = [
         msgspec.structs.replace(each.longest, part=part)
         for part, each in parts.items()

@@ -25,20 +25,20 @@ PASSED: Final = 1.0
 
 
 class CauseKind(StrEnum):
-    """Whose doing a failure was."""
+    """Who or what caused a failure."""
 
     AGENT = "agent"
     """The agent did not solve it."""
     TASK = "task"
-    """The task cannot be sat as it is."""
+    """The task is invalid."""
     VERIFIER = "verifier"
     """The verifier gave no number that counts."""
     INFRASTRUCTURE = "infrastructure"
-    """Machines, networks, endpoints, or whoever stopped it."""
+    """Machines, networks, endpoints, or a person who stopped it."""
     LIMIT = "limit"
     """A limit of time, turns, tokens, money or context ended it."""
     CHEATING = "cheating suspected"
-    """What was found about its integrity speaks against it."""
+    """Integrity findings speak against it."""
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     where: str
     """A file of the trial, a field of the record, a finding, a step of the trace."""
     quote: str
-    """What stands there, 300 characters of it."""
+    """What is written there, at most 300 characters."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class LogText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the rules look at."""
+    """All facts that the rules look at."""
 
     reward: float | None
     """Null where it was not scored."""
@@ -77,7 +77,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     exceptions: tuple[tuple[str, str], ...] = ()
     """Each error on record: its class, and its sentence."""
     agent_error: str | None = None
-    """What the record says of the agent's own end."""
+    """The error with which the agent ended, by the record."""
     verifier_completed: bool = False
     breakdown: dict[str, Any] | None = None
     findings: tuple[dict[str, Any], ...] = ()
@@ -87,9 +87,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     tracebacks: tuple[LogText, ...] = ()
     """What ended the trial, with the frames."""
     was_verified: bool = True
-    """Whether anything of a verifier is there at all."""
+    """Whether the verifier left anything at all."""
     is_unverified: bool = False
-    """Whether the job was told to verify nothing."""
+    """Whether the job disabled verification."""
     last_error: ToolError | None = None
     """The last tool error of the trace."""
     problem: str | None = None
@@ -102,7 +102,7 @@ def has_failed(reward: float | None) -> bool:
 
 
 def quoted(where: str, text: str) -> Evidence:
-    """A piece of evidence, cut to what is shown."""
+    """Evidence, shortened to what is shown."""
     short = text.strip()
     cut = short if len(short) <= LONGEST_QUOTE else f"{short[: LONGEST_QUOTE - 1]}…"
     return Evidence(where=where, quote=cut)
@@ -124,14 +124,14 @@ MACHINE: Final = re.compile(
     r"|too many open files|read-only file system|input/output error|resource temporarily unavail",
     re.IGNORECASE,
 )
-"""The machine gave out."""
+"""The machine ran out of something."""
 RAN: Final = re.compile(
     r"^={2,80} .{0,200}\b(?:passed|failed)\b"
     r"|^(?:Ran \d+ tests?|ok \d+|not ok \d+|PASS(?:ED)?|FAIL(?:ED)?)\b"
     r"|\b\d+ (?:passed|failed)\b",
     re.MULTILINE,
 )
-"""Tests that ran and were counted: what they say of networks is about the agent's work."""
+"""Tests that ran and were counted: network errors in them are about the agent's work."""
 NO_TESTS: Final = re.compile(
     r"no tests ran|collected 0 items|INTERNALERROR|file or directory not found: /tests"
     r"|(?:pytest|uvx|uv|python3?|node|npm): (?:command )?not found|No module named '?pytest",
@@ -153,7 +153,7 @@ _LOCAL: Final = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]")
 def find_line(
     logs: Sequence[LogText], words: re.Pattern[str], *, local: bool = True
 ) -> Evidence | None:
-    """The first line with one of the words; without `local`, lines about this machine are none."""
+    """The first line with one of the words; without `local`, not about this machine itself."""
     for log in logs:
         for match in words.finditer(log.text):
             start = log.text.rfind("\n", 0, match.start()) + 1
@@ -219,14 +219,14 @@ _FRAMES: Final = (
 """Frames of a traceback that say in which phase a trial ended, the latest phase first."""
 _TIMED_OUT = re.compile(r"timed out after [\d.]{1,20} ?s", re.IGNORECASE)
 _KILLED: Final = "the trial was killed"
-"""How the sentence begins that stands in a record where a trial wrote no result."""
+"""The beginning of the error in the record of a trial that wrote no result."""
 _ERRORS: Final = "evaluation.validity.errors"
 
 type _Found = Evidence | list[Evidence] | None
 
 
 class Rule(NamedTuple):
-    """One way to a cause."""
+    """A rule: its name, the cause it finds, and how."""
 
     name: str
     kind: CauseKind
@@ -288,7 +288,7 @@ def _machine(case: Case) -> _Found:
     errors = [LogText(name=_ERRORS, text=text) for _, text in case.exceptions]
     if found := find_line(errors, MACHINE) or find_line(errors, NETWORK, local=False):
         return found
-    # A code alone says little where the trial has a reward all the same.
+    # Where the trial has a reward, a code alone does not show what failed.
     if case.reward is None and case.reason_code in RETRYABLE:
         return quoted("reason_code", str(case.reason_code))
     return None
@@ -402,7 +402,7 @@ RULES: Final = (
     Rule("agent-error", CauseKind.AGENT, _agent_error),
     Rule("scored-low", CauseKind.AGENT, _scored_low),
 )
-"""All rules; what none of them explains is told by the traceback, or not at all."""
+"""All rules; what none of them explains is explained by the traceback, or not at all."""
 
 
 def _find_phase(case: Case) -> Cause | None:
@@ -421,7 +421,7 @@ def _find_phase(case: Case) -> Cause | None:
 
 
 def _in_phase(case: Case, kind: CauseKind) -> CauseKind:
-    """Whose doing a phase's end was: a command of the agent's that took too long hit a limit."""
+    """The cause of a phase's end: a command of the agent that took too long hit a limit."""
     is_late = any(_TIMED_OUT.search(text[:2000]) for _, text in case.exceptions)
     return CauseKind.LIMIT if kind is CauseKind.AGENT and is_late else kind
 

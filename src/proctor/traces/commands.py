@@ -41,9 +41,9 @@ WITHOUT_EFFECT: Final = frozenset(
 TIMED_OUT: Final = -1
 """Exit code of a command that took too long, in trajectories."""
 MALFORMED: Final = "malformed"
-"""Says, in what is carried with a call, that its harness ran nothing for it."""
+"""Key in what a call carries: its harness ran nothing for it."""
 CUT: Final = "characters_cut"
-"""Says, in what is carried with a result, how much of the output's middle was left out."""
+"""Key in what a result carries: how much of the output's middle was left out."""
 
 _COMMANDS = ("command", "cmd")
 _DIRECTORIES = ("cwd", "workdir", "working_dir", "working_directory", "directory", "dir_path")
@@ -52,14 +52,14 @@ _SECONDS = {"timeout_sec": 1, "timeout_seconds": 1, "timeout_ms": 1000}
 _MILLISECONDS = frozenset({"Bash"})
 """Tools whose `timeout` is in milliseconds; of others the unit is not known."""
 _NOT_ALONE = {
-    "is_input": "is input for a program that runs already",
+    "is_input": "is input for a program that is already running",
     "run_in_background": "was put into the background",
 }
 _REDACTED = re.compile(r"\[redacted(?::[^\]\n]*)?\]")
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """What a command was seen to give."""
+    """The recorded output of a command."""
 
     text: str | None
     """What it printed; None where only its beginning is known."""
@@ -120,12 +120,12 @@ def find_calls(entries: Sequence[Entry]) -> list[Call]:
 
 
 def render_cut(n_characters: int) -> str:
-    """What stands in an output where so many characters of its middle were left out."""
+    """The mark in an output where this many characters of its middle were left out."""
     return f"\n[… {n_characters:,} characters cut here …]\n"
 
 
 def _carried_with(entry: Entry) -> Object:
-    """What its harness says of an entry beyond its fields."""
+    """What its harness stored with an entry beyond its fields."""
     held = (entry.metadata or {}).get(ATIF_KEY)
     extra = held.get("extra") if isinstance(held, dict) else None
     return extra if isinstance(extra, dict) else {}
@@ -144,7 +144,7 @@ def _describe_arguments(entry: Entry) -> str:
     try:
         told = json.dumps(entry.arguments or {}, sort_keys=True)
     except (ValueError, RecursionError):
-        # Nested too deeply to be told apart from another one.
+        # Nested too deeply to be written; it then equals any other such call.
         told = ""
     return f"{entry.tool_name or ''} {told}"
 
@@ -155,9 +155,9 @@ def _read_call(entry: Entry, result: Entry | None) -> Call:
     cwd = next((text for key in _DIRECTORIES if (text := _text(arguments, key))), None)
     reason = _find_reason(tool, command, arguments)
     if reason is None and "\0" in f"{command}{cwd}":
-        reason = "holds a NUL character, which no program can be given"
+        reason = "contains a NUL character, which no program can receive"
     if reason is None and cwd is not None and not cwd.startswith("/"):
-        reason = f"ran in {cwd!r}, and below which directory that is does not stand there"
+        reason = f"ran in {cwd!r}, a relative path whose base is not recorded"
     if reason is not None:
         return Unreplayable(step=entry.step, tool=tool, reason=reason)
     return ShellCommand(
@@ -172,15 +172,15 @@ def _read_call(entry: Entry, result: Entry | None) -> Call:
 
 def _find_reason(tool: str, command: str, arguments: Object) -> str | None:
     if tool.lower() not in SHELLS:
-        return "is not known to run a shell command"
+        return "is not known to run shell commands"
     if "keystrokes" in arguments:
-        return "sent keystrokes to a terminal, which are no command"
+        return "sent keystrokes to a terminal, not a command"
     for key, reason in _NOT_ALONE.items():
         if arguments.get(key) in (True, "true"):
             return reason
     if not command.strip():
         return "has no command in its arguments"
-    return "has a command from which a secret was taken out" if _REDACTED.search(command) else None
+    return "has a command with a redacted secret" if _REDACTED.search(command) else None
 
 
 def _find_command(entry: Entry) -> str:

@@ -12,20 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
-from proctor.traces.behaviour import count_edits, count_transitions
+from proctor.traces.behaviour import LabelledRun, count_edits, count_transitions
 from proctor.traces.labels import LABELS, count_labels, find_dominant
 
 REFERENCE_REWARD: Final = 1.0
 _TINY: Final = 1e-12
 _DIGITS: Final = 6
-
-
-class CompatRun(msgspec.Struct, frozen=True):
-    """A labelled trial."""
-
-    trace_id: str
-    reward: float | None
-    bonds: tuple[str, ...]
+_SCORES: Final = ("cosine_similarity", "edit_distance", "normalized_edit_distance")
 
 
 class CompatMatrix(msgspec.Struct, frozen=True):
@@ -37,14 +30,6 @@ class CompatMatrix(msgspec.Struct, frozen=True):
     """Labelled turns, not transitions."""
 
 
-class CompatScore(msgspec.Struct, frozen=True):
-    """A run held against the references."""
-
-    cosine_similarity: float
-    edit_distance: int
-    normalized_edit_distance: float
-
-
 def make_matrix(bonds: Sequence[str]) -> CompatMatrix:
     """The transitions of one run."""
     counts = count_transitions(bonds)
@@ -52,14 +37,14 @@ def make_matrix(bonds: Sequence[str]) -> CompatMatrix:
     return CompatMatrix(LABELS, rows, len(bonds))
 
 
-def find_references(runs: Sequence[CompatRun]) -> list[CompatRun]:
+def find_references(runs: Sequence[LabelledRun]) -> list[LabelledRun]:
     """Runs with the full reward, of all tasks together."""
-    return [run for run in runs if run.bonds and (run.reward or 0.0) >= REFERENCE_REWARD]
+    return [run for run in runs if run.labels and (run.reward or 0.0) >= REFERENCE_REWARD]
 
 
-def average_matrix(runs: Sequence[CompatRun]) -> CompatMatrix | None:
+def average_matrix(runs: Sequence[LabelledRun]) -> CompatMatrix | None:
     """The references' matrices, weighted by turns; None, where it crashes, without any."""
-    matrices = [make_matrix(run.bonds) for run in find_references(runs)]
+    matrices = [make_matrix(run.labels) for run in find_references(runs)]
     total = sum(matrix.sample_count for matrix in matrices)
     if not total:
         return None
@@ -73,21 +58,23 @@ def average_matrix(runs: Sequence[CompatRun]) -> CompatMatrix | None:
     return CompatMatrix(LABELS, rows, total)
 
 
-def find_ideal_sequence(runs: Sequence[CompatRun]) -> tuple[str, ...]:
+def find_ideal_sequence(runs: Sequence[LabelledRun]) -> tuple[str, ...]:
     """The most frequent whole sequence of the references; then the longer, then by names."""
-    counts = Counter(run.bonds for run in find_references(runs))
+    counts = Counter(run.labels for run in find_references(runs))
     ranked = sorted(counts, key=lambda bonds: (-counts[bonds], -len(bonds), bonds))
     return ranked[0] if ranked else ()
 
 
-def score_run(bonds: Sequence[str], reference: CompatMatrix, ideal: Sequence[str]) -> CompatScore:
+def score_run(
+    bonds: Sequence[str], reference: CompatMatrix | None, ideal: Sequence[str]
+) -> dict[str, float | None]:
     """How a run compares with the references, itself among them where it is one."""
+    if reference is None or not bonds:
+        return dict.fromkeys(_SCORES)
     edits = count_edits(bonds, ideal)
-    return CompatScore(
-        round(_cosine(make_matrix(bonds), reference), _DIGITS),
-        edits,
-        round(edits / max(len(bonds), len(ideal), 1), _DIGITS),
-    )
+    cosine = round(_cosine(make_matrix(bonds), reference), _DIGITS)
+    share = round(edits / max(len(bonds), len(ideal), 1), _DIGITS)
+    return dict(zip(_SCORES, (cosine, edits, share), strict=True))
 
 
 def _cosine(first: CompatMatrix, second: CompatMatrix) -> float:
@@ -104,34 +91,19 @@ LOW: Final = 0.75
 """A confidence strictly below that is low."""
 
 
-class CompatTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial with its labels; None where its trace could not be found."""
-
-    trial_id: str
-    task_id: str
-    reward: float | None
-    labels: tuple[tuple[str, float], ...] | None
-    """Label and confidence of each turn."""
-
-
-def summarise(trials: Sequence[CompatTrial]) -> dict[str, Any]:
+def summarise(runs: Sequence[LabelledRun]) -> dict[str, Any]:
     """The report's `summary`; what is not defined is 0 in it."""
-    traced = [trial for trial in trials if trial.labels is not None]
-    runs = [_run_of(trial) for trial in traced]
-    references = find_references(runs)
-    matrix, ideal = average_matrix(runs), find_ideal_sequence(runs)
-    rows = [
-        _describe(trial, run, _score(run, matrix, ideal))
-        for trial, run in zip(traced, runs, strict=True)
-    ]
-    turns = [bond for run in runs for bond in run.bonds]
+    traced = [run for run in runs if run.has_trace]
+    matrix, ideal = average_matrix(traced), find_ideal_sequence(traced)
+    rows = [_describe(run, score_run(run.labels, matrix, ideal)) for run in traced]
+    turns = [bond for run in traced for bond in run.labels]
     dominant = [row["dominant_bond"] for row in rows]
     return {
-        "n_trials": len(trials),
+        "n_trials": len(runs),
         "trials_with_behavioral_trace": len(traced),
         "classified_trials": len(traced),
-        "reference_trial_count": len(references),
-        "mean_classified_turns": _mean([float(len(run.bonds)) for run in runs]),
+        "reference_trial_count": len(find_references(traced)),
+        "mean_classified_turns": _mean([float(len(run.labels)) for run in traced]),
         "bond_distribution": {
             label: count / max(len(turns), 1) for label, count in count_labels(turns).items()
         },
@@ -140,9 +112,7 @@ def summarise(trials: Sequence[CompatTrial]) -> dict[str, Any]:
         },
         "mean_cosine_similarity": _mean_of(rows, "cosine_similarity"),
         "mean_normalized_edit_distance": _mean_of(rows, "normalized_edit_distance"),
-        "confidence": summarise_confidence(
-            [[sure for _, sure in trial.labels or ()] for trial in traced], len(trials)
-        ),
+        "confidence": summarise_confidence([run.confidences for run in traced], len(runs)),
         "trials": rows,
     }
 
@@ -165,30 +135,17 @@ def summarise_confidence(traces: Sequence[Sequence[float]], total: int) -> dict[
     }
 
 
-def _run_of(trial: CompatTrial) -> CompatRun:
-    bonds = tuple(label for label, _ in trial.labels or ())
-    return CompatRun(trial.trial_id, trial.reward, bonds)
-
-
-def _score(run: CompatRun, matrix: CompatMatrix | None, ideal: Sequence[str]) -> CompatScore | None:
-    return None if matrix is None or not run.bonds else score_run(run.bonds, matrix, ideal)
-
-
-def _describe(trial: CompatTrial, run: CompatRun, score: CompatScore | None) -> dict[str, Any]:
-    counts = count_labels(run.bonds)
+def _describe(run: LabelledRun, score: dict[str, float | None]) -> dict[str, Any]:
+    counts = count_labels(run.labels)
     return {
-        "trial_id": trial.trial_id,
-        "task_id": trial.task_id,
-        "reward": trial.reward,
-        "classified_turns": len(run.bonds),
-        "mean_turn_confidence": _mean([sure for _, sure in trial.labels or ()])
-        if run.bonds
-        else None,
+        "trial_id": run.trial,
+        "task_id": run.task or "",
+        "reward": run.reward,
+        "classified_turns": len(run.labels),
+        "mean_turn_confidence": _mean(run.confidences) if run.labels else None,
         "bond_counts": counts,
         "dominant_bond": find_dominant(counts),
-        "cosine_similarity": score.cosine_similarity if score else None,
-        "edit_distance": score.edit_distance if score else None,
-        "normalized_edit_distance": score.normalized_edit_distance if score else None,
+        **score,
     }
 
 

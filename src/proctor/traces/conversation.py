@@ -3,7 +3,7 @@
     for item in read_turns(path):                  strict: the first problem is a TraceError
     for item in read_turns(path, salvage=True):    turns, and diagnostics where they were noticed
 
-Memory does not grow with the file. The dialect of a row is told by marks of its own:
+Memory does not grow with the file. The dialect of a row is recognised by:
 
     canonical      it has an `event`
     openai         its role is tool or function, or it has `tool_calls` or a `function_call`, or its

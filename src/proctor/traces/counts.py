@@ -5,7 +5,7 @@ from typing import Final
 
 MOST_NAMES: Final = 1000
 OTHERS: Final = "(others)"
-"""Stands for every name beyond the first thousand."""
+"""The name for all names beyond the first thousand."""
 _LONGEST: Final = 100
 
 
@@ -27,7 +27,7 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The sum of all counts."""
         return sum(self.counts.values())
 
     def ranked(self) -> dict[str, int]:
@@ -52,11 +52,11 @@ def add_counts(*each: dict[str, int]) -> dict[str, int]:
 
 
 MOST_GAPS: Final = 1 << 16
-"""Beyond it a gap is forgotten, and a step that comes back into it is not counted."""
+"""Beyond it a gap is forgotten, and later steps inside it are not counted."""
 
 
 class Steps:
-    """Different steps above 0. Most traces count up, so what is kept is what they left out."""
+    """Counts different steps above 0. Most traces count up, so only the gaps are kept."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -67,7 +67,7 @@ class _Block(NamedTuple):
 
 
 class Blocks:
-    """What has been read of some blocks."""
+    """Blocks of content, as far as they were read."""
 
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
@@ -87,27 +87,27 @@ class Blocks:
         return "\n".join(self._thoughts) if self._thoughts else None
 
     def add_text(self, text: str, left: Any, whole: Any, *, says_more: bool) -> None:
-        """A text; `left` is its block without it, which may say more than that it is a text."""
+        """Add a text; `left` is its block without it, which may say more than its type."""
         self._texts.append(text)
         self._order.append(_Block(_TEXT, left, whole, says_more))
 
     def add_thought(self, text: str, left: Any, whole: Any, *, says_more: bool) -> None:
-        """A thought, likewise."""
+        """Add a thought in the same way."""
         self._thoughts.append(text)
         self._order.append(_Block(_THOUGHT, left, whole, says_more))
 
     def add_call(self, call: ToolCall, mark: Any) -> None:
-        """A call, which holds the rest of its block itself; the mark stands for it in the order."""
+        """Add a call, which holds the rest of its block itself; `mark` keeps its place."""
         self.calls.append(call)
         self._order.append(_Block(_CALL, mark, mark, says_more=False))
 
     def add_result(self, result: ToolResult, mark: Any) -> None:
-        """A result, likewise."""
+        """Add a result in the same way."""
         self.results.append(result)
         self._order.append(_Block(_RESULT, mark, mark, says_more=False))
 
     def add_other(self, block: Any) -> None:
-        """A block that is none of these."""
+        """Add a block of any other kind."""
         self._order.append(_Block(_OTHER, block, block, says_more=True))
 
     def left_over(self) -> list[Any] | None:
@@ -186,7 +186,7 @@ def _is_block(item: Any) -> bool:
 
 
 def read_texts(content: list[Any]) -> Blocks:
-    """The texts among some blocks; whatever else there is, is another block."""
+    """The texts among some blocks; any other block is kept as it is."""
     blocks = Blocks()
     for block in content:
         if not add_text_block(blocks, block):
@@ -304,7 +304,7 @@ def make_turn(
 
 
 def _find_refusal(row: Row) -> str:
-    # It stays in the row as well: that the model refused is more than the words it chose.
+    # The key stays in the row too: that the model refused says more than its words.
     refusal = row.rest.get("refusal")
     return refusal if isinstance(refusal, str) else ""
 
@@ -346,7 +346,7 @@ def _take_calls(row: Row) -> list[ToolCall]:
     if strange:
         row.rest["tool_calls"] = strange
     elif row.rest.get("tool_calls") == "":
-        # How one evaluation service writes that there are none.
+        # One evaluation service writes an empty string for no calls.
         del row.rest["tool_calls"]
     function = row.take_object("function_call")
     if function is not None:

@@ -147,7 +147,7 @@ _MOST_HUNKS = 10_000
 
 
 class First(StrEnum):
-    """Who was the first to do something else."""
+    """Who was the first to differ."""
 
     NOBODY = "nobody"
     AGENT = "agent"
@@ -164,7 +164,7 @@ class Sides(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Actions that follow one another and have one fate."""
+    """Consecutive actions that are all the same in both, or all in one only."""
 
     kind: str
     """same, only_a or only_b."""
@@ -202,7 +202,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Opening:
-    """What an agent was told before it did anything, picked up while its entries go by."""
+    """The instructions that an agent got before its first action, as a digest."""
 
     def __init__(self) -> None:
         self.told = ""
@@ -219,7 +219,7 @@ class Opening:
             yield entry
 
     def is_same(self, other: "Opening") -> bool:
-        """Whether both were told the same."""
+        """Whether both got the same instructions."""
         return self.told == other.told
 
 
@@ -298,7 +298,7 @@ def _conclude(
 
 
 def _differ(mine: bytes | None, theirs: bytes | None) -> bool:
-    """Whether two answers are not the same; one that is not there tells nothing."""
+    """Whether two answers differ; a missing answer does not."""
     return mine is not None and theirs is not None and mine != theirs
 
 

@@ -31,7 +31,7 @@ class Header(msgspec.Struct, frozen=True):
     """The first line of a file of the first generation."""
 
     version: Any = VERSION
-    """1; another value is read all the same, with a note."""
+    """1; another value is read too, with a note."""
     format: Any = FORMAT
     timestamp: Any = None
     """When the writer was opened; not every writer says."""
@@ -49,7 +49,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, o
     """One thing that happened. Field order is the order in which they are written."""
 
     role: str
-    """Who or what: one of ROLES as a rule."""
+    """Usually one of ROLES."""
     step: Annotated[int, msgspec.Meta(ge=0)]
     """0 for what came before the first turn, then the number of the turn."""
     content: str | None = None
@@ -67,7 +67,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, o
     media: list[str] | None = None
     """Names of files: relative to the trial's artifacts, or absolute inside the container."""
     metadata: Object | None = None
-    """What the harness says about a step: tokens, progress, advisor calls."""
+    """Further facts from the harness: tokens, progress, advisor calls."""
     output_summary: str | None = None
     """The beginning of a long stdout."""
     call_type: str | None = None
@@ -75,7 +75,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, o
     meta_harness: Object | None = None
     """Lineage of a compiled program; later generations only, kept as it is."""
     timestamp: str | None = None
-    """When, as the harness wrote it: UTC, ISO 8601, as a rule."""
+    """As the harness wrote it; usually UTC in ISO 8601."""
 
 
 KEYS: Final = Entry.__struct_fields__

@@ -1,6 +1,6 @@
-"""Many trials in numbers. What is missing is missing, never 0: each mean says what it rests on.
+"""Many trials in numbers. Missing values are left out, never 0: each mean has its denominator.
 
-These are facts about behaviour. Scores are not averaged here: that is the scoring unit's business.
+These are facts about behaviour. Scores are not averaged here.
 """
 
 import math
@@ -31,12 +31,12 @@ class Average(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupedError(msgspec.Struct, frozen=True, kw_only=True):
-    """First errors that read the same, numbers apart."""
+    """First errors with the same text, apart from numbers."""
 
     trials: int
     tool: str
     text: str
-    """The line that says most, of the first trial."""
+    """The most informative line, from the first trial."""
     example: str
     """Name of that trial."""
     step: int
@@ -44,7 +44,7 @@ class GroupedError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExperimentSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What many trials come to."""
+    """Many trials in numbers."""
 
     trials: int
     with_trace: int
@@ -54,7 +54,7 @@ class ExperimentSummary(msgspec.Struct, frozen=True, kw_only=True):
     degraded: int
     """Traces of which something could not be read."""
     without_record: int
-    """Trials of which only a trace is known, or not even that: whether they were scored is not."""
+    """Trials without a record: whether they were scored is unknown."""
     scored: int
     passed: int
     """Scored 1 or more."""
@@ -146,7 +146,7 @@ def _count(names: Iterable[str]) -> dict[str, int]:
 
 
 _LARGEST: Final = 1e15
-"""A record may hold any number; none that is larger is believed."""
+"""Larger numbers in a record are not believed."""
 
 
 def average(values: Iterable[float | None]) -> Average:
@@ -179,7 +179,7 @@ def group_errors(firsts: Sequence[tuple[str, ToolError]]) -> tuple[GroupedError,
 
 
 def telling_line(error: ToolError) -> str:
-    """The line of an error that says most: the last one, as of a traceback; else the exit code."""
+    """The most informative line of an error: the last, as in a traceback; else the exit code."""
     lines = [line.strip() for line in error.text.splitlines() if line.strip()]
     if not lines:
         return error.reason if error.exit_code is None else f"exit {error.exit_code}, no text"

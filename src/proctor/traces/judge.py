@@ -124,7 +124,7 @@ def _show_result(entry: Entry) -> Shown:
 
 
 def cut(text: str, most: int) -> str:
-    """A text without its middle, where it is longer than so many characters."""
+    """The text; without its middle if it is longer than `most` characters."""
     if len(text) <= most:
         return text
     kept = most // 2

@@ -44,8 +44,8 @@ type Cues = bytes
 """How much of each cue there is in a text, at the places below; 255 at most."""
 
 LOOKS_BACK, FINDS_FAULT, WEIGHS, GUESSES, REASONS, LOOKS_AROUND, ASKS = range(7)
-"""Holds work against what it should be; names a mistake; holds alternatives against each other;
-says what might be; gives causes or orders steps; wants to see what is there; question marks."""
+"""Checks work against expectations; names a mistake; weighs alternatives; says what might be; gives
+causes or orders steps; wants to see what exists; question marks."""
 NO_CUES: Final[Cues] = bytes(7)
 
 _WORDS: Final = (
@@ -154,7 +154,7 @@ def _count_questions(beginning: str, text: str) -> int:
 RULES_VERSION: Final = "1"
 
 _SURENESS: Final = (0.55, 0.65, 0.75, 0.85, 0.95, 0.5)
-"""How sure a label is, by the cues beyond the one that was needed; the last, at -1: none at all."""
+"""Confidence by the number of cues beyond the one needed; the last (-1): no cue at all."""
 _MOST_EXTRA: Final = 4
 """More of them make it no surer."""
 _ARGUMENT: Final = 300
@@ -195,7 +195,7 @@ _DOES: Final = CHECKS | WRITES | LOOKS | RUNS | PROBES | ENDS | WAITS
 
 
 class Classifier:
-    """Labels as far as entries have come; memory grows with the turns, not with what they hold."""
+    """Labels turns while entries are added; memory grows with the turns, not with their texts."""
 
     def __init__(self) -> None:
         self._given: dict[int, _Decision] = {}
@@ -309,7 +309,7 @@ _PLAIN: Final[dict[int, _Decision]] = {
 
 
 def _decide(text: str, facts: int) -> _Decision:
-    # What was done goes before what was said, which takes longer to find out.
+    # Actions go before words, which take longer to analyse.
     plain = _decide_by_action(facts)
     if plain is not None:
         return plain
@@ -317,10 +317,10 @@ def _decide(text: str, facts: int) -> _Decision:
     return _decide_by_words(facts, find_cues(text) if text else NO_CUES, length)
 
 
-# Few facts and cues come together: what they lead to is worked out once, and held once.
+# Few combinations of facts and cues occur, so each is decided once.
 @lru_cache(maxsize=1 << 12)
 def _decide_by_words(facts: int, cues: Cues, length: int) -> _Decision:
-    """The label of a turn by what was said, and at what length."""
+    """The label of a turn by its words and their length."""
     if not facts & _DOES:
         return _decide_words(length, facts, cues)
     return (
@@ -333,7 +333,7 @@ def _decide_by_words(facts: int, cues: Cues, length: int) -> _Decision:
 
 @lru_cache(maxsize=1 << 12)
 def _decide_by_action(facts: int) -> _Decision | None:
-    """The label that what was done gives by itself, whatever was said."""
+    """The label that the actions alone decide, whatever was said."""
     if facts & CHECKS and _has_own_work(facts):
         return VERIFICATION, "checks its work", _PLAINLY
     if facts & _ACTED and not facts & WRITES:

@@ -12,7 +12,7 @@ VERIFICATION: Final = "verification"
 DELIBERATION: Final = "deliberation"
 EXPLORATION: Final = "exploration"
 LABELS: Final = (EXECUTION, VERIFICATION, DELIBERATION, EXPLORATION)
-"""In the order in which they stand everywhere: rows, columns, and who wins a tie of counts."""
+"""In the order used everywhere: for rows, for columns, and to decide a tie of counts."""
 
 
 class Label(msgspec.Struct, frozen=True, gc=False):
@@ -23,9 +23,9 @@ class Label(msgspec.Struct, frozen=True, gc=False):
     label: str
     """One of LABELS."""
     cue: str
-    """What decided, in a few words; fixed words only, never text of the trace."""
+    """What decided, in a few fixed words; never text of the trace."""
     confidence: float
-    """0 to 1; how sure whoever gave it is, not how often they are right."""
+    """0 to 1: how sure the rules or the judge are, not how often they are right."""
 
 
 def count_labels(labels: Iterable[str]) -> dict[str, int]:
@@ -37,7 +37,7 @@ def count_labels(labels: Iterable[str]) -> dict[str, int]:
 
 
 def find_dominant(counts: dict[str, int]) -> str | None:
-    """The most frequent label, of equals the first in order; None where there is none at all."""
+    """The most frequent label, of equals the first in order; None without any label."""
     best = max(LABELS, key=lambda label: counts[label])
     return best if counts[best] else None
 

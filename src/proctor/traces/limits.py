@@ -1,4 +1,4 @@
-"""Which limit ended a trial: turns, tokens, money, time or context. Read from what is on record."""
+"""Which limit ended a trial, by its record: turns, tokens, money, time or context."""
 
 import re
 from typing import Any, Final
@@ -42,9 +42,9 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """One of KINDS."""
     where: str
-    """Which field says so."""
+    """The field that shows it."""
     said: str
-    """What it says, the beginning of it."""
+    """The beginning of its value."""
 
 
 def find_limit(record: TrialRecord, reason_code: str | None) -> Limit | None:
@@ -63,7 +63,7 @@ def find_limit(record: TrialRecord, reason_code: str | None) -> Limit | None:
 
 
 def exception_types(record: TrialRecord) -> list[tuple[str, str]]:
-    """The class of each error on record, with the whole sentence; "" where it names none."""
+    """The class of each error on record, with its whole text; "" where it names none."""
     found = []
     for text in record.evaluation.validity.errors:
         match = _TYPE.match(text)
@@ -72,7 +72,7 @@ def exception_types(record: TrialRecord) -> list[tuple[str, str]]:
 
 
 def find_in(told: Object, key: str) -> Any:
-    """What an agent's result says under a key, itself or in its metadata."""
+    """The value under a key of an agent's result or of its metadata."""
     beside = told.get("metadata")
     return told.get(key, beside.get(key) if isinstance(beside, dict) else None)
 
@@ -115,7 +115,7 @@ def _find_exception(record: TrialRecord) -> Limit | None:
 
 
 def whole(value: Any) -> int | None:
-    """A count that somebody wrote down, if it is one."""
+    """The value as a count; None if it is none."""
     try:
         found = int(value)
     except (ValueError, TypeError, OverflowError):

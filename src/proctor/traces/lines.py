@@ -32,9 +32,9 @@ from proctor.traces.entry import Object
 LINE_LIMIT = 1 << 27
 """A line longer than this, 128 MiB, is stepped over without being held."""
 _PIECE = 1 << 16
-"""Bytes read at a time: what stays in the processor's cache while it is decoded.
+"""Bytes read at a time: small enough for the processor's cache while it is decoded.
 
-Twice as many, and the allocator gives each piece back to the system and asks for it anew.
+With twice as many, the allocator returns each piece to the system and requests it again.
 """
 _LINE_END = ord("\n")
 
@@ -50,7 +50,7 @@ class Oversized(msgspec.Struct, frozen=True, gc=False):
     """Of the limit: bytes, or values."""
 
     def describe(self, line: int) -> Diagnostic:
-        """What a reader says of it."""
+        """The diagnostic for it."""
         message = f"a line of {self.length:,} bytes"
         if self.unit == "bytes":
             message += f"; expected no more than {self.limit:,}"
@@ -90,16 +90,16 @@ class OpenTrace:
         self._at_line_end = True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._fd)
 
     def find_changes(self) -> list[Diagnostic]:
-        """What happened to the file since it was opened, asked when all of it is read."""
+        """Changes of the file since it was opened; called when all of it is read."""
         if self._taken < self.size:
             message = f"{self.size - self._taken:,} bytes were cut off the file while it was read"
             return [Diagnostic("file-shrank", message)]
         if os.fstat(self._fd).st_size > self._taken:
-            message = "the file grew while it was read; what came after the first look is not in"
+            message = "the file grew while it was read; what was appended is not included"
             return [Diagnostic("file-grew", message, is_problem=False)]
         return []
 
@@ -204,11 +204,11 @@ class Decoding:
         self._strange: dict[str, None] = {}
 
     def report(self, code: str, message: str) -> None:
-        """Notice a problem."""
+        """Add a problem."""
         self.diagnostics.append(Diagnostic(code, message, self.line))
 
     def note(self, code: str, message: str) -> None:
-        """Notice something that breaks nothing."""
+        """Add a note about something that breaks nothing."""
         self.diagnostics.append(Diagnostic(code, message, self.line, is_problem=False))
 
     def decode(self, data: bytes, *, torn: bool = False) -> Any:
@@ -276,7 +276,7 @@ class Decoding:
     def _report_strange(self) -> None:
         if self._strange:
             names = some_of(self._strange)
-            self.report("not-a-json-number", f"{names}, which no JSON number can say")
+            self.report("not-a-json-number", f"{names}, which JSON numbers cannot express")
         if self.shadowed:
             names = some_of(map(shown, dict(self.shadowed)))
             self.report("duplicate-key", f"key {names} more than once; the last one counts")
@@ -338,6 +338,6 @@ def _has_halves(text: str) -> bool:
 
 
 def some_of(names: Iterable[str]) -> str:
-    """The first few of many names: a stranger's line can have a million of them."""
+    """The first few of many names: one line can have a million of them."""
     first = list(islice(names, _NAMED + 1))
     return ", ".join(first[:_NAMED]) + (" and more" if len(first) > _NAMED else "")

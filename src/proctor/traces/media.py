@@ -3,10 +3,10 @@
 A name is taken as a path relative to the trial's artifacts; an absolute one, as a harness saw it in
 its container, is looked for under the same root. Where a harness keeps trace and media in one
 place, they were fetched together: what the root does not have is looked for beside the trace.
-Media may also stand in the entry itself, as a `data:` address or as base64.
+Media may also be inside the entry itself, as a `data:` address or as base64.
 
-A name comes from a stranger: it never leads out of the root, nothing but regular files is opened,
-and nothing is fetched. Files are hashed where they lie; nothing here copies them.
+Names are not trusted: none leads out of the root, only regular files are opened, and nothing is
+downloaded. Files are hashed where they are; nothing here copies them.
 """
 
 import base64
@@ -44,10 +44,10 @@ _ENOUGH: Final = 12
 
 
 class Medium(msgspec.Struct, frozen=True):
-    """Something to see or hear that belongs to a trace."""
+    """An image, sound or other file that belongs to a trace."""
 
     name: str
-    """As the entry has it; the beginning of it for one that stands in the entry itself."""
+    """As the entry has it; the beginning of it for media inside the entry."""
     path: str | None
     """Where it lies, relative to the root and with `/`; null for one in the entry itself."""
     sha256: str
@@ -63,7 +63,7 @@ class Medium(msgspec.Struct, frozen=True):
 
 
 class MediaReport(msgspec.Struct, frozen=True):
-    """Every name once, in the order of the trace."""
+    """The media of a trace, each name once, in order."""
 
     files: list[Medium]
     missing: list[Diagnostic]
@@ -71,7 +71,7 @@ class MediaReport(msgspec.Struct, frozen=True):
 
 
 class _Bytes(msgspec.Struct, frozen=True):
-    """What a name turned out to mean."""
+    """The file or bytes that a name refers to."""
 
     path: str | None
     sha256: str
@@ -165,7 +165,7 @@ class _Folder:
         self._digests = digests
 
     def find(self, name: str) -> _Bytes | _Refusal:
-        """The file that a name means here, or why there is none."""
+        """The file with this name here, or why there is none."""
         found = self._search(name)
         return found if isinstance(found, _Refusal) else self._hash(found)
 

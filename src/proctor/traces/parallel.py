@@ -1,7 +1,7 @@
-"""Many files at once: the same question to each, over the processors there are.
+"""The same function over many files, on all processors.
 
-Entries do not travel between processes, which would cost more than reading them: a worker reads a
-file, answers about it, and only the answer comes back.
+Sending entries between processes would cost more than reading them: a worker reads a file, and only
+its result comes back.
 """
 
 import ctypes
@@ -56,5 +56,5 @@ def _total(paths: Sequence[str]) -> int:
         try:
             total += Path(path).stat().st_size
         except (OSError, ValueError):
-            continue  # whoever reads it says what is wrong with it
+            continue  # the reader of the file reports it
     return total

@@ -3,13 +3,13 @@
     for chunk in read_steps(path, 3, 7):
         chunk.entries                        the entries of steps 3 to 7, in the order of the file
 
-Every line is still looked at, by a decoder that keeps nothing but its step: steps may stand in any
+Every line is still decoded, but only for its step: steps may be in any
 order, a key may be spelled with escapes, the last of two equal keys counts. A piece of the file is
 read in full when one of the steps wanted may be in it, or when that decoder cannot be sure: a line
 without a step, a step that is spelled as 3.0 or "3", a line that is no object, an object over
 several lines. Large files are looked through by two processes.
 
-What is noticed about lines is told for lines that were read in full only.
+Diagnostics are reported only for lines that were read in full.
 """
 
 import io
@@ -159,7 +159,7 @@ class _Search:
             raise
         finally:
             _, status = os.waitpid(child, 0)
-        # A child that was killed told nothing: then it is looked for here.
+        # A child that was killed answered nothing: then this process searches its half too.
         back = self.in_span(middle, size) if status else msgspec.msgpack.decode(told, type=_Hits)
         moved = [msgspec.structs.replace(hit, line=hit.line + front.lines) for hit in back.hits]
         return _Hits(front.lines + back.lines, front.hits + moved)

@@ -63,7 +63,7 @@ class SubagentSummary(msgspec.Struct, kw_only=True):
         Embedded trajectories are counted once each, however they refer to each other.
         """
         document = atif.get("document")
-        # A list of what is left instead of recursion: strangers decide how deep they are nested.
+        # A list instead of recursion: trajectories can be nested deeper than Python calls.
         left = _list(document.get("subagent_trajectories")) if isinstance(document, dict) else []
         while left and self.embedded < _MOST_EMBEDDED:
             if isinstance(found := left.pop(), dict):
@@ -101,7 +101,7 @@ def merge_subagents(parts: Sequence[SubagentSummary]) -> SubagentSummary:
 WARMUP: Final = "warmup"
 SUBAGENT: Final = "subagent"
 NO_SOURCE: Final = "none"
-"""Stands where a trial left no trace that could be used."""
+"""The source of a trial without a usable trace."""
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,11 +126,11 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     passed_over: tuple[str, ...] = ()
     """Which files went before it and were not used, and why."""
     degraded: bool = False
-    """Whether something of the file could not be read."""
+    """Whether parts of the file could not be read."""
     diagnostics: int = 0
-    """How much that was."""
+    """How many problems there were."""
     noticed: tuple[str, ...] = ()
-    """The first few of it, in words."""
+    """The first few problems."""
     messages: int = 0
     """Entries of every role, warmup left out."""
     by_role: dict[str, int] = {}
@@ -139,7 +139,7 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 0
     """Different steps above 0 with an assistant or tool_call entry."""
     turns_are_exact: bool = True
-    """False where steps jump about so much that there may be more."""
+    """False where step numbers jump so much that there may be more."""
     tool_calls: int = 0
     by_tool: dict[str, int] = {}
     errors: ErrorSummary = ErrorSummary()

@@ -28,7 +28,7 @@ class TimeSummary(msgspec.Struct, frozen=True, kw_only=True):
     wall_seconds: float | None = None
     """From the first to the last entry, jumps left out; null with fewer than two timestamps."""
     idle_seconds: float | None = None
-    """The part of it that no entry's duration covers; null likewise."""
+    """The part of it that no entry's duration covers; null with fewer than two timestamps."""
     tool_seconds: float = 0.0
     """The durations of tool results."""
     model_seconds: float = 0.0
@@ -55,7 +55,7 @@ class Times:
     """The timestamps of one trace, entry by entry."""
 
     def __init__(self) -> None:
-        self._now: float | None = None
+        self._now: datetime | None = None
         self._elapsed = self._idle = self._longest = 0.0
         self._longest_step: int | None = None
         self._tools = self._model = 0
@@ -74,23 +74,26 @@ class Times:
             self._add_stamp(entry.timestamp, max(took, 0) / 1000, entry.step)
 
     def _add_stamp(self, stamp: str, took: float, step: int) -> None:
-        seconds = read_timestamp(stamp)
-        if seconds is None:
+        time = read_timestamp(stamp)
+        if time is None:
             self._unreadable += 1
             return
         self._stamped += 1
         self._last = stamp
-        now, self._now = self._now, seconds
+        now, self._now = self._now, time
         if now is None:
             self._first = stamp
-        elif abs(seconds - now) > LONGEST_GAP:
+            return
+        # Times are subtracted as such: seconds since 1970 would leave residues of rounding.
+        gap = (time - now).total_seconds()
+        if abs(gap) > LONGEST_GAP:
             self._jumps += 1
-        elif seconds < now:
+        elif gap < 0:
             self._backward += 1
             self._now = now
         else:
-            self._elapsed += seconds - now
-            idle = seconds - now - took
+            self._elapsed += gap
+            idle = gap - took
             self._idle += max(idle, 0.0)
             if idle > self._longest:
                 self._longest, self._longest_step = idle, step
@@ -114,22 +117,23 @@ class Times:
         )
 
 
-def read_timestamp(text: str) -> float | None:
-    """Seconds since 1970 of an ISO 8601 time, UTC where it names no zone; None if it is none."""
+def read_timestamp(text: str) -> datetime | None:
+    """An ISO 8601 time, in UTC where it names no zone; None if it is none."""
     try:
         time = datetime.fromisoformat(text)
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def seconds_between(first: str | None, then: str | None) -> float | None:
     """From one timestamp to a later one; null where a clock was not right."""
     start = None if first is None else read_timestamp(first)
     end = None if then is None else read_timestamp(then)
-    if start is None or end is None or not 0 <= end - start <= LONGEST_GAP:
+    if start is None or end is None:
         return None
-    return round(end - start, 3)
+    gap = (end - start).total_seconds()
+    return round(gap, 3) if 0 <= gap <= LONGEST_GAP else None
 
 
 def merge_times(each: Sequence[TimeSummary]) -> TimeSummary:

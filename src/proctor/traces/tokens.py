@@ -1,8 +1,8 @@
-"""Tokens and advisor calls that the metadata of a trace tells of.
+"""Tokens and advisor calls in the metadata of a trace.
 
-The convention is the record's: input is all input, cache reads and cache writes among it. ATIF and
-OpenAI count so; Anthropic leaves the cache out, and it is added. A number that is no whole number,
-0 or more, is not one. Nothing here knows a price.
+The convention is the record's: input is all input, including cache reads and cache writes. ATIF and
+OpenAI count that way; Anthropic leaves the cache out, and it is added. Only whole numbers of 0 or
+more are counted. Prices are not known here.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.entry import Entry, Object
 
 LARGEST_COUNT: Final = 1 << 53
-"""A stranger may write any number; a larger one is no count."""
+"""A trace may contain any number; a larger one is not taken for a count."""
 _NOTHING: Final = (None, None, None, None)
 _ANTHROPIC: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
@@ -23,17 +23,17 @@ type _Found = tuple[int | None, int | None, int | None, int | None]
 
 
 class TokenSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of the agent's model; null is not known, which is not 0."""
+    """Tokens of the agent's model; null is unknown, which is not 0."""
 
     source: str = "unknown"
     """record, trace, or unknown where neither says."""
     input: int | None = None
-    """All input; cache reads and writes are among it."""
+    """All input, including cache reads and writes."""
     output: int | None = None
     cache_read: int | None = None
     cache_write: int | None = None
     told: int = 0
-    """Entries of the trace that say what they used: sums of a trace are of these alone."""
+    """Entries of the trace with a usage; the sums of a trace are of these alone."""
 
 
 class AdvisorSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ def _read_spoken(held: Object) -> _Found | None:
 
 
 def _read_usage(usage: Object) -> _Found | None:
-    """A provider's own words: Anthropic's, else OpenAI's."""
+    """A provider's usage object: Anthropic's, else OpenAI's."""
     if any(key in usage for key in _ANTHROPIC):
         read, written = (_count(usage.get(key)) for key in _ANTHROPIC)
         bare = _count(usage.get("input_tokens"))
@@ -177,7 +177,7 @@ def _read_usage(usage: Object) -> _Found | None:
 
 
 def _read_tokens(held: Object) -> _Found | None:
-    """What a harness counts itself."""
+    """The counts of a harness."""
     if (given := _count(held.get("call_input"))) is not None:
         return given, None, None, None
     return _found(held.get("input"), held.get("output"))
@@ -190,11 +190,11 @@ _READERS: Final[dict[str, Callable[[Object], _Found | None]]] = {
     "tokens": _read_tokens,
 }
 KEYS: Final = frozenset(_READERS)
-"""Keys of an entry's metadata that may tell of tokens."""
+"""Keys of an entry's metadata that may hold tokens."""
 
 
 def merge_tokens(each: Sequence[TokenSummary]) -> TokenSummary:
-    """The tokens of the parts of one trial; what one part does not know is not known of all."""
+    """The tokens of the parts of one trial; a count that one part lacks is unknown for all."""
     if not any(one.source == "trace" for one in each):
         return TokenSummary()
     return TokenSummary(

@@ -51,7 +51,7 @@ _LOOKERS = _words(
 )
 _WRITERS = _words("tee cp mv touch ln patch truncate dd install")
 CHECKING_ORDERS: Final = _words("test tests check verify validate lint")
-"""A program that is told one of these first checks something."""
+"""As the first argument, these make a program check something."""
 BEFORE: Final = _words(
     "sudo time /usr/bin/time nohup env exec command nice xargs stdbuf then do else ! clear ( {"
 )
@@ -151,7 +151,7 @@ CODE_WRITES: Final = re.compile(
     r"(?:\.to_(?:csv|json|parquet|excel)|\.save\w*|savefig|\bsave)\(['\"]?([^'\")\n]*)"
     r"|open\(['\"]([^'\"\n]*)['\"], *['\"][wax]b?['\"]|\.write(?:_text|_bytes)?\(|\.dump\("
 )
-"""Code that writes a file, with the file's name where it stands there."""
+"""Code that writes a file, with the file's name where it is given."""
 CODE_CHECKS: Final = re.compile(r"\bassert\b|assert_|allclose|isclose|unittest")
 QUERY_LOOKS: Final = re.compile(
     r"(?:^|[\s\"'(;])(?:select|explain|pragma|show|describe|with|\.schema|\.tables|\\d)\b",
@@ -188,7 +188,7 @@ _REDIRECTED = re.compile(r">(?<![2-9<=>-]>)>?\s*(?!&|/dev/)['\"]?([^\s'\"|;&<>()
 _AROUND = "'\"()`,"
 _NAMES = re.compile(r"[\w-]+(?:\.\w+)*")
 _TRIES = frozenset({"-c", "-", "-e"})
-"""Says that the code to run stands in the command itself."""
+"""Options after which the code to run is in the command itself."""
 _MOST_OF_A_RUN = 200
 _MOST_WORDS = 16
 """Words of a simple command that are looked at; the last one holds the rest."""
@@ -210,7 +210,7 @@ def _read_command(command: str) -> Action:
     if ">" in command:
         taken.written = [name for path in _REDIRECTED.findall(command) for name in name_file(path)]
         taken.does = taken.last = WRITES if taken.written else 0
-    # A pattern would be the shorter way to say it, and takes ten times as long.
+    # One regular expression would be shorter, but takes ten times as long.
     for pipeline in command.replace("&&", "\n").replace("||", "\n").replace(";", "\n").split("\n"):
         if "|" in pipeline:
             for at, stage in enumerate(pipeline.split("|")):
@@ -230,13 +230,13 @@ class _Taken:
     def __init__(self) -> None:
         self.does = self.last = 0
         self.tries = False
-        """Runs code that stands in the command itself."""
+        """Whether it runs code that is in the command itself."""
         self.read: list[str] = []
         self.written: list[str] = []
         self.ran: list[str] = []
 
     def take(self, part: str, *, is_first: bool) -> None:
-        """Take the next simple command; one that only filters what comes is nothing of its own."""
+        """Take the next simple command; one that only filters a pipe is ignored."""
         words = _find_words(part)
         if not words:
             return
@@ -250,7 +250,7 @@ class _Taken:
             if words[0] == "git":
                 self.written.append(words[0])
         elif does & (LOOKS | CHECKS):
-            # The program too: of git, what it shows is what it wrote.
+            # The program too: what git shows is what git wrote.
             self.read += [_last_name(word) for word in words if word[0] not in _SEPARATORS]
         elif does & RUNS and not _TRIES.isdisjoint(words[1:3]):
             self.tries = True
@@ -309,7 +309,7 @@ def _read_query(query: str) -> int:
 
 
 def _is_checking(program: str, words: Sequence[str]) -> bool:
-    """Whether a program is told to check, or a script that is run is named as one that tests."""
+    """Whether a program is asked to check, or the script it runs has the name of a test."""
     if len(words) > 1 and words[1] in CHECKING_ORDERS:
         return True
     if program in INTERPRETERS:

@@ -43,7 +43,7 @@ _FAILED = re.compile(
 
 
 def output_of(entry: Entry) -> str:
-    """Both ends of what a tool printed, stderr last; all of it where it is short."""
+    """Both ends of a tool's output, stderr last; all of it if it is short."""
     out = entry.stdout or entry.output_summary or ""
     err = entry.stderr or ""
     text = f"{out}\n{err}" if out and err else out or err
@@ -66,7 +66,7 @@ def is_stopped(text: str) -> bool:
 
 
 def is_failure(text: str) -> bool:
-    """Whether it has a line that only errors have."""
+    """Whether it has a line that only errors print."""
     return _FAILED.search(text) is not None
 
 
@@ -78,7 +78,7 @@ REASONS: Final = (EXIT, FLAG, STOPPED, TEXT)
 """The signs of an error, the surest first."""
 
 _FLAGGED: Final = frozenset({"is_error", "isError", "conversation", ATIF_KEY})
-"""Where such a flag can stand."""
+"""Keys that can hold such a flag."""
 
 
 class ToolError(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +125,7 @@ class ErrorSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_error(entry: Entry) -> tuple[str, int | None] | None:
-    """By what sign a tool's result is an error, with its exit code; None where it is none."""
+    """The sign by which a tool's result is an error, with its exit code; None if it is none."""
     code = entry.exit_code
     if code:
         return EXIT, code

@@ -1,8 +1,7 @@
 """The trace of one trial: its trajectory, else its ATIF file, else its conversation.
 
-A file that is preferred and holds nothing usable does not hide the next one; what was passed over,
-and why, is said beside what was used. Reading is always the salvaging kind: a torn trace is still
-a trace.
+A preferred file without anything usable does not hide the next one; files that were passed over are
+returned with the reason. Reading is always the salvaging kind: a torn trace is still a trace.
 """
 
 import os
@@ -38,7 +37,7 @@ among the artifacts, and displaces nothing that its harness wrote."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent did, as far as one file tells it."""
+    """What an agent did, by one file."""
 
     kind: TraceKind
     path: str
@@ -49,12 +48,12 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     turns: tuple[Turn, ...] = ()
     """Of a conversation."""
     models: tuple[str, ...] = ()
-    """Models that the file says have answered, in their order; no conversation says so."""
+    """Models that answered, in their order; a conversation does not name them."""
     diagnostics: list[Diagnostic] = []
 
     @property
     def is_usable(self) -> bool:
-        """Whether there is anything in it."""
+        """Whether it has any entry or turn."""
         return bool(self.entries or self.turns)
 
 
@@ -118,7 +117,7 @@ def _find_models(atif: Atif) -> tuple[str, ...]:
 
 
 def _find_carried_models(entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Of a trajectory, whose entries have no field for it."""
+    """The models of a trajectory, which carries them in the metadata of entries."""
     carried = [entry.metadata.get(ATIF_KEY) for entry in entries if entry.metadata]
     names = [each.get("model_name") for each in carried if isinstance(each, dict)]
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name))

@@ -49,13 +49,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a record calls its traces."""
+    """The names of a trial's traces in its record."""
 
     trajectory: str | None = None
     conversation: str | None = None
 
     def candidates(self) -> list[tuple[TraceKind, str]]:
-        """The same with what they are."""
+        """Both with their kinds."""
         named = []
         if self.trajectory:
             is_lines = self.trajectory.endswith(".jsonl")
@@ -86,7 +86,7 @@ def _is_in_step(name: str) -> bool:
 
 
 def _list_candidates(named: Named, place: str) -> list[tuple[TraceKind, str]]:
-    """What is looked for: the harness's files by kind, then the same among the artifacts."""
+    """The names looked for: the harness's files by kind, then the same among the artifacts."""
     own, artifacts = [
         [
             (kind, str(PurePosixPath(place, folder, name)))
@@ -95,7 +95,7 @@ def _list_candidates(named: Named, place: str) -> list[tuple[TraceKind, str]]:
         ]
         for folders in (_FOLDERS[:-1], _FOLDERS[-1:])
     ]
-    # Sorting keeps the order of equals: what the record names goes before what is usual.
+    # Sorting is stable: files named by the record stay before the usual names.
     own = sorted([*named.candidates(), *own], key=lambda each: _KINDS.index(each[0]))
     return list(dict.fromkeys([*own, *artifacts]))
 
@@ -187,7 +187,7 @@ def order_parts(
 
 
 def _list_steps(open_file: Callable[[str], Opened]) -> list[str]:
-    # What cannot be read here is said where the file itself is looked at.
+    # A result that cannot be read is reported by whatever reads it for its own sake.
     with (
         contextlib.suppress(OSError, InputError, DamageError, msgspec.MsgspecError, RecursionError),
         open_file(_RESULT) as path,
@@ -208,17 +208,17 @@ class TracedTrial:
     open_file: Callable[[str], Opened]
     """Makes one of them readable for a while."""
     record: TrialRecord | None = None
-    """Null for a lone trace, and where `problem` says why there is none."""
+    """Null for a lone trace, and where `problem` explains why."""
     problem: str | None = None
-    """Why no record could be made of it."""
+    """Why it has no record."""
     reason_code: str | None = None
     """Why it has no score, from the closed set."""
     findings: tuple[dict[str, Any], ...] = ()
-    """What was found about its integrity."""
+    """Its integrity findings."""
     seq: int | None = None
     """Its entry's place in the ledger."""
     lone: TraceKind | None = None
-    """Of a lone trace: what it is, whatever its name."""
+    """The kind of a lone trace."""
 
 
 @contextlib.contextmanager

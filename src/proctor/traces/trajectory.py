@@ -92,7 +92,7 @@ class CarefulReader:
         else:
             self._read_entry(value, reading, found)
         if not self._thorough:
-            # Nor duplicate keys, which go unseen on all the lines that were not read carefully.
+            # Duplicate keys are left out too: on lines that were decoded fast they go unnoticed.
             found.diagnostics = [
                 seen
                 for seen in found.diagnostics
@@ -124,7 +124,8 @@ class CarefulReader:
             expected = ", ".join(ROLES)
             reading.note("unknown-role", f"role is {shown(entry.role)}; expected {expected}")
         if entry.step < self._last_step:
-            message = f"step {entry.step} after step {self._last_step}; expected no way back"
+            last = self._last_step
+            message = f"step {entry.step} after step {last}; expected steps not to decrease"
             reading.note("decreasing-step", message)
         self._last_step = entry.step
 
@@ -144,7 +145,7 @@ class _Line(Decoding):
             elif given is not None or key in ("step", "role"):
                 self._place(key, given, fields, beside)
         if unknown:
-            self.report("unknown-key", f"key {some_of(unknown)}, which the format does not have")
+            self.report("unknown-key", f"unknown key {some_of(unknown)}; not part of the format")
         for key in ("step", "role"):
             if key not in value:
                 self.report(f"no-{key}", f"no {key}; expected one in every entry")
@@ -183,7 +184,7 @@ def _fits(key: str, given: object) -> bool:
 
 
 def _whole(given: object) -> int | None:
-    """The whole number a value stands for, as lenient as every generation's own reader is."""
+    """The value as a whole number, as lenient as every generation's own reader."""
     if isinstance(given, float):
         return int(given) if math.isfinite(given) and given.is_integer() else None
     if isinstance(given, str) and _WHOLE.fullmatch(given):
@@ -199,7 +200,7 @@ _OPENING, _CLOSING = b"{}"
 _HEADER = msgspec.json.Decoder(UsualHeader)
 _REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _BEGINNING = 1 << 12
-"""Bytes that show as a rule whether there is an entry in a file."""
+"""Bytes that usually contain the first entry of a file."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -261,7 +262,7 @@ def read_chunks(
 
 
 def has_entries(path: str) -> bool:
-    """Whether there is an entry that a salvaging reading keeps; no more is read than shows it.
+    """Whether a salvaging reading finds an entry; it reads no further than the first.
 
     Raises:
         TraceError: it cannot be read.
@@ -318,7 +319,7 @@ class _Reading:
 
     def read(self, piece: bytes) -> Iterator[Chunk]:
         if self._line == 1 and not self._thorough:
-            # The usual header is taken off first, so that it does not make the whole chunk slow.
+            # The usual header is removed first, so that the chunk is not read line by line.
             end = piece.find(b"\n") + 1
             if header := _decode_header(piece[:end]):
                 yield Chunk([], [], [header])

@@ -33,7 +33,7 @@ class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one trial."""
 
     name: str
-    """EXPERIMENT/TRIAL of a sealed trial, else the path that leads to it."""
+    """EXPERIMENT/TRIAL of a sealed trial, else its path."""
     trial_id: str | None = None
     experiment_id: str | None = None
     task_id: str | None = None
@@ -50,14 +50,14 @@ class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[TraceSummary, ...] = ()
     """Each trace of a trial of several steps; empty where there is only one."""
     turns_reported: int | None = None
-    """As the agent's own result has them."""
+    """By the agent's own result."""
     turns_disagree: bool = False
-    """Whether that is another number than was counted."""
+    """Whether that differs from the number counted."""
     max_turns: int | None = None
     tokens: TokenSummary = TokenSummary()
     """The record's, else the trace's."""
     tokens_in_per_turn: float | None = None
-    """Input tokens by counted turns; null where one of the two is not known."""
+    """Input tokens by counted turns; null where either is unknown."""
     tokens_out_per_turn: float | None = None
     cost_usd: float | None = None
     advisor: AdvisorSummary = AdvisorSummary()
@@ -69,7 +69,7 @@ class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
     limit: Limit | None = None
     """The limit that ended it."""
     cause: Cause | None = None
-    """Why it failed; null for a trial that did not, or of which nothing but a trace is known."""
+    """Why it failed; null for a trial that did not, or has nothing but a trace."""
 
     @property
     def has_trace(self) -> bool:
@@ -158,7 +158,7 @@ def _advisor_of(record: TrialRecord, trace: TraceSummary) -> AdvisorSummary:
 
 
 _END: Final = 1 << 16
-"""Bytes of either end of a log that are looked at."""
+"""Bytes at either end of a log that are searched."""
 _MOST_LOGS: Final = 20
 _VERIFIER_LOGS: Final = ("verifier/test-stdout.txt", "verifier/test-stderr.txt")
 _TRACEBACK: Final = "exception.txt"
@@ -166,7 +166,7 @@ _PLACES: Final = ("agent/", "", "artifacts/")
 
 
 def summarise_traced(trial: TracedTrial, *, labelled: bool = False) -> TrialSummary:
-    """What is known of a trial; what cannot be read of it is said, never raised."""
+    """Summarise a trial. What cannot be read is named in its `problem`, never raised."""
     problem = trial.problem
     parts: list[TraceSummary] = []
     try:
@@ -189,10 +189,10 @@ def _summarise(found: FoundTrace, *, labelled: bool) -> TraceSummary:
 
 
 def _make_case(trial: TracedTrial, summary: TrialSummary) -> Case:
-    """What is known about a failure; of a trial that did not fail, nothing is fetched."""
+    """The facts about a failure; for a trial that did not fail, no file is read."""
     record = trial.record
     if record is None:
-        # A lone trace has no score to explain, and of what was withheld nothing is known.
+        # A lone trace has no score to explain, and nothing is known of a withheld trial.
         is_lost = trial.problem is not None and trial.seq is None
         return Case(reward=None if is_lost else 1.0, problem=trial.problem)
     evaluation, reward = record.evaluation, record.evaluation.reward

@@ -17,7 +17,7 @@ from proctor.traces.entry import Entry, Object
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool that was called."""
+    """A tool call."""
 
     name: str
     """"" where the row names none."""
@@ -31,21 +31,21 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool gave back."""
+    """A tool's result."""
 
     text: str
-    """The text of it; what is not text is shown as JSON, and stands in `rest` as it was."""
+    """Its text; content that is not text is shown as JSON, and kept in `rest` as it was."""
     name: str | None = None
     """The tool, where the row or the call of the same id says it."""
     call_id: str | None = None
     is_error: bool | None = None
-    """As the dialect says it; null where it does not."""
+    """The dialect's error flag; null where it has none."""
     rest: Object = {}
     """Every key of the result that no other field holds, as it was."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """What one voice says in one row, as far as people look at it."""
+    """What one role says in one row."""
 
     line: int
     """Where in the file, counted from 1. Several turns share a line when one row holds several."""
@@ -124,7 +124,7 @@ def _call(call: ToolCall, step: int, timestamp: str | None) -> Entry:
 
 
 def _result(result: ToolResult, step: int, timestamp: str | None, turn: Object) -> Entry:
-    # An exit code is not made up: whether it was an error stands in the metadata.
+    # No exit code is invented: whether it was an error is in the metadata.
     beside: Object = {"call_id": result.call_id, "is_error": result.is_error, **result.rest}
     if turn:
         beside["turn"] = turn

@@ -99,7 +99,7 @@ def _bare(word: str) -> str:
 
 
 def _written_by(words: list[str]) -> Iterator[str]:
-    """What a simple command writes by its own doing."""
+    """The files that a simple command itself writes."""
     at = 0
     while at < len(words) and (words[at] in _PREFIXES or _ASSIGNED.match(words[at])):
         at += 1
@@ -139,7 +139,7 @@ _OUTPUTS: Final = ("output.md", "output.jsonl", "output.json")
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was to be written."""
+    """A file that a call asked to write."""
 
     path: str
     """As the call names it."""
@@ -149,7 +149,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent set out to write."""
+    """The files that the agent asked to write."""
 
     calls: int = 0
     """Tool calls that write at least one file."""
@@ -208,7 +208,7 @@ def find_writes(entry: Entry, tool: str, command: str) -> Sequence[str]:
     """The files that a call of a tool asks to be written."""
     if (lowered := tool.lower()) in _TOOLS:
         return _find_named(entry, lowered)
-    # Arguments that stand in for a command are JSON, and no shell reads them.
+    # Without a command its arguments are used, as JSON, which no shell reads.
     is_json = not entry.command and command.startswith("{")
     return () if is_json else find_shell_writes(command)
 

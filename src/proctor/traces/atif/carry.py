@@ -48,7 +48,7 @@ class HeadCarry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     tool_calls: tuple[ToolCall, ...] | None = None
     """Only ever empty: a list without calls is not the same as no list."""
     observation: Observation | None = None
-    """Only ever without results, likewise."""
+    """Only ever without results, for the same reason."""
     metrics: Metrics | None = None
     is_copied_context: bool | None = None
     llm_call_count: int | None = None
@@ -97,7 +97,7 @@ def flatten(content: Content | None) -> tuple[str | None, list[str] | None]:
 
 
 def call_id(step: int, index: int) -> str:
-    """The id of a call that has none of its own: the step from 1, the call in it from 0."""
+    """The id of a call without one; steps count from 1, calls from 0."""
     return f"call_{step}_{index + 1}"
 
 
@@ -110,13 +110,13 @@ def with_carry(entry: Entry, carry: msgspec.Struct) -> Entry:
 
 
 def _json_of(carry: msgspec.Struct) -> Object:
-    # By way of text, so that it is what a reader of the file will find: to_builtins leaves tuples.
+    # Through text, so that it equals what a reader of the file gets: to_builtins leaves tuples.
     held: Object = msgspec.json.decode(msgspec.json.encode(carry))
     return held
 
 
 def find_carry[T: msgspec.Struct](entry: Entry, kind: type[T]) -> T:
-    """The carry of an entry; an empty one when there is none that can be used."""
+    """What an entry carries; empty where it carries nothing usable."""
     held = (entry.metadata or {}).get(ATIF_KEY)
     try:
         return msgspec.convert({} if held is None else held, kind)

@@ -207,4 +207,4 @@ class Atif(
 
 
 UNKNOWN_AGENT: Final = Agent(name="unknown", version="unknown")
-"""Stands where nobody said which agent it was."""
+"""Used where the agent is not named."""

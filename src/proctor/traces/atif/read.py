@@ -138,7 +138,7 @@ def _repair(root: Object) -> Iterator[Diagnostic]:
 
 
 def _doubled(path: str, earlier: object) -> Diagnostic:
-    message = f"{path} stands twice in one object, first as {render_summary(earlier)}"
+    message = f"{path} occurs twice in one object, first as {render_summary(earlier)}"
     message = f"{message}; expected once. The last one counts"
     return Diagnostic("duplicate-key", _SURROGATE.sub(_REPLACEMENT, message))
 
@@ -167,7 +167,7 @@ class Shaper:
         self.kept: Object = {}
 
     def shape_document(self, value: Object) -> Atif:
-        """The document, with what is unknown of the agent and no steps where there are none."""
+        """The document; a missing agent becomes unknown, missing steps an empty list."""
         fields, _ = self._fields(value, _ATIF, "")
         if "agent" not in fields:
             fields["agent"] = _part_of_agent(value.get("agent"))

@@ -63,7 +63,7 @@ MODEL_ONLY: Final = ("metrics", "reasoning_content")
 def find_problems(atif: Atif) -> Iterator[Diagnostic]:
     """Every rule a document breaks, its embedded subagents' too."""
     audio = atif.schema_version == AUDIO_VERSION
-    # A list and not a call inside a call: how deep a stranger nests documents is up to them.
+    # A list instead of recursion: documents can be nested deeper than Python calls.
     waiting = [(atif, "", 0)]
     while waiting:
         document, path, depth = waiting.pop()
@@ -147,7 +147,7 @@ def is_timestamp(text: str) -> bool:
 def _field_problems(step: Step, path: str) -> Iterator[Diagnostic]:
     for name in AGENT_ONLY if step.source != "agent" else ():  # (6)
         if getattr(step, name) is not None:
-            found = f"stands in a step whose source is {render_summary(step.source)}; only agent"
+            found = f"is in a step whose source is {render_summary(step.source)}; only agent"
             yield _problem("agent-only", f"{path}.{name}", f"{found} steps have it")
     count = step.llm_call_count
     if count is not None and count < 0:  # (11)
@@ -155,7 +155,7 @@ def _field_problems(step: Step, path: str) -> Iterator[Diagnostic]:
         yield _problem("negative-count", f"{path}.llm_call_count", found)
     for name in MODEL_ONLY if count == 0 and step.source == "agent" else ():  # (7)
         if getattr(step, name) is not None:
-            message = "stands in a step whose llm_call_count is 0; no model, so none of it"
+            message = "is in a step whose llm_call_count is 0; expected none without a model call"
             yield _problem("no-model-call", f"{path}.{name}", message)
 
 
@@ -190,9 +190,9 @@ def _find_part_problem(part: ContentPart, *, audio: bool) -> str | None:
     if part.type == "text":
         if part.text is None:
             return ".text is missing; a text part needs it"
-        return None if part.source is None else ".source stands in a text part; expected none"
+        return None if part.source is None else ".source is in a text part; expected none"
     if part.text is not None:
-        return f".text stands in an {part.type} part; expected none"
+        return f".text is in an {part.type} part; expected none"
     if part.source is None:
         return f".source is missing; an {part.type} part needs it"
     return _find_media_problem(part.source, part.type)
@@ -207,7 +207,7 @@ def _find_media_problem(source: MediaSource, kind: str) -> str | None:
     if source.media_type.strip().lower() not in AUDIO_TYPES:
         return f".source.media_type is {found}; expected an audio type such as audio/wav"
     length = source.duration_sec
-    # Written so that nan fails it.
+    # NaN is not >= 0, so it fails too.
     if isinstance(length, float) and not length >= 0:
         return f".source.duration_sec is {length}; expected 0 or more"
     return None
@@ -230,7 +230,7 @@ def _without_audio(atif: Atif, path: str, losses: list[Loss]) -> Atif:
     )
     version = atif.schema_version
     if path and version == AUDIO_VERSION:
-        # Earlier versions may stand inside a document of the version we write; this one may not.
+        # A document of the version we write may embed earlier versions, but not this one.
         why = f"documents are written as {WRITTEN_VERSION}"
         losses.append(Loss(f"{path}schema_version", render_summary(version), why))
         version = WRITTEN_VERSION
