@@ -116,7 +116,7 @@ def test_nothing_found_is_said_and_is_no_error(ledger: Path, proctor: Proctor) -
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["foo:bar"], "is no filter"),
+        (["foo:bar"], "is not a filter"),
         (['"open'], "does not close it"),
         (["x", "--trials", "--rank"], "--trials does not go with --rank"),
         (["x", "--page", "0"], "0 is not in the range"),

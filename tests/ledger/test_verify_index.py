@@ -197,7 +197,7 @@ def test_a_search_index_that_is_wrong_is_deleted(
         index.execute(statement)
     index.close()
     ran = proctor("ledger", "verify", "--ledger", ledger)
-    assert (ran.code, "the next search makes it anew" in ran.out) == (0, True)
+    assert (ran.code, "the next search builds it again" in ran.out) == (0, True)
     assert not search_index_of(ledger).exists()
     assert proctor("search", "task", "--json", "--ledger", ledger).out == found
 

@@ -296,7 +296,8 @@ def test_nothing_but_an_object_still_is_a_document_to_salvage() -> None:
             ("steps", 4, "metrics"),
             {},
             "no-model-call",
-            "steps[4].metrics is in a step whose llm_call_count is 0; expected none without a model call",
+            "steps[4].metrics is in a step whose llm_call_count is 0; "
+            "expected none without a model call",
         ),
         (
             ("steps", 4, "llm_call_count"),

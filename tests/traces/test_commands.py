@@ -68,8 +68,8 @@ def test_the_shells_of_known_agents_are_read(
         (call("bash", ""), "has no command"),
         (call("bash", "curl -H [redacted:API_KEY]"), "a redacted secret"),
         (call("bash", "", command="ls", directory="src"), "ran in 'src'"),
-        (call("bash", "echo a\0b"), "holds a NUL character"),
-        (call("bash", "", command="ls", cwd="/a\0b"), "holds a NUL character"),
+        (call("bash", "echo a\0b"), "contains a NUL character"),
+        (call("bash", "", command="ls", cwd="/a\0b"), "contains a NUL character"),
     ],
 )
 def test_what_cannot_be_run_again_says_why(entry: Entry, reason: str) -> None:

@@ -41,9 +41,9 @@ def test_what_a_ledger_holds_is_found_with_links_to_the_steps(page: Page, tmp_pa
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("nosuch:thing", "is no filter; known are role:"),
-        ('"open', "opens a quote and does not close it"),
-        ("experiment:x", "says nothing to look for"),
+        ("nosuch:thing", "is not a filter; expected one of role:"),
+        ('"open', "has an unclosed quote"),
+        ("experiment:x", "has nothing to search for"),
     ],
 )
 def test_a_query_that_is_none_gets_a_sentence_and_help(

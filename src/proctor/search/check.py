@@ -1,6 +1,6 @@
-"""The search index, held against the log: an index that is wrong answers wrongly, and says nothing.
+"""Compares the search index with the log: a wrong index would silently give wrong answers.
 
-What the words of a row are is not read again: that would be to make the index anew.
+The words of rows are not compared: that would mean building the index again.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from proctor.search.upkeep import TOLD
 _ROWS = "SELECT id >> ?, count(*) FROM rows_docsize GROUP BY 1 ORDER BY 1"
 _READ = "SELECT seq, number FROM read WHERE number > 0 ORDER BY seq"
 _REPLACED = "it is of another log"
-"""No news: a ledger was removed, and another was made in its place."""
+"""Not worth a message: a ledger was removed, and another was made in its place."""
 
 
 def check_search_index(directory: Path) -> str | None:
-    """Delete the search index of a ledger that is sound, if it is wrong; what was wrong with it.
+    """Delete the search index of a sound ledger if it is wrong, and say what was wrong.
 
     Raises:
         LedgerError: it is wrong, and cannot be deleted.
@@ -41,7 +41,7 @@ def check_search_index(directory: Path) -> str | None:
         raise LedgerError(f"{path}: cannot be removed: {error}") from error
     if problem is _REPLACED:
         return None
-    return f"{path} was out of step with the log ({problem}); the next search makes it anew"
+    return f"{path} did not match the log ({problem}); the next search builds it again"
 
 
 def _find_problem(ledger: Ledger, path: Path) -> str | None:
@@ -55,10 +55,10 @@ def _find_problem(ledger: Ledger, path: Path) -> str | None:
                     (index.origin,)
                 ]:
                     return _REPLACED
-                return "it is not one that this version makes of this log"
+                return "another version of proctor made it"
             with index.reading():
                 problem = _compare(ledger, index)
-            # Of FTS5, whether what it keeps of words fits together.
+            # FTS5 checks its own word lists.
             check = "INSERT INTO rows (rows) VALUES ('integrity-check')"
             waiting(lambda: connection.execute(check))
         except (sqlite3.DatabaseError, ValueError, TypeError) as error:
@@ -78,9 +78,9 @@ def _compare(ledger: Ledger, index: SearchIndex) -> str | None:
     if position.size > size or frontier.root() != position.root():
         return "it was made from another log"
     if select("SELECT seq FROM read ORDER BY seq").fetchall() != told:
-        return "it has read other entries than the log has"
+        return "it has read entries that the log does not have"
     numbers = select(_READ).fetchall()
     if select(_ROWS, (ROW_BITS,)).fetchall() != numbers:
-        return "it has not the rows that it has read"
+        return "rows that it has read are missing"
     blocks = select("SELECT DISTINCT first >> ? FROM blocks ORDER BY 1", (ROW_BITS,)).fetchall()
-    return None if blocks == [(seq,) for seq, _ in numbers] else "it has not the texts of its rows"
+    return None if blocks == [(seq,) for seq, _ in numbers] else "texts of its rows are missing"

@@ -1,8 +1,8 @@
-"""A query answered: a page of hits, counted, or trials with their counts.
+"""Answers a query: a page of hits with their count, or trials with their counts.
 
-Newest first: what was sealed last, and of one trial the last step. Matches are counted up to a
-bound, so that a common word takes no longer than a rare one; `exact` counts all of them. By
-relevance, the newest up to the same bound are ranked.
+Newest first: the trial sealed last, and within a trial the last step. Matches are counted up to a
+limit, so that a common word takes no longer than a rare one; `exact` counts all of them. Sorting by
+relevance ranks the newest matches up to the same limit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,16 +29,16 @@ _COLUMNS = {
 }
 
 type Span = tuple[int, int]
-"""The first and the last of entries that follow one another in the log."""
+"""The first and the last of consecutive entries of the log."""
 
 
 def choose_spans(
     ledger: Ledger, conditions: Sequence[TrialCondition], wanted: TrialFilter
 ) -> list[Span] | None:
-    """Where the trials meant are, in their order; None where every entry is meant.
+    """The places of the matching trials, in order; None if every entry matches.
 
     Raises:
-        InputError: a time of the filter is none.
+        InputError: the filter has an invalid time.
     """
     if not conditions and wanted == TrialFilter():
         return None
@@ -63,7 +63,7 @@ def _select(ledger: Ledger, conditions: Sequence[TrialCondition]) -> list[int]:
 
 
 def _pattern_of(value: str) -> str:
-    """A value as LIKE has it; LIKE takes small and capital letters of ASCII for the same."""
+    """The value as a LIKE pattern; LIKE ignores the case of ASCII letters."""
     for sign in "\\%_":
         value = value.replace(sign, f"\\{sign}")
     return value.replace("*", "%")
@@ -80,24 +80,24 @@ def _join(chosen: Sequence[int]) -> list[Span]:
 
 
 COUNTED: Final = 10_000
-"""Matches that are counted, and ranked, unless all are asked for."""
+"""Matches that are counted and ranked, unless `exact` asks for all."""
 _FEW_SPANS = 50
 _LAST = (1 << ROW_BITS) - 1
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry that fits."""
+    """One matching entry."""
 
     seq: int
-    """Place in the log of what it belongs to."""
+    """Place in the log of the entry it belongs to."""
     experiment_id: str | None
-    """Null, and the next too, for what is no trial: a review or a note."""
+    """Null, like trial_id, for a review or a note."""
     trial_id: str | None
     row: Row
 
 
 class TrialCount(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial, and how many of its entries fit."""
+    """A trial, and how many of its entries match."""
 
     seq: int
     experiment_id: str | None
@@ -106,19 +106,19 @@ class TrialCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of what was found."""
+    """A page of hits."""
 
     matches: int
-    """Entries that fit; at least so many where `is_exact` is false."""
+    """Matching entries; a lower bound where `is_exact` is false."""
     trials: int
-    """Trials that those are of."""
+    """Trials with a match."""
     is_exact: bool
     hits: list[Hit]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which of the matches are wanted."""
+    """Which page of matches to return."""
 
     limit: int = 20
     number: int = 1
@@ -128,22 +128,22 @@ class Page:
 
     @property
     def skipped(self) -> int:
-        """How many go before it."""
+        """The number of matches on earlier pages."""
         return (self.number - 1) * self.limit
 
     @property
     def bound(self) -> int | None:
-        """How many matches are counted; None: all."""
+        """The largest number of matches counted; None: all."""
         return None if self.exact else max(COUNTED, self.skipped + self.limit)
 
 
 def find_hits(
     ledger: Ledger, index: SearchIndex, query: Query, wanted: TrialFilter, page: Page
 ) -> Found:
-    """The hits of one page, and how many there are in all.
+    """The hits of one page, and the number of all matches.
 
     Raises:
-        InputError: a time of the filter is none.
+        InputError: the filter has an invalid time.
         sqlite3.DatabaseError: the index is damaged.
     """
     with looking(ledger):
@@ -163,10 +163,10 @@ def find_hits(
 def count_by_trial(
     ledger: Ledger, index: SearchIndex, query: Query, wanted: TrialFilter
 ) -> list[TrialCount]:
-    """Every trial with a match and how many it has, the one sealed last first.
+    """Every trial with a match, with its number of matches, most recently sealed first.
 
     Raises:
-        InputError: a time of the filter is none.
+        InputError: the filter has an invalid time.
         sqlite3.DatabaseError: the index is damaged.
     """
     with looking(ledger):
@@ -184,7 +184,7 @@ def count_by_trial(
 
 
 class _Names:
-    """The names of sealed trials."""
+    """The names of sealed trials, each read once."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -207,7 +207,7 @@ def _load_hit(index: SearchIndex, names: _Names, number: int) -> Hit:
 def _list_numbers(
     index: SearchIndex, query: Query, spans: Sequence[Span] | None, bound: int | None
 ) -> list[int]:
-    """Numbers of the rows that fit, the newest first, up to a bound."""
+    """Numbers of matching rows, newest first, up to a limit."""
     select = "SELECT rowid FROM rows WHERE rows MATCH ?"
     ask = _asker(index)
     if spans is None:
@@ -247,7 +247,7 @@ def _set_chosen(index: SearchIndex, spans: Sequence[Span]) -> None:
 
 
 def _rank(index: SearchIndex, query: Query, found: Sequence[int]) -> list[int]:
-    """Those that fit, the most relevant first; of equals, the newest."""
+    """Matching rows, most relevant first; of equals, the newest."""
     if not found:
         return []
     known = set(found)

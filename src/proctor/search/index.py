@@ -1,16 +1,16 @@
-"""search.sqlite: FTS5 over rows, and their texts, packed, for snippets. It is derived.
+"""search.sqlite: an FTS5 index of rows, and their packed texts for snippets.
 
-    position   whose log was read, how far, and the frontier of its tree there
+    position   which log was read, up to which entry, and the frontier of its tree there
     rows       FTS5 without content: the words of a row, by its number
     blocks     some rows in their order, packed, by the number of the first
     read       the entries that were read, and how many rows each has
-    absent     evidence that was not there when its trial was read
-    doomed     evidence that was there, although an entry says that it was withheld
+    absent     evidence that was missing when its trial was read
+    doomed     evidence that still existed, although an entry says that it was withheld
     problems   what could not be read, as sentences
 
-A row's number is the place of its entry in the log, and how many rows of the entry go before it:
-the newest rows have the highest numbers, and a trial's rows are together. There is no write-ahead
-log: its file would be made again by name, beside an index that was removed because of a secret.
+A row's number is the place of its entry in the log, then its place among the rows of the entry: the
+newest rows have the highest numbers, and a trial's rows are together. There is no write-ahead log:
+SQLite would create its file again beside an index that was removed because of a secret.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ from proctor.search.pieces import Piece, unpack_rows
 from proctor.search.row import Row
 
 VERSION = 4
-"""Of the tables and of what is put into them; an index of another version is made anew."""
+"""Version of the tables and their contents; an index of another version is built again."""
 ROW_BITS = 32
-"""Bits of a row's number below those of its entry."""
+"""Bits of a row's number that count rows within an entry."""
 
 _TABLES = """
 CREATE TABLE position (
@@ -47,8 +47,8 @@ INSERT INTO rows (rows, rank) VALUES ('hashsize', 16777216);
 INSERT INTO rows (rows, rank) VALUES ('automerge', 0);
 INSERT INTO rows (rows, rank) VALUES ('crisismerge', 16)
 """
-# Postings are gathered in 16 MiB of memory before they are written, and merged only when there are
-# many: twice as fast as the usual settings, and not slower to ask.
+# Postings are collected in 16 MiB of memory before they are written, and merged only when there are
+# many: twice as fast to build as with the default settings, and no slower to query.
 
 _SETTINGS = (
     "trusted_schema = OFF",
@@ -61,11 +61,11 @@ _TRIES = 10
 
 
 class MovedError(Exception):
-    """The index is no longer what this process took it for: look again."""
+    """Another process changed or removed the index: start over."""
 
 
 class SearchIndex:
-    """An open index. Whoever opens it closes it."""
+    """An open index. The caller closes it."""
 
     def __init__(
         self, connection: sqlite3.Connection, path: Path | None, inode: int, origin: str
@@ -73,12 +73,12 @@ class SearchIndex:
         self.connection = connection
         self.path = path
         self.origin = origin
-        """Of the log that it is made from."""
+        """The origin of the log it was built from."""
         self._inode = inode
 
     @classmethod
     def open(cls, path: Path, origin: str) -> Self:
-        """The index in a file, made if it is missing, damaged, of another log or another version.
+        """The index in a file, built if it is missing, damaged, of another log or another version.
 
         Raises:
             LedgerError: the file cannot be opened or written.
@@ -96,15 +96,15 @@ class SearchIndex:
                 remove_index(path)
             except OSError as error:
                 raise LedgerError(f"{path}: the index cannot be used: {error}") from error
-        raise LedgerError(f"{path}: the index cannot be made; delete it, and search again")
+        raise LedgerError(f"{path}: the index cannot be built; delete it and search again")
 
     @classmethod
     def _open_once(cls, path: Path, origin: str) -> Self | None:
-        """The index as it is; None where it has to be made anew."""
+        """The existing index; None if it must be built again."""
         if path.is_symlink() or (path.exists() and not path.is_file()):
             return None
         with contextlib.suppress(FileExistsError):
-            # Only a new file: to close one that is open here would let go of its locks.
+            # Only for a new file: closing one that this process has open would release its locks.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
         inode = path.stat().st_ino
         connection = sqlite3.connect(path, isolation_level=None, timeout=_WAIT_SECONDS)
@@ -122,13 +122,13 @@ class SearchIndex:
 
     @classmethod
     def in_memory(cls) -> Self:
-        """An index for one command, where none can be written."""
+        """An index for one command, where no file can be written."""
         found = cls(sqlite3.connect(":memory:", isolation_level=None), None, 0, "")
         found._prepare()
         return found
 
     def _prepare(self) -> bool:
-        """Make the tables where there are none; whether it is an index of this log."""
+        """Create missing tables; whether this is an index of this log."""
         execute = self.connection.execute
         for setting in _SETTINGS:
             waiting(partial(execute, f"PRAGMA {setting}"))
@@ -143,18 +143,18 @@ class SearchIndex:
         return waiting(lambda: is_of(self.connection, self.origin))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.connection.close()
 
     def position(self) -> Frontier:
-        """How far it has read: the frontier of the log's tree there."""
+        """How far it has read, as the frontier of the log's tree there."""
         size, peaks = self.connection.execute("SELECT size, peaks FROM position").fetchone()
         hashes = [peaks[at : at + HASH_SIZE] for at in range(0, len(peaks), HASH_SIZE)]
         return Frontier(size, hashes)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """See one moment of it; who writes meanwhile keeps that in memory, and waits."""
+        """Read one state of it; a concurrent writer waits."""
         self.connection.execute("BEGIN")
         waiting(self.position)
         try:
@@ -163,7 +163,7 @@ class SearchIndex:
             self.connection.execute("ROLLBACK")
 
     def begin(self, after: int) -> None:
-        """Become the only writer of an index that has read so many entries.
+        """Become the only writer of an index that has read `after` entries.
 
         Raises:
             MovedError: it was removed, or another process has written to it.
@@ -182,9 +182,9 @@ class SearchIndex:
             return False
 
     def add(self, piece: Piece, at: int) -> int:
-        """Take in a piece of an entry, between `begin` and `commit`; `at` rows go before it.
+        """Add a piece of an entry, between `begin` and `commit`; `at` rows of the entry precede it.
 
-        How many rows of the entry are there then.
+        Returns the number of rows of the entry so far.
         """
         first = (piece.seq << ROW_BITS) + at
         if piece.documents:
@@ -203,30 +203,30 @@ class SearchIndex:
         return number
 
     def note_absent(self, what: str) -> None:
-        """Remember what was not there to be read."""
+        """Remember missing evidence."""
         self.connection.execute("INSERT OR IGNORE INTO absent VALUES (?)", (what,))
 
     def note_doomed(self, what: str) -> None:
-        """Remember what is about to be withheld, between `begin` and `commit`."""
+        """Remember evidence that is about to be withheld, between `begin` and `commit`."""
         self.connection.execute("INSERT OR IGNORE INTO doomed VALUES (?)", (what,))
 
     def commit(self, frontier: Frontier) -> None:
-        """Keep what was added, and how far the log was read for it."""
+        """Store what was added, and how far the log was read for it."""
         peaks = b"".join(frontier.peaks)
         self.connection.execute("UPDATE position SET size = ?, peaks = ?", (frontier.size, peaks))
         waiting(lambda: self.connection.execute("COMMIT"))
 
     def roll_back(self) -> None:
-        """Let go of what was added."""
+        """Drop what was added."""
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 
     def absent(self) -> list[str]:
-        """Digests of the evidence that was not there."""
+        """Digests of missing evidence."""
         return [sha256 for (sha256,) in self.connection.execute("SELECT sha256 FROM absent")]
 
     def doomed(self) -> list[str]:
-        """Digests of the evidence that was there, although an entry says that it was withheld."""
+        """Digests of evidence that still existed, although an entry says that it was withheld."""
         return [sha256 for (sha256,) in self.connection.execute("SELECT sha256 FROM doomed")]
 
     def problems(self) -> list[str]:
@@ -262,9 +262,9 @@ def _create_tables(connection: sqlite3.Connection) -> None:
 
 
 def waiting[T](act: Callable[[], T]) -> T:
-    """Do something to an index once nobody else writes to it.
+    """Call `act`, waiting while another process writes to the index.
 
-    There is no limit: the lock of a process that died is gone with it.
+    There is no time limit: a lock disappears with the process that holds it.
     """
     while True:
         try:

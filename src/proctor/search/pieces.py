@@ -1,7 +1,7 @@
-"""What the index takes in, made from entries of the log: some rows at a time, ready to be stored.
+"""Entries of the log as pieces for the index: some rows at a time, ready to be stored.
 
-Reading evidence and making pieces of it takes about as long as storing them. Where there is much
-of it and a second processor, another process reads, and this one stores.
+Reading evidence and making pieces takes about as long as storing them. With much evidence and a
+second processor, another process reads, and this one stores.
 """
 
 import contextlib
@@ -30,27 +30,27 @@ _BLOCK_CHARACTERS = 1 << 16
 _BLOCK_ROWS = 200
 _LEVEL = 1
 _PIPE_BYTES = 1 << 20
-"""As much as the system lets everybody have."""
+"""The most that an unprivileged process gets."""
 _WORTH_IT = 1 << 25
 """Bytes of evidence below which another process costs more than it saves."""
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Some rows of one entry, one after the other."""
+    """Some consecutive rows of one entry."""
 
     seq: int
     """The entry's place in the log."""
     documents: list[bytes] = []
-    """The rows as the index takes them; none in the last piece of an entry."""
+    """The rows as the index stores them; empty in the last piece of an entry."""
     packed: bytes = b""
     """The rows themselves."""
     is_last: bool = False
     absent: list[str] = []
-    """Of the last piece: digests of evidence that is not there."""
+    """In the last piece: digests of missing evidence."""
     problems: list[str] = []
-    """Of the last piece: what could not be read."""
+    """In the last piece: what could not be read."""
     failure: str = ""
-    """Why nothing more comes; "" as a rule."""
+    """Why reading stopped; "" if it did not."""
 
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -150,7 +150,7 @@ def _in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _help(directory: Path, entries: Sequence[EntryPlace], target: Connection, parent: int) -> None:
-    """What the other process does."""
+    """The work of the other process."""
     end_with_parent(parent)
     try:
         for piece in make_pieces(directory, entries):

@@ -1,14 +1,14 @@
-r"""What somebody typed, parsed: words for the index, and filters that choose trials.
+r"""A query, parsed: words for the index, and filters that choose trials.
 
-    apt-get install          both in one entry; what is joined by signs is a phrase
+    apt-get install          both in one entry; words joined by signs are a phrase
     "unable to locate"       a phrase
-    instal*                  words that begin so
+    instal*                  words with this prefix
     -word, NOT word          not in the entry
-    apt-get OR yum           either; it binds its two neighbours, before anything else does
+    apt-get OR yum           either; OR binds its two neighbours before anything else
     role:tool_call tool:bash exit:0 exit:!0
     model:gpt-5 task:fix-* experiment:nightly trial:abc
 
-What the index is asked is built from quoted words alone, so that nothing typed is its syntax.
+The FTS5 expression is built from quoted words only, so that nothing typed is taken as its syntax.
 """
 
 import re
@@ -37,24 +37,24 @@ _EXIT = re.compile(r"(!?)(-?[0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class TrialCondition:
-    """Which trials are meant."""
+    """A condition on trials."""
 
     name: str
     """One of TRIAL_FILTERS."""
     value: str
-    """All of it, or what stands behind its last slash; * stands for anything."""
+    """Compared with the whole name and with its part after the last slash; * matches anything."""
     is_not: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that the index can be asked."""
+    """A parsed query."""
 
     expression: str
-    """In the words of FTS5; every word of it is quoted."""
+    """The FTS5 expression; every word in it is quoted."""
     conditions: tuple[TrialCondition, ...]
     words: tuple[tuple[str, bool], ...]
-    """What is looked for in texts, and whether it is only how a word begins."""
+    """The words to mark in texts, and whether each is a prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class _Term:
 
 
 def parse_query(text: str) -> Query:
-    """The query that a text is.
+    """Parse a query.
 
     Raises:
         InputError: a quote is not closed, a filter is not known, or nothing is asked for.
@@ -87,7 +87,7 @@ def parse_query(text: str) -> Query:
             words += [(term.value, term.is_prefix) for term in group if term.name is None]
     if not wanted:
         raise InputError(
-            f"the query {_shown(text)} says nothing to look for; expected a word, or one of "
+            f"the query {_shown(text)} has nothing to search for; expected a word, or one of "
             "role:, tool: and exit:"
         )
     expression = " AND ".join(wanted)
@@ -102,12 +102,12 @@ def _check_text(text: str) -> str:
             f"a query of {len(text):,} characters; expected no more than {LONGEST_QUERY:,}"
         )
     if text.count('"') % 2:
-        raise InputError(f"the query {_shown(text)} opens a quote and does not close it")
+        raise InputError(f"the query {_shown(text)} has an unclosed quote")
     return clean_text(text)
 
 
 def _split(text: str) -> list[_Term | str]:
-    """Terms and the word OR, as they follow one another."""
+    """Terms and the word OR, in their order."""
     found: list[_Term | str] = []
     is_not = False
     for match in _TOKEN.finditer(text):
@@ -129,8 +129,8 @@ def _make_term(match: re.Match[str], *, is_not: bool) -> _Term:
     if name is not None and name.lower() not in FILTERS:
         known = ", ".join(f"{each}:" for each in FILTERS)
         raise InputError(
-            f"{_shown(name + ':')} is no filter; known are {known}. To look for it as text, put "
-            f"quotes round it: '{_quote(match[0].lstrip('-'))}'"
+            f"{_shown(name + ':')} is not a filter; expected one of {known}. To search for it "
+            f"as text, quote it: '{_quote(match[0].lstrip('-'))}'"
         )
     name = name and name.lower()
     if bare is None:
@@ -146,14 +146,14 @@ def _make_term(match: re.Match[str], *, is_not: bool) -> _Term:
 
 def _check_term(term: _Term, shown: str) -> None:
     if term.name is None and shown.endswith(":") and shown.strip("-:") in FILTERS:
-        raise InputError(f"{_shown(shown)} has no value; expected one right behind the colon")
+        raise InputError(f"{_shown(shown)} has no value; expected one directly after the colon")
     n_letters = sum(char.isalnum() for char in term.value)
     if term.name in TRIAL_FILTERS or term.name == "role":
         is_enough = bool(term.value)
     else:
         is_enough = n_letters > 0 or term.name == "tool"
     if not is_enough:
-        raise InputError(f"{_shown(shown)} has no letter or digit, and only those are looked for")
+        raise InputError(f"{_shown(shown)} has no letter or digit; only those are searched for")
     if term.is_prefix and term.name is None and n_letters < _SHORTEST_PREFIX:
         raise InputError(
             f"{_shown(shown)} is too short; expected {_SHORTEST_PREFIX} letters or digits before *"
@@ -161,7 +161,7 @@ def _check_term(term: _Term, shown: str) -> None:
 
 
 def _group(found: list[_Term | str]) -> Iterator[list[_Term]]:
-    """Terms that are joined by OR, together; every other one alone."""
+    """Terms joined by OR as one group; every other term alone."""
     group: list[_Term] = []
     is_joined = False
     for each in found:
@@ -182,9 +182,9 @@ def _group(found: list[_Term | str]) -> Iterator[list[_Term]]:
 def _check_group(group: list[_Term]) -> None:
     for term in group:
         if term.name in TRIAL_FILTERS or term.is_not:
-            what = f"{term.name}:" if term.name in TRIAL_FILTERS else "a word that is left out"
+            what = f"{term.name}:" if term.name in TRIAL_FILTERS else "an excluded word"
             raise InputError(
-                f"{what} cannot stand beside OR; expected words, role:, tool: or exit:"
+                f"{what} cannot be combined with OR; expected words, role:, tool: or exit:"
             )
 
 
@@ -203,7 +203,7 @@ def _build(term: _Term) -> str:
 def _build_word(term: _Term) -> str:
     if term.is_prefix:
         return f"{_quote(term.value)} *"
-    # The signs of C++ are no part of a word in the index; its tag stands beside the text.
+    # The signs of C++ are not part of a word in the index; a tag beside the text stands for it.
     words = [term.value, *sign_tags(term.value)]
     built = " AND ".join(map(_quote, words))
     return built if len(words) == 1 else f"({built})"
@@ -217,8 +217,8 @@ def _build_exit(value: str) -> str:
     match = _EXIT.fullmatch(value)
     if match is None:
         raise InputError(
-            f"exit:{value[:40]} is no exit code; expected a number such as exit:0, or exit:!0 for "
-            "any other than 0"
+            f"exit:{value[:40]} is not an exit code; expected a number such as exit:0, or "
+            "exit:!0 for any other than 0"
         )
     code = _quote(exit_tag(int(match[2])))
     if not match[1]:

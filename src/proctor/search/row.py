@@ -1,4 +1,4 @@
-"""What is found: one entry of a trace, or another text of a trial or of the log.
+"""A search result: one entry of a trace, or another text of a trial or of the log.
 
 Nothing here reads a file.
 """
@@ -8,9 +8,9 @@ import re
 import msgspec
 
 LONGEST = 1 << 20
-"""Characters of one row that are indexed and kept; what is beyond is not found."""
+"""Characters of one row that are indexed and stored; the rest is not found."""
 LARGEST_NUMBER = (1 << 53) - 1
-"""Steps and exit codes beyond it, which only a liar writes, are taken for it."""
+"""Larger steps and exit codes, which no honest trace has, are reduced to it."""
 
 CHANGE = "change"
 """The role of the paths that an agent changed."""
@@ -18,18 +18,18 @@ _UNFIT = re.compile("[\x00\ud800-\udfff\ue000-\ue00f]")
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One thing that can be found."""
+    """One text that can be found."""
 
     role: str
     """As the trace has it; else instruction, answer, exception, verifier, change, review or
     note."""
     text: str
-    """What the words of a query are looked for in."""
+    """The text that is searched."""
     step: int | None = None
-    """The turn of the trace; null for what is no part of a trace."""
+    """The turn of the trace; null for other texts."""
     tool: str | None = None
     exit_code: int | None = None
-    """Of a result; of a call, that of its result."""
+    """The exit code of a result; for a call, that of its result."""
     part: str = ""
     """The step of a trial of several; "" for the trial itself."""
 
@@ -40,7 +40,7 @@ def is_change(row: Row) -> bool:
 
 
 def clean_text(text: str) -> str:
-    """Text as the index takes it: cut, and without characters that it has a meaning of its own for.
+    """Text as the index stores it: shortened, and without the private characters of tags.
 
     Half a character cannot be stored at all; the private ones mark what is no text.
     """

@@ -1,7 +1,7 @@
-"""A query answered without an index: rows are looked at as they come, by the index's own rules.
+"""Answers a query without an index on disk, with the same matching rules.
 
-Some rows at a time are put into an index in memory, asked, and let go of: what fits is what would
-fit in a ledger, and memory does not grow.
+Some rows at a time are put into an index in memory, queried and dropped: the matches are those of a
+ledger's index, and memory does not grow.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ _TOGETHER = 400
 
 
 class Scanner:
-    """Tells which rows fit a query. Whoever makes it closes it."""
+    """Finds the rows that match a query. The caller closes it."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
@@ -30,7 +30,7 @@ class Scanner:
         self._index.close()
 
     def fitting(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Those of the rows that fit, in their order."""
+        """The matching rows, in their order."""
         for some in batched(rows, _TOGETHER):
             yield from (some[at] for at in self._ask(some))
 
@@ -47,7 +47,7 @@ class Scanner:
 
 
 def fits_condition(condition: TrialCondition, value: str | None) -> bool:
-    """Whether a trial of which this is known is one of those meant, as a ledger would judge."""
+    """Whether a trial with these names matches the conditions, by the rules of a ledger."""
     if value is None:
         return condition.is_not
     wanted, told = condition.value.lower(), value.lower()
@@ -58,7 +58,7 @@ def fits_condition(condition: TrialCondition, value: str | None) -> bool:
 
 
 def _is_like(told: str, wanted: str) -> bool:
-    """Whether a text is what is wanted, where * stands for anything."""
+    """Whether a text matches, where * matches anything."""
     first, *rest = wanted.split("*")
     if not rest:
         return told == wanted

@@ -1,7 +1,7 @@
-"""The words around a match, found as the index finds them: by letters and digits, any case.
+"""The words around a match, found as the index does: by letters and digits, ignoring case.
 
-Accents make no difference there, nor here. Where a match is not seen after all, the text's
-beginning is shown, and nothing of it is marked.
+Accents are ignored, as in the index. If a match is not found after all, the beginning of the text
+is shown without a mark.
 """
 
 import re
@@ -16,7 +16,7 @@ _WORD = re.compile(r"[^\W_]+")
 _SPACE = re.compile(r"\s+")
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _MARGIN = 400
-"""Characters on each side of the match that are looked at; white space among them goes."""
+"""Characters on each side of the match that are used; white space among them is removed."""
 _ACCENTED = [*range(0xC0, 0x250), *range(0x1E00, 0x1F00)]
 
 
@@ -26,12 +26,12 @@ class Snippet:
 
     before: str
     match: str
-    """"" where what was found is not in the text: a role, a tool or an exit code."""
+    """"" where the match is not in the text: a role, a tool or an exit code."""
     after: str
 
 
 def _make_letters() -> dict[str, str]:
-    """For each letter all that the index takes for it."""
+    """For each letter, all characters that the index treats as equal to it."""
     found: dict[str, str] = {}
     for code in _ACCENTED:
         base = unicodedata.normalize("NFD", chr(code))[0].lower()
@@ -66,7 +66,7 @@ class Marker:
         )
 
     def cut(self, row: Row, width: int) -> Snippet:
-        """As much of a row's text as fits into a width, round the first match."""
+        """As much of a row's text as fits into a width, around the first match."""
         text = row.text
         found = self._pattern.search(text) if self._pattern else None
         if found is None:
@@ -74,7 +74,7 @@ class Marker:
         match = _squeeze(found[0])[:width]
         before = _squeeze(text[max(0, found.start() - _MARGIN) : found.start()])
         after = _squeeze(text[found.end() : found.end() + _MARGIN])
-        # A third of what is left goes before the match; what one side does not need, the other has.
+        # A third of the remaining width goes before the match; one side gets what the other leaves.
         room = max(0, width - len(match))
         ahead = min(len(before), max(room // 3, room - len(after)))
         if len(before) > ahead or found.start() > _MARGIN:
@@ -86,7 +86,7 @@ class Marker:
 
 
 def _squeeze(text: str) -> str:
-    """Text on one line: no colours and no other control characters, which have no width."""
+    """Text on one line, without colours and other control characters, which have no width."""
     line = _SPACE.sub(" ", _SEQUENCE.sub("", text))
     if line.isprintable():
         return line

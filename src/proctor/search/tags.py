@@ -37,7 +37,7 @@ FAILED = f"{_TAG}xfailed"
 
 @functools.lru_cache(maxsize=10_000)
 def _spelled(name: str) -> str:
-    """A name as one word, whatever is in it; small and capital letters are the same."""
+    """A name as one word, whatever it contains; case is ignored."""
     folded = name[:_LONGEST_NAME].lower()
     if folded.isascii() and folded.isalnum():
         return folded
@@ -48,7 +48,7 @@ def _spelled(name: str) -> str:
 
 
 def document_of(row: Row) -> bytes:
-    """A row as the index takes it, in UTF-8: its text, then its tags.
+    """A row as the index stores it, in UTF-8: its text, then its tags.
 
     Encoded apart, because one tag makes every character of a string twice as wide.
     """

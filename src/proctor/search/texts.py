@@ -1,13 +1,13 @@
-"""All that a sealed trial is found by: its instruction, its traces, its answer, what went wrong.
+"""The indexed texts of a sealed trial: its instruction, its traces, its answer, its errors.
 
-    instruction  what the agent was told
+    instruction  the instruction to the agent
     (the trace)  every entry of the trace that `proctor show` shows, by its own role
-    answer       the answer that was handed in, where it is text
-    exception    what broke the trial, and what its record says went wrong
+    answer       the submitted answer, if it is text
+    exception    the exception of the trial, and the errors in its record
     verifier     what the verifier printed
     change       paths that the agent changed, system paths first
 
-Evidence that is gone or altered is passed over and named. A trace is read in constant memory.
+Missing or altered evidence is skipped and named. A trace is read in constant memory.
 """
 
 import contextlib
@@ -37,10 +37,10 @@ from proctor.trial.change_record import LARGEST, parse_changes
 from proctor.trial.changes import Phase
 
 _MOST_TOGETHER = 1000
-"""Entries of one step that are held to see which result belongs to which call."""
+"""Entries of one step that are kept to pair results with calls."""
 _MOST_CHARACTERS = 4 << 20
 _MOST_PATHS = 2000
-"""Changed paths of one trial that are found."""
+"""Changed paths of one trial that are indexed."""
 _CALL, _RESULT = "tool_call", "tool_result"
 _PRINTED = (".txt", ".log", "")
 _REWARDS = ("reward.txt",)
@@ -48,16 +48,16 @@ _REWARDS = ("reward.txt",)
 
 @dataclass(slots=True)
 class Passed:
-    """What could not be read, filled in while rows are."""
+    """What could not be read, filled in while rows are made."""
 
     absent: list[str] = field(default_factory=list)
-    """Digests of evidence that is not there; where they come back, the index is made anew."""
+    """Digests of missing evidence; if it comes back, the index is built again."""
     problems: list[str] = field(default_factory=list)
-    """Sentences about evidence that is there and cannot be read."""
+    """Messages about evidence that cannot be read."""
 
 
 def rows_of(artifacts: Artifacts, entry: AnyEntry | Withheld, passed: Passed) -> Iterator[Row]:
-    """Everything that an entry of the log is found by."""
+    """All texts of an entry of the log."""
     match entry:
         case TrialEntry():
             yield from _rows_of_trial(artifacts, entry, passed)
@@ -147,19 +147,19 @@ def _rows_of_step(group: list[Entry], part: str) -> Iterator[Row]:
 
 
 def _exit_code(entry: Entry) -> int | None:
-    """As recorded; of a result without one, as its output names it, which summaries count too."""
+    """The recorded exit code; else the one named in the output, as in summaries."""
     if entry.exit_code is not None or entry.role != _RESULT:
         return entry.exit_code
     return find_told_code(output_of(entry))
 
 
 def _anchor(step: int) -> int | None:
-    """A step that can be asked for again; one too large to be held would name another."""
+    """The step, if the index can store it; a larger one would name another step."""
     return step if clamp(step) == step else None
 
 
 def _find_answers(group: list[Entry]) -> dict[int, Entry]:
-    """For the place of each call its result, and for that of each result its call."""
+    """For the place of each call its result, and for the place of each result its call."""
     places = [at for at, entry in enumerate(group) if entry.role in (_CALL, _RESULT)]
     if not places:
         return {}
@@ -192,7 +192,7 @@ def _texts_of(entry: Entry) -> Iterator[str]:
 
 
 def _thoughts_in(metadata: Object) -> Iterator[str]:
-    """Reasoning, which an entry has no field for."""
+    """The reasoning in an entry's metadata."""
     for key, name in (("conversation", "thinking"), (ATIF_KEY, "reasoning_content")):
         held = metadata.get(key)
         if isinstance(held, dict) and isinstance(thought := held.get(name), str) and thought:
@@ -200,7 +200,7 @@ def _thoughts_in(metadata: Object) -> Iterator[str]:
 
 
 def _words_in(arguments: Object, command: str | None) -> Iterator[str]:
-    """The texts and numbers of a call's arguments; a command is not said twice."""
+    """The texts and numbers of a call's arguments, without its command."""
     left: list[Any] = [arguments]
     while left:
         value = left.pop()
@@ -276,11 +276,11 @@ def _find_answer(trial: TracedTrial) -> str | None:
 
 
 class _FullError(Exception):
-    """Enough was read."""
+    """Raised when enough was read."""
 
 
 class _Beginning:
-    """Takes the beginning of what is written to it, and stops the writer there."""
+    """Keeps the beginning of what is written to it, then stops the writer."""
 
     def __init__(self, size: int) -> None:
         self.data = bytearray()
@@ -294,7 +294,7 @@ class _Beginning:
 
 
 def _read_text(artifacts: Artifacts, sha256: str) -> str:
-    """The beginning of a file; "" where it is no text."""
+    """The beginning of a file; "" if it is not text."""
     beginning = _Beginning(LONGEST)
     with contextlib.suppress(_FullError):
         artifacts.copy(sha256, cast(BinaryIO, beginning))

@@ -1,8 +1,8 @@
-"""The index brought up to the log, from where it is, or from the start where it does not fit.
+"""Updates the index from the log, from where it is, or from the start if it does not match.
 
-It begins anew where it was made from another log, or from this one before it was rewritten; where
-something was withheld since, so that nothing of that stays in it; and where evidence that was
-absent has come back. Entries are taken in by batches: a process that is killed loses one batch.
+It is built again if it was made from another log, or from this one before it was rewritten; if
+something was withheld since, so that nothing of it stays in the index; and if missing evidence has
+come back. Entries are added in batches: a process that is killed loses one batch.
 """
 
 import sqlite3
@@ -25,24 +25,24 @@ _BATCH_BYTES = 64 << 20
 _BATCH_ENTRIES = 2000
 _TRIES = 100
 _PAUSE_SECONDS = 0.12
-"""Between batches: who waits for the lock, to withhold something, looks every 0.1 s."""
+"""Pause between batches: a process that waits for the lock to withhold something polls it."""
 TOLD = ("trial", "review", "note")
-"""Kinds of entries that hold texts."""
+"""Kinds of entries with texts."""
 _LINE = "entry "
-"""What stands before the place of a line that was withheld, among what is absent."""
+"""Prefix of a withheld line's place, in the table of missing evidence."""
 
 type Watch = Callable[[int, int], None]
-"""Told how many bytes of evidence were read, and of how many."""
+"""Called with the bytes of evidence read so far, and their total."""
 
 
 def watch_nothing(_done: int, _total: int) -> None:
-    """Nobody looks."""
+    """Ignore progress."""
 
 
 def ask_index[T](
     ledger: Ledger, ask: Callable[[SearchIndex], T], watch: Watch = watch_nothing
 ) -> T:
-    """What the index over a ledger's texts answers, once it is as far as the log is.
+    """Bring the index of a ledger up to date, then ask it.
 
     An index that turns out to be damaged is made again.
 
@@ -90,25 +90,25 @@ def _remove(place: Path) -> None:
 def _render_failure(path: Path | None, error: sqlite3.Error) -> str:
     if "full" in str(error) or "disk I/O" in str(error):
         where = path.parent if path is not None else "memory"
-        return f"{where}: no room for the index of the search ({error}); free some and search again"
-    return f"{path}: the index cannot be used: {error}; delete it, and it is made again"
+        return f"{where}: no room for the search index ({error}); free some space and search again"
+    return f"{path}: the index cannot be used: {error}; delete it and search again"
 
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """What the index has still to read."""
+    """What the index has yet to read."""
 
     frontier: Frontier
-    """Where it is."""
+    """How far it is."""
     leaves: list[bytes]
-    """Of the entries to come."""
+    """Of the entries to read."""
     kinds: list[str]
     sizes: list[int]
     """Bytes of their evidence."""
     places: list[EntryPlace]
-    """Of those that hold texts."""
+    """Of the entries with texts."""
     doomed: list[str]
-    """What entries say was withheld, and is still there: somebody is about to take it out."""
+    """Evidence that entries say was withheld and that still exists: it is about to be removed."""
 
 
 def _catch_up(ledger: Ledger, index: SearchIndex, watch: Watch) -> SearchIndex:
@@ -127,7 +127,7 @@ def _catch_up(ledger: Ledger, index: SearchIndex, watch: Watch) -> SearchIndex:
             index.close()
             raise
         index = _begin_anew(index)
-    raise LedgerError(f"{ledger.directory}: others write to it without a pause; try again")
+    raise LedgerError(f"{ledger.directory}: other processes keep writing to it; try again")
 
 
 def _begin_anew(index: SearchIndex) -> SearchIndex:
@@ -139,7 +139,7 @@ def _begin_anew(index: SearchIndex) -> SearchIndex:
 
 
 def _look_ahead(ledger: Ledger, index: SearchIndex) -> _Ahead | None:
-    """What is still to be read; None where the index does not fit and has to begin anew."""
+    """What is still to be read; None if the index does not match and must be built again."""
     frontier = waiting(index.position)
     with looking(ledger) as size:
         root = ledger.checkpoint().tree
@@ -173,7 +173,7 @@ def _look_ahead(ledger: Ledger, index: SearchIndex) -> _Ahead | None:
 
 
 def _find_doomed(ledger: Ledger, seqs: Iterable[int]) -> list[str]:
-    """What these entries say was withheld, and is there now."""
+    """Evidence that these entries say was withheld, and that still exists."""
     entries = [entry for entry in map(ledger.entry, seqs) if isinstance(entry, WithholdEntry)]
     named = {sha256 for entry in entries for sha256 in entry.artifacts}
     named |= {f"{_LINE}{entry.entry}" for entry in entries if entry.entry is not None}
@@ -181,7 +181,7 @@ def _find_doomed(ledger: Ledger, seqs: Iterable[int]) -> list[str]:
 
 
 def _is_there(ledger: Ledger, what: str) -> bool:
-    """Whether evidence, or a line, is there now."""
+    """Whether evidence, or a line, exists now."""
     if not what.startswith(_LINE):
         return ledger.artifacts.holds(what)
     seq = int(what.removeprefix(_LINE))
@@ -191,7 +191,7 @@ def _is_there(ledger: Ledger, what: str) -> bool:
 def _read_on(ledger: Ledger, index: SearchIndex, ahead: _Ahead, watch: Watch) -> None:
     if not ahead.leaves:
         return
-    # Held while others are waited for, evidence may be withheld: nothing is read before the lock.
+    # Evidence may be withheld while this process waits: nothing is read before it has the lock.
     index.begin(after=ahead.frontier.size)
     try:
         for what in ahead.doomed:
@@ -204,7 +204,7 @@ def _read_on(ledger: Ledger, index: SearchIndex, ahead: _Ahead, watch: Watch) ->
 
 
 class _Storing:
-    """How far the index has come while it takes in what is ahead."""
+    """Adds entries to the index, with its progress."""
 
     def __init__(self, index: SearchIndex, ahead: _Ahead, watch: Watch) -> None:
         self._index = index
@@ -225,7 +225,7 @@ class _Storing:
         self._watch(self._total, self._total)
 
     def _finish(self, seq: int) -> None:
-        """All of an entry is in; now and then, what is in is kept for good."""
+        """Finish an entry; commit now and then."""
         place = seq - self._ahead.frontier.size
         self._done += self._ahead.sizes[place]
         self._watch(min(self._done, self._total - 1), self._total)
