@@ -97,7 +97,7 @@ def test_sealed_trials_are_chosen_by_filters(proctor: Proctor, tmp_path: Path) -
     assert ran.out.startswith(f"night/{trial.name}\nATIF trajectory agent/trajectory.json; labels")
     none = proctor("trace", "classify", *sealed, "nothing-like-it")
     assert (none.code, none.out) == (2, "")
-    assert "no trial is meant" in none.err
+    assert "no trial matches the filters" in none.err
 
 
 @pytest.mark.parametrize("name", ["anthropic", "canonical", "openai", "pydantic-ai-1.0.0"])
@@ -128,7 +128,7 @@ def test_hostile_text_is_harmless(proctor: Proctor, tmp_path: Path) -> None:
     [
         (["nowhere"], "there is no such file"),
         ([LABELLED / "labels.jsonl"], "left no trace"),
-        ([TRACE, "--judge", "m"], "--judge goes with --judge-url"),
+        ([TRACE, "--judge", "m"], "--judge needs --judge-url"),
         ([TRACE, "--agree"], "--agree goes with --judge"),
         ([TRACE, "--judge", "m", "--judge-url", "ftp://x"], "--judge-url is 'ftp://x'"),
         (

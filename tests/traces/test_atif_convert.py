@@ -13,7 +13,7 @@ from proctor.traces.atif.model import UNKNOWN_AGENT, VERSIONS, Agent, Atif
 from proctor.traces.atif.read import parse_atif
 from proctor.traces.atif.rules import find_problems
 from proctor.traces.entry import Entry
-from proctor.traces.loss import Loss, find_losses
+from proctor.traces.loss import Loss, list_losses
 from tests.traces.atif_mutations import DATA, every_field, mutations_of
 from tests.traces.atif_values import documents, entry_lists
 
@@ -306,7 +306,7 @@ BEFORE = {"a": {"b": [1, 2, {"c": "x" * 90}]}, "n": None, "same": [1.5, True]}
     ],
 )
 def test_a_loss_is_found_wherever_it_is(after: Any, losses: list[str]) -> None:
-    found = list(find_losses(BEFORE, after))
+    found = list(list_losses(BEFORE, after))
     assert [loss.path for loss in found] == losses
     assert all(len(loss.value_summary) < 80 for loss in found)
 

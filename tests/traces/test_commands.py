@@ -8,8 +8,8 @@ from proctor.traces.commands import (
     Observation,
     ShellCommand,
     Unreplayable,
-    find_calls,
-    find_commands,
+    read_calls,
+    read_commands,
     render_cut,
 )
 from proctor.traces.entry import Entry
@@ -25,7 +25,7 @@ def result(tool: str, stdout: str, code: int | None = 0) -> Entry:
 
 
 def only(*entries: Entry) -> ShellCommand | Unreplayable:
-    (found,) = find_calls(entries)
+    (found,) = read_calls(entries)
     return found
 
 
@@ -80,7 +80,7 @@ def test_what_cannot_be_run_again_says_why(entry: Entry, reason: str) -> None:
 
 
 def test_tools_without_effect_are_passed_over() -> None:
-    assert find_calls([call("think", "", thought="hm"), call("mark_task_complete")]) == []
+    assert read_calls([call("think", "", thought="hm"), call("mark_task_complete")]) == []
 
 
 def test_results_go_to_the_calls_that_they_answer() -> None:
@@ -88,7 +88,7 @@ def test_results_go_to_the_calls_that_they_answer() -> None:
         *(call("bash", "one"), call("other", "x"), call("bash", "two")),
         *(result("bash", "1"), result("other", "?"), result("bash", "2")),
     ]
-    told = [(found.command, found.observation) for found in find_calls(entries)
+    told = [(found.command, found.observation) for found in read_calls(entries)
             if isinstance(found, ShellCommand)]  # fmt: skip
     assert told == [("one", Observation("1", 0)), ("two", Observation("2", 0))]
 
@@ -102,7 +102,7 @@ def test_of_an_output_that_was_not_kept_the_beginning_is_known() -> None:
 
 def test_calls_of_any_tool_can_be_told_apart() -> None:
     entries = [call("bash", "ls"), call("edit", "", path="a", to="b"), call("edit", "", path="a")]
-    assert find_commands(entries) == ["ls", 'edit {"path": "a", "to": "b"}', 'edit {"path": "a"}']
+    assert read_commands(entries) == ["ls", 'edit {"path": "a", "to": "b"}', 'edit {"path": "a"}']
 
 
 def test_a_call_that_its_harness_did_not_run_is_passed_over() -> None:
@@ -113,7 +113,7 @@ def test_a_call_that_its_harness_did_not_run_is_passed_over() -> None:
         command="",
         metadata={"atif": {"extra": {"malformed": "print(1)"}}},
     )
-    (found,) = find_calls([refused, result("python", "error"), call("bash", "ls")])
+    (found,) = read_calls([refused, result("python", "error"), call("bash", "ls")])
     assert isinstance(found, ShellCommand)
     assert found.command == "ls"
 

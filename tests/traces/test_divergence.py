@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.traces.actions import find_actions, normalise_answer, normalise_command
+from proctor.traces.actions import normalise_answer, normalise_command, read_actions
 from proctor.traces.divergence import Divergence, First, Opening, align, compare_actions
 from proctor.traces.entry import Entry
 
@@ -19,7 +19,7 @@ def ran(step: int, command: str, answer: str | None = "ok", code: int | None = 0
 
 def compared(a: list[list[Entry]], b: list[list[Entry]]) -> Divergence:
     return compare_actions(
-        *(find_actions(each for step in side for each in step) for side in (a, b))
+        *(read_actions(each for step in side for each in step) for side in (a, b))
     )
 
 
@@ -71,7 +71,7 @@ def test_what_is_said_is_not_compared_but_saying_something_is_an_action() -> Non
 def test_parallel_calls_are_held_against_their_own_answers() -> None:
     calls = [*ran(1, "a", None), *ran(1, "b", None)]
     results = [ran(1, "", text)[1] for text in ("first", "second")]
-    actions = list(find_actions([*calls, *results]))
+    actions = list(read_actions([*calls, *results]))
     assert [(each.command, each.answer) for each in actions] == [("a", "first"), ("b", "second")]
 
 

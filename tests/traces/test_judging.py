@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from proctor.agents.chat.judging import JudgedTrace, JudgeOrder, Verdicts, run_judge
+from proctor.agents.chat.judging import JudgedTrace, JudgeOptions, JudgeResults, run_judge
 from proctor.agents.chat.retries import Pace
 from proctor.agents.chat.settings import Address
 from proctor.errors import InputError
 from proctor.traces.entry import Entry
-from proctor.traces.judge import Keep, show_turns
+from proctor.traces.judge import LabelCache, show_turns
 from tests.agents.chat.server import Reply, Server, floods, refuses, says, sends, serving, waits
 from tests.traces.judges import judges, label_all, steps_asked
 
@@ -32,14 +32,14 @@ def trace(n_turns: int) -> list[Entry]:
     ]
 
 
-def ask(server: Server, place: Path, *entries: list[Entry], **changes: Any) -> Verdicts:
+def ask(server: Server, place: Path, *entries: list[Entry], **changes: Any) -> JudgeResults:
     """Every trace judged, one request at a time unless told otherwise."""
-    order = JudgeOrder(
+    order = JudgeOptions(
         model="gpt-4o",
         address=Address(f"{server.url}/chat/completions", KEY),
         **{"parallel": 1, "retries": 1, **changes},
     )
-    return run_judge(order, Keep(place), [show_turns(each) for each in entries], pace=PACE)
+    return run_judge(order, LabelCache(place), [show_turns(each) for each in entries], pace=PACE)
 
 
 def judged(tmp_path: Path, n_turns: int, *script: Reply, **changes: Any) -> JudgedTrace:
@@ -161,8 +161,8 @@ def test_of_two_labels_for_one_turn_the_first_is_kept_and_it_is_said(tmp_path: P
     found = judged(tmp_path, 1, judges(lambda _: {"labels": twice}))
     assert [(label.label, label.confidence) for label in found.labels] == [("verification", 0.5)]
     assert found.notes == (
-        "1 labels for turns that were not asked for were left out",
-        "1 second labels for one turn were left out",
+        "1 labels for turns that were not requested were ignored",
+        "1 second labels for one turn were ignored",
     )
 
 

@@ -14,11 +14,11 @@ from proctor.traces.behaviour import (
     count_transitions,
     describe_all,
     describe_trials,
-    find_distances,
     find_family,
     find_kappa,
     find_loops,
     make_matrix,
+    measure_distances,
     measure_order,
     measure_transitions,
 )
@@ -86,8 +86,8 @@ def test_edits_are_a_distance(first: str, second: str) -> None:
 
 
 def test_a_run_is_never_its_own_reference() -> None:
-    assert find_distances([run("a", "XEV")]) == {"a": None}
-    found = find_distances([run("a", "XEV"), run("b", "EEEE"), run("c", "XEV", reward=0.0)])
+    assert measure_distances([run("a", "XEV")]) == {"a": None}
+    found = measure_distances([run("a", "XEV"), run("b", "EEEE"), run("c", "XEV", reward=0.0)])
     assert found["a"] is not None
     assert (found["a"].references, found["a"].basis) == (1, "task")
     assert found["a"].order > 0
@@ -103,7 +103,7 @@ def test_a_task_without_a_good_run_is_held_against_its_family() -> None:
         run("d", "XEV", task=None),
         run("e", "", task="beam/two"),
     ]
-    found = find_distances(runs)
+    found = measure_distances(runs)
     assert found["b"] is not None
     assert (found["b"].basis, found["b"].references) == ("family", 1)
     assert [found[name] for name in "acde"] == [None] * 4

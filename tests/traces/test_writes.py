@@ -4,7 +4,7 @@ import pytest
 
 from proctor.traces.calls import find_command
 from proctor.traces.summary import summarise
-from proctor.traces.writes import find_shell_writes, find_writes
+from proctor.traces.writes import list_shell_writes, list_writes
 from tests.traces.samples import called
 
 
@@ -32,7 +32,7 @@ from tests.traces.samples import called
     ],
 )
 def test_a_shell_command_writes(command: str, files: list[str]) -> None:
-    assert list(find_shell_writes(command)) == files
+    assert list(list_shell_writes(command)) == files
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_shell_command_writes(command: str, files: list[str]) -> None:
 )
 def test_a_tool_writes(tool: str, arguments: dict[str, object], files: list[str]) -> None:
     entry = called(1, "", tool, arguments=arguments)
-    assert list(find_writes(entry, tool, find_command(arguments))) == files
+    assert list(list_writes(entry, tool, find_command(arguments))) == files
 
 
 def test_only_writing_an_output_counts_as_having_written_it() -> None:

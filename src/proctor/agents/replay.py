@@ -20,7 +20,7 @@ from proctor.audit.things import Thing, find_thing
 from proctor.errors import AgentError, InputError
 from proctor.harbor.configs import AgentConfig
 from proctor.sentence import count_of
-from proctor.traces.commands import LASTING, TIMED_OUT, Call, ShellCommand, find_calls
+from proctor.traces.commands import PERSISTENT_SHELLS, TIMED_OUT, Call, ShellCommand, read_calls
 from proctor.traces.convert import load_entries
 from proctor.traces.entry import TraceKind
 from proctor.traces.writer import TrajectoryWriter
@@ -128,7 +128,7 @@ class ReplayAgent:
                 )
             )
         tools = {call.tool for call in self._calls if isinstance(call, ShellCommand)}
-        if lasting := sorted(tools & LASTING):
+        if lasting := sorted(tools & PERSISTENT_SHELLS):
             self._order.logger.warning(
                 "%s: what one command leaves of its shell, such as a cd, is not there for the next",
                 ", ".join(lasting),
@@ -152,7 +152,7 @@ def load_replay(config: AgentConfig) -> list[Call]:
         entries = load_entries(path, _find_kind(thing, path)).entries
     except InputError as error:
         raise AgentError(f"agent 'replay': {error}") from error
-    calls = find_calls(entries)
+    calls = read_calls(entries)
     if not any(isinstance(call, ShellCommand) for call in calls):
         counts = Counter(call.tool or "(unnamed)" for call in calls)
         tools = ", ".join(counts) or "none"

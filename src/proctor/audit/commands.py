@@ -19,7 +19,7 @@ from proctor.files import find_way_out, read_small
 from proctor.harbor.job import Job
 from proctor.harbor.trial import FoundTrial
 from proctor.task.directory import load_task
-from proctor.traces.commands import find_commands, find_likeness, is_telling
+from proctor.traces.commands import find_likeness, is_telling, read_commands
 from proctor.traces.entry import Entry, TraceKind
 from proctor.traces.trace import TRIAL_TRACES, load_trace_file
 from proctor.traces.turn import turns_to_entries
@@ -79,7 +79,7 @@ def _load_commands(found: FoundTrial) -> list[str]:
                 continue
             if find_way_out(found.directory, path) is not None:
                 continue
-            commands = find_commands(_load_entries(path, kind))
+            commands = read_commands(_load_entries(path, kind))
         except (OSError, JobError, TraceError):
             continue
         if commands:

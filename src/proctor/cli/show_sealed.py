@@ -50,7 +50,7 @@ from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.ledger.traced_trials import unpacked
 from proctor.record.comparable import render_model
 from proctor.traces.entry import TraceKind
-from proctor.traces.traced_trial import Named, Opened, Part, find_parts, open_parts, order_parts
+from proctor.traces.traced_trial import Named, Opened, Part, list_parts, open_parts, order_parts
 from proctor.trial.finding import level_of
 
 # The traces of a sealed trial, for `proctor show`; every byte that is shown was checked
@@ -88,7 +88,7 @@ def sealed_traces(
 
     with contextlib.ExitStack() as stack:
         sources = []
-        for part in order_parts(find_parts(tuple(kept), named), kept, open_file):
+        for part in order_parts(list_parts(tuple(kept), named), kept, open_file):
             quick = _find_quickly(ledger, part, kept, selection)
             if quick is not None:
                 sources.append(quick)

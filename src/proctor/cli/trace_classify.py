@@ -17,16 +17,16 @@ from proctor.cli.trace_judges import (
     JudgeReport,
     ask_judge,
     find_agreements,
-    find_seats,
     judge_options,
+    parse_judges,
 )
 from proctor.cli.trace_labels import (
-    Held,
     LabelledTrial,
     LabelledTurn,
+    LabelReport,
     find_reward,
-    hold_together,
     label_trial,
+    summarise_labels,
 )
 from proctor.cli.traced import traced_trials
 from proctor.errors import InputError
@@ -85,7 +85,7 @@ def _shares(shares: dict[str, float] | None) -> str:
     return ", ".join(f"{label} {share:.0%}" for label, share in shares.items() if share)
 
 
-def render_many(trials: Sequence[LabelledTrial], held: Held, by: str) -> list[str]:
+def render_many(trials: Sequence[LabelledTrial], held: LabelReport, by: str) -> list[str]:
     """Many trials: a line each, then all together."""
     lines = [
         f"labels by {by}; shares in %; distances from good runs at the same task (t) or",
@@ -124,7 +124,7 @@ def _percent(share: float | None) -> str:
     return _UNKNOWN if share is None else f"{100 * share:.0f}"
 
 
-def _render_whole(held: Held) -> Iterator[str]:
+def _render_whole(held: LabelReport) -> Iterator[str]:
     whole = held.whole
     yield (
         f"{count_of(whole.trials, 'trial')}, {whole.labelled:,} with labels, "
@@ -229,14 +229,14 @@ def classify(
     Example: proctor trace classify jobs/nightly
     """
     agree = judging.pop("agree")
-    seats = find_seats(**judging)
+    choices = parse_judges(**judging)
     with traced_trials(things, directory, wanted) as found:
         by_rules = list(_label(found))
         _check_some(by_rules)
-        reports = [ask_judge(seat, by_rules) for seat in seats]
+        reports = [ask_judge(choice, by_rules) for choice in choices]
     agreements = find_agreements(by_rules, reports) if agree else []
     shown = reports[0].trials if reports else by_rules
-    held = hold_together(shown)
+    held = summarise_labels(shown)
     if as_json:
         print_json(_document(shown, held, reports, agreements))
     else:
@@ -257,14 +257,14 @@ def _label(found: Iterator[TracedTrial]) -> Iterator[LabelledTrial]:
 
 def _check_some(trials: Sequence[LabelledTrial]) -> None:
     if not trials:
-        raise InputError("no trial is meant: the filters let none through")
+        raise InputError("no trial matches the filters")
     if len(trials) == 1 and trials[0].problem:
         raise InputError(f"{trials[0].trial.name}: {trials[0].problem}")
 
 
 def _print(
     trials: Sequence[LabelledTrial],
-    held: Held,
+    held: LabelReport,
     reports: Sequence[JudgeReport],
     agreements: Sequence[dict[str, Any]],
 ) -> None:
@@ -281,7 +281,7 @@ def _print(
 
 def _document(
     trials: Sequence[LabelledTrial],
-    held: Held,
+    held: LabelReport,
     reports: Sequence[JudgeReport],
     agreements: Sequence[dict[str, Any]],
 ) -> object:

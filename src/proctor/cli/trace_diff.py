@@ -18,7 +18,7 @@ from proctor.cli.traced import traced_trials
 from proctor.errors import InputError
 from proctor.ledger.query import TrialFilter
 from proctor.sentence import count_of
-from proctor.traces.actions import NORMALISATIONS, Action, find_actions
+from proctor.traces.actions import NORMALISATIONS, Action, read_actions
 from proctor.traces.conversation import read_turns
 from proctor.traces.divergence import (
     Divergence,
@@ -26,7 +26,7 @@ from proctor.traces.divergence import (
     Opening,
     Sides,
     compare_actions,
-    describe_beginning,
+    describe_divergence,
 )
 from proctor.traces.entry import Entry, TraceKind
 from proctor.traces.trace import load_trace_file
@@ -97,8 +97,8 @@ def diff(
     openings = Opening(), Opening()
     with _only_trace(a, directory, part) as mine, _only_trace(b, directory, part) as theirs:
         found = compare_actions(
-            find_actions(openings[0].listen(_read_entries(mine))),
-            find_actions(openings[1].listen(_read_entries(theirs))),
+            read_actions(openings[0].listen(_read_entries(mine))),
+            read_actions(openings[1].listen(_read_entries(theirs))),
         )
     is_same = openings[0].is_same(openings[1])
     if as_json:
@@ -187,7 +187,7 @@ def _render(a: str, b: str, found: Divergence, *, full: bool) -> Iterator[str]:
     yield printable(f"A  {a}: {count_of(found.actions_a, 'action')}")
     yield printable(f"B  {b}: {count_of(found.actions_b, 'action')}")
     yield ""
-    yield describe_beginning(found)
+    yield describe_divergence(found)
     if found.answer is not None:
         yield ""
         yield f"First different answer, to action {found.answer.number}:"

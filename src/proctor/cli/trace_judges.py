@@ -14,7 +14,7 @@ from proctor.cli.output import reading_progress
 from proctor.cli.trace_labels import LabelledTrial, Part
 from proctor.errors import AgentError, InputError
 from proctor.traces.behaviour import compare_labels
-from proctor.traces.judge import PROMPT_VERSION, Keep, ShownTurn, show_turns
+from proctor.traces.judge import PROMPT_VERSION, LabelCache, ShownTurn, show_turns
 from proctor.traces.label_rules import RULES_VERSION
 from proctor.traces.trace import TraceReading
 from proctor.traces.traced_trial import TracedTrial, opened_traces
@@ -60,7 +60,7 @@ judge_options: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class JudgeChoice:
     """A judge as it was asked for."""
 
     model: str
@@ -69,9 +69,9 @@ class Seat:
     parallel: int
 
 
-def find_seats(
+def parse_judges(
     judges: Sequence[str], urls: Sequence[str], keys: Sequence[str], parallel: int
-) -> list[Seat]:
+) -> list[JudgeChoice]:
     """The judges that options name.
 
     Raises:
@@ -79,7 +79,7 @@ def find_seats(
     """
     check_companions(dict.fromkeys(("urls", "keys", "parallel", "agree"), "judges"))
     if judges and not urls:
-        raise click.UsageError("--judge goes with --judge-url: it is not said where the model is")
+        raise click.UsageError("--judge needs --judge-url: no endpoint given")
     for option, given in (("--judge-url", urls), ("--judge-key-env", keys)):
         if len(given) > 1 and len(given) != len(judges):
             raise click.UsageError(
@@ -89,7 +89,7 @@ def find_seats(
     if len(set(zip(judges, itertools.cycle(urls or [""]), strict=False))) < len(judges):
         raise click.UsageError("--judge names the same model at the same endpoint twice")
     return [
-        Seat(model, _pick(urls, at), _pick(keys or [KEY_VARIABLE], at), parallel)
+        JudgeChoice(model, _pick(urls, at), _pick(keys or [KEY_VARIABLE], at), parallel)
         for at, model in enumerate(judges)
     ]
 
@@ -112,31 +112,31 @@ class JudgeReport:
         return sum(len(trial.unlabelled) for trial in self.trials)
 
 
-def ask_judge(seat: Seat, trials: Sequence[LabelledTrial]) -> JudgeReport:
+def ask_judge(choice: JudgeChoice, trials: Sequence[LabelledTrial]) -> JudgeReport:
     """Have a model label every turn of some trials.
 
     Raises:
         InputError: the endpoint cannot be asked, or gave no label at all.
     """
     judging = import_module("proctor.agents.chat.judging")
-    keep = Keep(_find_cache())
-    order = judging.JudgeOrder(
-        model=seat.model, address=_find_address(seat), parallel=seat.parallel
+    cache = LabelCache(_find_cache())
+    options = judging.JudgeOptions(
+        model=choice.model, address=_find_address(choice), parallel=choice.parallel
     )
     parts = [(trial, part) for trial in trials for part in trial.parts]
-    progress = reading_progress(f"judge {seat.model}")
+    progress = reading_progress(f"judge {choice.model}")
     try:
-        verdicts = judging.run_judge(
-            order, keep, _show_parts(trials), lambda done: progress(done, len(parts))
+        results = judging.run_judge(
+            options, cache, _show_parts(trials), lambda done: progress(done, len(parts))
         )
     except InputError as error:
-        raise InputError(_in_our_words(str(error), seat)) from error
-    judged = zip(parts, verdicts.traces, strict=True)
+        raise InputError(_in_our_words(str(error), choice)) from error
+    judged = zip(parts, results.traces, strict=True)
     by_trial: dict[str, list[tuple[Part, Any]]] = {}
-    for (trial, part), verdict in judged:
-        by_trial.setdefault(trial.trial.name, []).append((part, verdict))
-    labelled = [_relabel(trial, by_trial.get(trial.trial.name, []), seat) for trial in trials]
-    return JudgeReport(f"judge {seat.model}", labelled, _describe(seat, verdicts))
+    for (trial, part), result in judged:
+        by_trial.setdefault(trial.trial.name, []).append((part, result))
+    labelled = [_relabel(trial, by_trial.get(trial.trial.name, []), choice) for trial in trials]
+    return JudgeReport(f"judge {choice.model}", labelled, _describe(choice, results))
 
 
 def _show_parts(trials: Sequence[LabelledTrial]) -> Iterator[list[ShownTurn]]:
@@ -154,14 +154,16 @@ def _show_part(trial: TracedTrial, name: str) -> list[ShownTurn]:
         return show_turns(itertools.chain.from_iterable(batches))
 
 
-def _relabel(trial: LabelledTrial, judged: Sequence[tuple[Part, Any]], seat: Seat) -> LabelledTrial:
+def _relabel(
+    trial: LabelledTrial, judged: Sequence[tuple[Part, Any]], choice: JudgeChoice
+) -> LabelledTrial:
     return replace(
         trial,
-        parts=tuple(replace(part, labels=verdict.labels) for part, verdict in judged),
+        parts=tuple(replace(part, labels=result.labels) for part, result in judged),
         unlabelled={
-            (part.name, step): _in_our_words(why, seat)
-            for part, verdict in judged
-            for step, why in verdict.unlabelled.items()
+            (part.name, step): _in_our_words(why, choice)
+            for part, result in judged
+            for step, why in result.unlabelled.items()
         },
     )
 
@@ -170,22 +172,22 @@ def _find_cache() -> Any:
     return import_module("proctor.environments.sandbox.scratch").cache_directory(os.environ)
 
 
-def _find_address(seat: Seat) -> Any:
+def _find_address(choice: JudgeChoice) -> Any:
     settings = import_module("proctor.agents.chat.settings")
-    key = os.environ.get(seat.key_variable, "")
-    if seat.key_variable != KEY_VARIABLE and not key:
+    key = os.environ.get(choice.key_variable, "")
+    if choice.key_variable != KEY_VARIABLE and not key:
         raise InputError(
-            f"{seat.key_variable} is not set; --judge-key-env names the key's variable"
+            f"{choice.key_variable} is not set; --judge-key-env names the key's variable"
         )
     try:
-        wanted = settings.ChatSettings(base_url=seat.url)
+        wanted = settings.ChatSettings(base_url=choice.url)
         return settings.find_address(wanted, {settings.KEY_VARIABLE: key}, {})
     except (AgentError, ValueError) as error:
-        raise InputError(_in_our_words(str(error), seat)) from error
+        raise InputError(_in_our_words(str(error), choice)) from error
 
 
-def _in_our_words(sentence: str, seat: Seat) -> str:
-    for theirs, ours in (*_WORDS, (KEY_VARIABLE, seat.key_variable)):
+def _in_our_words(sentence: str, choice: JudgeChoice) -> str:
+    for theirs, ours in (*_WORDS, (KEY_VARIABLE, choice.key_variable)):
         sentence = sentence.replace(theirs, ours)
     return sentence
 
@@ -193,17 +195,17 @@ def _in_our_words(sentence: str, seat: Seat) -> str:
 # What it took
 
 
-def _describe(seat: Seat, verdicts: Any) -> dict[str, Any]:
-    asked = {each.id: each for trace in verdicts.traces for each in trace.asked}
-    notes = dict.fromkeys(note for trace in verdicts.traces for note in trace.notes)
-    account = verdicts.account
-    n_known = sum(trace.known for trace in verdicts.traces)
-    n_labels = sum(len(trace.labels) for trace in verdicts.traces)
-    n_without = sum(len(trace.unlabelled) for trace in verdicts.traces)
+def _describe(choice: JudgeChoice, results: Any) -> dict[str, Any]:
+    asked = {each.id: each for trace in results.traces for each in trace.asked}
+    notes = dict.fromkeys(note for trace in results.traces for note in trace.notes)
+    account = results.account
+    n_known = sum(trace.known for trace in results.traces)
+    n_labels = sum(len(trace.labels) for trace in results.traces)
+    n_without = sum(len(trace.unlabelled) for trace in results.traces)
     # Where nothing was asked, nothing was paid; where no answer came, nobody knows.
     nothing = 0.0 if n_known == n_labels and not n_without else None
     return {
-        "model": seat.model,
+        "model": choice.model,
         "answered_by": sorted({each.model for each in asked.values() if each.model}),
         "prompt_version": PROMPT_VERSION,
         "turns": n_labels,
@@ -216,7 +218,7 @@ def _describe(seat: Seat, verdicts: Any) -> dict[str, Any]:
         "cost_usd": _total([each.amount_usd for each in asked.values()]),
         "cost_usd_now": account.basis.amount_usd if account.charges else nothing,
         "why_cost_unknown": account.basis.why_unknown if account.charges else None,
-        "refusal": verdicts.refusal and _in_our_words(verdicts.refusal, seat),
+        "refusal": results.refusal and _in_our_words(results.refusal, choice),
         "notes": list(notes),
     }
 

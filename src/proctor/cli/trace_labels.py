@@ -171,7 +171,7 @@ def _brief(arguments: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LabelReport:
     """Trials held together."""
 
     trials: list[TrialBehaviour]
@@ -180,11 +180,11 @@ class Held:
     """The same in aec-bench's words and with its rules."""
 
 
-def hold_together(trials: Sequence[LabelledTrial]) -> Held:
+def summarise_labels(trials: Sequence[LabelledTrial]) -> LabelReport:
     """What the labels of trials come to."""
     runs = [_run_of(trial) for trial in trials]
     described = describe_trials(runs)
-    return Held(described, describe_all(described), summarise(runs))
+    return LabelReport(described, describe_all(described), summarise(runs))
 
 
 def _run_of(labelled: LabelledTrial) -> LabelledRun:

@@ -27,7 +27,12 @@ from proctor.ledger.query import TrialFilter
 from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of
 from proctor.traces.compat_summary import Aggregate, Signals, aggregate
-from proctor.traces.experiment import Average, ExperimentSummary, summarise_experiment, telling_line
+from proctor.traces.experiment import (
+    Average,
+    ExperimentSummary,
+    most_informative_line,
+    summarise_experiment,
+)
 from proctor.traces.parallel import map_paths
 from proctor.traces.trial_summary import Compared, TrialSummary, compare_traced, summarise_traced
 
@@ -53,7 +58,7 @@ def _first_error(trial: TrialSummary) -> str:
     if error is None:
         return "-"
     part = f" of {error.part}" if error.part else ""
-    return f"step {error.step}{part} {error.tool}: {telling_line(error)}"
+    return f"step {error.step}{part} {error.tool}: {most_informative_line(error)}"
 
 
 def _traced(of: Callable[[TrialSummary], str]) -> Callable[[TrialSummary], str]:

@@ -41,7 +41,7 @@ from proctor.traces.atif.model import UNKNOWN_AGENT, Agent, Atif, Content, Final
 from proctor.traces.atif.read import parse_atif
 from proctor.traces.atif.rules import render_atif
 from proctor.traces.entry import Object, TraceKind
-from proctor.traces.loss import Loss, find_losses, render_summary
+from proctor.traces.loss import Loss, list_losses, render_summary
 from proctor.traces.traced_trial import FoundTrace, opened_traces
 
 _FILE = "trajectory.json"
@@ -79,7 +79,7 @@ def _write_trial(chosen: Chosen, trial: SealedTrial, place: Path, report: Report
             file.write(document.data)
         missing = _write_media(chosen, trial, document, place / folder)
         report.lose(trial.name, [*document.losses, *missing], document.part)
-    report.lose(trial.name, find_losses(trial.told(), _read_back(documents[0])))
+    report.lose(trial.name, list_losses(trial.told(), _read_back(documents[0])))
     report.trials += 1
 
 

@@ -44,7 +44,7 @@ from proctor.record.cost import CostRecord
 from proctor.record.ids import make_id
 from proctor.reward.metric import mean
 from proctor.traces.entry import Object
-from proctor.traces.loss import Loss, find_losses
+from proctor.traces.loss import Loss, list_losses
 
 VERSION = "0.3.0"
 """Of the schema."""
@@ -400,14 +400,14 @@ def find_row_losses(
 ) -> Iterator[Loss]:
     """What a written row does not say of a trial."""
     row: Object = msgspec.json.decode(line)
-    yield from find_losses(told, _read_told(row))
+    yield from list_losses(told, _read_told(row))
     places = _read_entries(row["messages"], messages)
     for trace in traces:
         yield from trace.losses
         at = f"entries of {trace.part}" if trace.part else "entries"
         for place, entry in enumerate(trace.entries):
             kept = places.get((trace.part, place), {})
-            yield from find_losses(flatten_entry(entry), kept, f"{at}[{place}]")
+            yield from list_losses(flatten_entry(entry), kept, f"{at}[{place}]")
     if len(traces) > 1:
         why = "the messages of all steps stand one after the other, without their names"
         yield Loss("steps", f"{len(traces)}", why)

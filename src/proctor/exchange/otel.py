@@ -49,7 +49,7 @@ from proctor.exchange.otel_model import (
 )
 from proctor.exchange.otel_spans import TrialSpans
 from proctor.traces.entry import Entry, Object
-from proctor.traces.loss import Loss, find_losses
+from proctor.traces.loss import Loss, list_losses
 
 type Kept = tuple[str, int, Object]
 """An entry that came back: its part, its place in the trace, and what is said of it."""
@@ -245,7 +245,7 @@ class _Comparison:
     def find_lost(self, span: Span) -> Iterator[Loss]:
         """What a span does not say of what it stands for."""
         if is_root(span):
-            yield from find_losses(self._trial.told(), read_told(span))
+            yield from list_losses(self._trial.told(), read_told(span))
         for part, place, entry in read_entries(span):
             if (part, place) not in self._seen:
                 self._seen.add((part, place))
@@ -262,4 +262,4 @@ class _Comparison:
     def _compare(self, part: str, place: int, kept: Object) -> Iterator[Loss]:
         at = f"entries of {part}" if part else "entries"
         entry = flatten(self._traces[part].entries[place])
-        return find_losses(entry, kept, f"{at}[{place}]")
+        return list_losses(entry, kept, f"{at}[{place}]")

@@ -35,7 +35,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.row import PUBLIC
 from proctor.sentence import count_of
 from proctor.traces.entry import Object
-from proctor.traces.loss import Loss, find_losses
+from proctor.traces.loss import Loss, list_losses
 
 _BATCH = 1000
 """Trials of a row group, which is what is held in memory."""
@@ -194,7 +194,7 @@ def _report_losses(ledger: Ledger, file: BinaryIO, report: Report) -> None:
 
 def _find_lost(entry: TrialEntry, row: Object) -> Iterator[Loss]:
     told = told_by(entry)
-    yield from find_losses(told, _read_back(row))
+    yield from list_losses(told, _read_back(row))
     if entry.evidence:
         n_files = count_of(len(entry.evidence), "file")
         yield Loss("evidence", n_files, "only their paths, sizes and digests are in the table")

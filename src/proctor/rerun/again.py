@@ -31,7 +31,7 @@ from proctor.rerun.verdict import Rerun, Verdict, are_same, judge
 from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.task.checksum import task_checksum
 from proctor.task.directory import load_task
-from proctor.traces.commands import ShellCommand, find_calls
+from proctor.traces.commands import ShellCommand, read_calls
 from proctor.traces.trajectory import load_trajectory
 
 # Where the task of a recorded trial lies now, and whether it is still the one that was run
@@ -281,7 +281,7 @@ def _find_commands(found: FoundTrial) -> list[ShellCommand]:
         entries = load_trajectory(f"{found.directory}/agent/trajectory.jsonl", salvage=True).entries
     except TraceError:
         return []
-    return [call for call in find_calls(entries) if isinstance(call, ShellCommand)]
+    return [call for call in read_calls(entries) if isinstance(call, ShellCommand)]
 
 
 def _refuse(name: str, task: str, reason: str, directory: str | None = None) -> Rerun:

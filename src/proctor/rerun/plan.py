@@ -18,7 +18,7 @@ from proctor.harbor.env import is_redacted, is_template
 from proctor.record.ids import make_id
 from proctor.rerun.recorded import RecordedTrial, TraceFile
 from proctor.sentence import reason_of
-from proctor.traces.commands import LASTING, ShellCommand, Unreplayable, find_calls
+from proctor.traces.commands import PERSISTENT_SHELLS, ShellCommand, Unreplayable, read_calls
 from proctor.traces.convert import load_entries
 
 _RUN_AGAIN = ("oracle", "nop")
@@ -67,7 +67,7 @@ def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
     env = _keep_plain(recorded.env, "agent", notes)
     if recorded.skills or recorded.mcp_servers:
         notes.append("the agent's skills and MCP servers are not there")
-    if lasting := sorted({each.tool for each in commands} & LASTING):
+    if lasting := sorted({each.tool for each in commands} & PERSISTENT_SHELLS):
         notes.append(f"the shell of {', '.join(lasting)} lasted; here each command has its own")
     agent = _make_agent(recorded, "replay" if commands else "nop", env)
     return RerunPlan(agent=agent, environment=environment, commands=commands, notes=notes)
@@ -120,7 +120,7 @@ def load_commands(trace: TraceFile) -> list[ShellCommand]:
         except TraceError as error:
             said = str(error).replace(str(path), trace.name)
             raise NotReplayableError(f"its trace is damaged: {said}") from error
-    calls = find_calls(entries)
+    calls = read_calls(entries)
     lost = [call for call in calls if isinstance(call, Unreplayable)]
     if lost:
         more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""

@@ -27,7 +27,7 @@ from proctor.search.row import CHANGE, LONGEST, Row, clamp, clean_text
 from proctor.traces.atif.carry import ATIF_KEY, pair_results
 from proctor.traces.conversation import read_turns
 from proctor.traces.entry import Entry, Object, TraceKind
-from proctor.traces.tool_errors import find_told_code, output_of
+from proctor.traces.tool_errors import find_printed_code, output_of
 from proctor.traces.trace import load_trace_file
 from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
 from proctor.traces.trajectory import read_chunks
@@ -150,7 +150,7 @@ def _exit_code(entry: Entry) -> int | None:
     """The recorded exit code; else the one named in the output, as in summaries."""
     if entry.exit_code is not None or entry.role != _RESULT:
         return entry.exit_code
-    return find_told_code(output_of(entry))
+    return find_printed_code(output_of(entry))
 
 
 def _anchor(step: int) -> int | None:

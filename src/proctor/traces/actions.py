@@ -19,7 +19,7 @@ import msgspec
 
 from proctor.digest import sha256_digest
 from proctor.traces.atif.carry import pair_results
-from proctor.traces.commands import find_commands
+from proctor.traces.commands import read_commands
 from proctor.traces.entry import Entry
 
 LONGEST: Final = 1 << 20
@@ -116,7 +116,7 @@ class Action(msgspec.Struct, frozen=True, gc=False):
     """Equal for answers that are the same after normalisation; None without an answer."""
 
 
-def find_actions(entries: Iterable[Entry]) -> Iterator[Action]:
+def read_actions(entries: Iterable[Entry]) -> Iterator[Action]:
     """The actions of a trace, in their order; only one step is held at a time."""
     for step, group in groupby(entries, key=lambda entry: entry.step):
         while some := list(islice(group, _MOST_OF_A_STEP)):
@@ -138,7 +138,7 @@ def _actions_of(step: int, entries: list[Entry]) -> Iterator[Action]:
         if call is not None:
             answers[call].append(result)
     for call_entry, came in zip(calls, answers, strict=True):
-        command = find_commands([call_entry])[0]
+        command = read_commands([call_entry])[0]
         yield _make_action(step, call_entry.tool_name or "", command, came)
 
 

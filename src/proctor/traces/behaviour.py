@@ -123,7 +123,7 @@ def find_family(task: str) -> str | None:
     return task[:cut] if cut > 0 else None
 
 
-def find_distances(runs: Sequence[LabelledRun]) -> dict[str, Distance | None]:
+def measure_distances(runs: Sequence[LabelledRun]) -> dict[str, Distance | None]:
     """How far each run is from its references, by trial; None where there is none to compare."""
     good = sorted((run for run in runs if _is_good(run)), key=lambda run: run.trial)
     by_task, by_family = _group(good, lambda task: task), _group(good, find_family)
@@ -280,7 +280,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 
 def describe_trials(runs: Sequence[LabelledRun]) -> list[TrialBehaviour]:
     """Each trial, compared with the others."""
-    distances = find_distances(runs)
+    distances = measure_distances(runs)
     return [_describe(run, distances[run.trial]) for run in runs]
 
 

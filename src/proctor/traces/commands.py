@@ -32,9 +32,9 @@ SHELLS: Final = frozenset(
     }
 )
 """Tools that run a shell command, in lower case: ours, and those of the agents that harbor runs."""
-LASTING: Final = frozenset({"Bash", "execute_bash", "terminal", "exec_command"})
+PERSISTENT_SHELLS: Final = frozenset({"Bash", "execute_bash", "terminal", "exec_command"})
 """Shells that live on from call to call, so that a `cd` or an `export` lasts."""
-WITHOUT_EFFECT: Final = frozenset(
+TOOLS_WITHOUT_EFFECT: Final = frozenset(
     {"think", "finish", "mark_task_complete", "update_plan", "todowrite", "todoread"}
 )
 """Tools that change nothing outside their harness, in lower case."""
@@ -101,7 +101,7 @@ class Unreplayable(msgspec.Struct, frozen=True, kw_only=True):
 type Call = ShellCommand | Unreplayable
 
 
-def find_calls(entries: Sequence[Entry]) -> list[Call]:
+def read_calls(entries: Sequence[Entry]) -> list[Call]:
     """Every tool call that may have done something, in order."""
     tools = [entry for entry in entries if entry.role in ("tool_call", "tool_result")]
     calls = [entry for entry in tools if entry.role == "tool_call"]
@@ -114,7 +114,7 @@ def find_calls(entries: Sequence[Entry]) -> list[Call]:
     return [
         _read_call(entry, seen.get(at))
         for at, entry in enumerate(calls)
-        if (entry.tool_name or "").lower() not in WITHOUT_EFFECT
+        if (entry.tool_name or "").lower() not in TOOLS_WITHOUT_EFFECT
         and MALFORMED not in _carried_with(entry)
     ]
 
@@ -131,7 +131,7 @@ def _carried_with(entry: Entry) -> Object:
     return extra if isinstance(extra, dict) else {}
 
 
-def find_commands(entries: Iterable[Entry]) -> list[str]:
+def read_commands(entries: Iterable[Entry]) -> list[str]:
     """What every tool call of a trace asked for, as text: a command, else the call's arguments."""
     return [
         _find_command(entry) or _describe_arguments(entry)

@@ -37,14 +37,14 @@ def make_matrix(bonds: Sequence[str]) -> CompatMatrix:
     return CompatMatrix(LABELS, rows, len(bonds))
 
 
-def find_references(runs: Sequence[LabelledRun]) -> list[LabelledRun]:
+def list_references(runs: Sequence[LabelledRun]) -> list[LabelledRun]:
     """Runs with the full reward, of all tasks together."""
     return [run for run in runs if run.labels and (run.reward or 0.0) >= REFERENCE_REWARD]
 
 
 def average_matrix(runs: Sequence[LabelledRun]) -> CompatMatrix | None:
     """The references' matrices, weighted by turns; None, where it crashes, without any."""
-    matrices = [make_matrix(run.labels) for run in find_references(runs)]
+    matrices = [make_matrix(run.labels) for run in list_references(runs)]
     total = sum(matrix.sample_count for matrix in matrices)
     if not total:
         return None
@@ -60,7 +60,7 @@ def average_matrix(runs: Sequence[LabelledRun]) -> CompatMatrix | None:
 
 def find_ideal_sequence(runs: Sequence[LabelledRun]) -> tuple[str, ...]:
     """The most frequent whole sequence of the references; then the longer, then by names."""
-    counts = Counter(run.labels for run in find_references(runs))
+    counts = Counter(run.labels for run in list_references(runs))
     ranked = sorted(counts, key=lambda bonds: (-counts[bonds], -len(bonds), bonds))
     return ranked[0] if ranked else ()
 
@@ -102,7 +102,7 @@ def summarise(runs: Sequence[LabelledRun]) -> dict[str, Any]:
         "n_trials": len(runs),
         "trials_with_behavioral_trace": len(traced),
         "classified_trials": len(traced),
-        "reference_trial_count": len(find_references(traced)),
+        "reference_trial_count": len(list_references(traced)),
         "mean_classified_turns": _mean([float(len(run.labels)) for run in traced]),
         "bond_distribution": {
             label: count / max(len(turns), 1) for label, count in count_labels(turns).items()

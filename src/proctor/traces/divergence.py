@@ -326,7 +326,7 @@ def _find_hunks(mine: _Rest, theirs: _Rest) -> Iterator[Hunk]:
         )
 
 
-def describe_beginning(found: Divergence) -> str:
+def describe_divergence(found: Divergence) -> str:
     """How far two trajectories go together, and who parted first, as a sentence."""
     shared = "The first action is the same"
     if found.prefix != 1:

@@ -163,14 +163,14 @@ def group_errors(firsts: Sequence[tuple[str, ToolError]]) -> tuple[GroupedError,
     """First errors of many trials, those that read the same together."""
     groups: dict[tuple[str, str], list[tuple[str, ToolError]]] = {}
     for name, error in firsts:
-        key = error.tool, _VARYING.sub("#", telling_line(error))
+        key = error.tool, _VARYING.sub("#", most_informative_line(error))
         groups.setdefault(key, []).append((name, error))
     ranked = sorted(groups.values(), key=lambda group: -len(group))
     return tuple(
         GroupedError(
             trials=len(group),
             tool=group[0][1].tool,
-            text=telling_line(group[0][1]),
+            text=most_informative_line(group[0][1]),
             example=group[0][0],
             step=group[0][1].step,
         )
@@ -178,7 +178,7 @@ def group_errors(firsts: Sequence[tuple[str, ToolError]]) -> tuple[GroupedError,
     )
 
 
-def telling_line(error: ToolError) -> str:
+def most_informative_line(error: ToolError) -> str:
     """The most informative line of an error: the last, as in a traceback; else the exit code."""
     lines = [line.strip() for line in error.text.splitlines() if line.strip()]
     if not lines:

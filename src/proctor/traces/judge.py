@@ -26,7 +26,7 @@ from proctor.errors import InputError
 from proctor.files import read_small, write_atomic
 from proctor.sentence import reason_of
 from proctor.traces.entry import Entry
-from proctor.traces.labels import LABELS, Label, find_thoughts
+from proctor.traces.labels import LABELS, Label, list_thoughts
 
 MOST_TEXT: Final = 3000
 MOST_THINKING: Final = 1500
@@ -74,7 +74,7 @@ def _gather(turn: _Gathered, entry: Entry) -> None:
             turn.is_turn = True
             if entry.content:
                 turn.texts.append(entry.content[: MOST_TEXT * 4])
-            turn.thoughts += find_thoughts(entry.metadata or {})
+            turn.thoughts += list_thoughts(entry.metadata or {})
         case "tool_call":
             turn.is_turn = True
             _add(turn, turn.calls, _show_call(entry))
@@ -157,7 +157,7 @@ One item for every turn in "turns", no others. confidence is from 0 to 1."""
 
 
 def render_question(turns: Sequence[ShownTurn], context: Sequence[ShownTurn]) -> str:
-    """The question about some turns, as JSON: no text of a turn can end its string."""
+    """The question about some turns, as JSON, so that no text of a turn can end its string."""
     document = {"context": _number(context), "turns": _number(turns)}
     return json.dumps(document, ensure_ascii=True)
 
@@ -188,13 +188,13 @@ class Judged:
     labels: dict[int, Label] = field(default_factory=dict)
     """By step; the cue is the judge's own reason."""
     problems: dict[int, str] = field(default_factory=dict)
-    """Why a turn that was asked for has none."""
+    """Why a requested turn has no label."""
     notes: tuple[str, ...] = ()
-    """What was in the answer and was not taken."""
+    """What was in the answer and was ignored."""
 
 
 def read_answer(answer: str, asked: Collection[int]) -> Judged:
-    """The labels in an answer; what cannot be read leaves turns without one, each with its why."""
+    """The labels in an answer; turns without a usable label get a reason instead."""
     items = _find_items(answer)
     if isinstance(items, str):
         return Judged(problems=dict.fromkeys(asked, items))
@@ -222,14 +222,14 @@ _MISSING: Final = "the answer has no label for it"
 
 def _tell(n_strange: int, n_second: int) -> tuple[str, ...]:
     told = (
-        (n_strange, "labels for turns that were not asked for were left out"),
-        (n_second, "second labels for one turn were left out"),
+        (n_strange, "labels for turns that were not requested were ignored"),
+        (n_second, "second labels for one turn were ignored"),
     )
     return tuple(f"{count:,} {what}" for count, what in told if count)
 
 
 def _find_items(answer: str) -> list[Any] | str:
-    """The items of an answer, or what is wrong with it as a whole."""
+    """The items of an answer, or why it cannot be used."""
     if len(answer) > _MOST_ANSWER:
         return f"the answer has {len(answer):,} characters; expected {_MOST_ANSWER:,} at most"
     fenced = _FENCED.search(answer)
@@ -237,7 +237,7 @@ def _find_items(answer: str) -> list[Any] | str:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return "the answer is no JSON object" if answer.strip() else "the answer is empty"
+        return "the answer is not a JSON object" if answer.strip() else "the answer is empty"
     items = document.get("labels") if isinstance(document, dict) else None
     return items if isinstance(items, list) else 'the answer has no list "labels"'
 
@@ -254,7 +254,7 @@ def _read_item(item: dict[str, Any], step: int) -> Label | str:
     named = item.get("label")
     label = named.strip().lower() if isinstance(named, str) else ""
     if label not in LABELS:
-        return "the answer has another label for it than the four"
+        return "the answer has an unknown label for it"
     reason = item.get("reason")
     said = reason[:MOST_REASON] if isinstance(reason, str) else ""
     return Label(step, label, said, _find_confidence(item.get("confidence")))
@@ -272,21 +272,21 @@ _MOST_BYTES: Final = 1 << 20
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The request that brought a label, and what its whole answer took."""
+    """The request that a label came from, and what its whole answer cost."""
 
     id: str
-    """Its own: labels of one answer share it."""
+    """Shared by all labels of one answer."""
     model: str | None = None
     """The model as the endpoint names it."""
     tokens_in: int | None = None
     """Null: the endpoint did not say."""
     tokens_out: int | None = None
     amount_usd: float | None = None
-    """Null: not known, which is not 0."""
+    """Null: unknown, which is not 0."""
 
 
-class KeptLabel(msgspec.Struct, frozen=True, kw_only=True):
-    """One label as it is kept."""
+class CachedLabel(msgspec.Struct, frozen=True, kw_only=True):
+    """One label as it is stored."""
 
     prompt_version: str
     model: str
@@ -299,45 +299,46 @@ class KeptLabel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_question(model: str, turn: ShownTurn, context: Sequence[ShownTurn]) -> str:
-    """The name under which the label of a turn is kept."""
-    # SYSTEM too, so that a word that was changed without a new version is never answered wrongly.
+    """The name under which the label of a turn is cached."""
+    # SYSTEM too: a prompt that was edited without a new version must not get old answers.
     whole = [PROMPT_VERSION, SYSTEM, model, render_question([turn], context)]
     return sha256_hex("\0".join(whole).encode())
 
 
-class Keep:
-    """The labels that are kept in one place."""
+class LabelCache:
+    """Labels on disk, by the question they answer."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
-        self._decoder = msgspec.json.Decoder(KeptLabel)
+        self._decoder = msgspec.json.Decoder(CachedLabel)
 
-    def find(self, name: str) -> KeptLabel | None:
-        """The label of that name, if it is there and whole."""
+    def find(self, name: str) -> CachedLabel | None:
+        """The label of that name; None if it is missing or damaged."""
         try:
             return self._decoder.decode(read_small(str(self._path(name)), _MOST_BYTES))
         except (OSError, msgspec.MsgspecError, InputError, UnicodeDecodeError, RecursionError):
             return None
 
-    def write(self, name: str, kept: KeptLabel) -> None:
-        """Keep a label; it is there after a kill.
+    def write(self, name: str, label: CachedLabel) -> None:
+        """Store a label durably.
 
         Raises:
-            InputError: the place cannot be written to.
+            InputError: the cache cannot be written.
         """
         path = self._path(name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, msgspec.json.encode(kept))
+            write_atomic(path, msgspec.json.encode(label))
         except OSError as error:
             raise InputError(
-                f"{path}: cannot be written: {reason_of(error)}; PROCTOR_CACHE names another place"
+                f"{path}: cannot be written: {reason_of(error)}; set PROCTOR_CACHE to another "
+                "directory"
             ) from error
 
     def _path(self, name: str) -> Path:
         return self._place / "judge" / name[:2] / f"{name}.json"
 
 
-def label_of(kept: KeptLabel, step: int) -> Label:
-    """A kept label as the label of a step."""
-    return Label(step, kept.label, kept.reason, kept.confidence)
+def label_of(cached: CachedLabel, step: int) -> Label:
+    """A cached label as the label of a step."""
+    return Label(step, cached.label, cached.reason, cached.confidence)

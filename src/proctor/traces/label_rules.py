@@ -23,7 +23,7 @@ from proctor.traces.labels import (
     EXPLORATION,
     VERIFICATION,
     Label,
-    find_thoughts,
+    list_thoughts,
 )
 from proctor.traces.tool_actions import (
     CHECKS,
@@ -129,7 +129,7 @@ _OF_WORD: Final = {**dict.fromkeys(_PHRASED | _OTHERS, 0), **_word_counts()}
 _LOOKED_FOR: Final = frozenset(_OF_WORD)
 
 
-def find_cues(text: str) -> Cues:
+def count_cues(text: str) -> Cues:
     """The cues in a text."""
     beginning = text[:HEAD]
     words = beginning.encode("utf-8", "replace").translate(_TABLE).split()
@@ -229,7 +229,7 @@ class Classifier:
         if entry.content:
             self._texts.append(entry.content)
         if entry.metadata:
-            self._texts.extend(find_thoughts(entry.metadata))
+            self._texts.extend(list_thoughts(entry.metadata))
 
     def finish(self) -> tuple[Label, ...]:
         """All labels, by step."""
@@ -314,7 +314,7 @@ def _decide(text: str, facts: int) -> _Decision:
     if plain is not None:
         return plain
     length = _ARGUMENT if len(text) >= _ARGUMENT else _THOUGHT if len(text) >= _THOUGHT else 0
-    return _decide_by_words(facts, find_cues(text) if text else NO_CUES, length)
+    return _decide_by_words(facts, count_cues(text) if text else NO_CUES, length)
 
 
 # Few combinations of facts and cues occur, so each is decided once.

@@ -45,7 +45,7 @@ def find_dominant(counts: dict[str, int]) -> str | None:
 _PLACES = (("conversation", "thinking"), ("atif", "reasoning_content"))
 
 
-def find_thoughts(metadata: Object) -> Iterator[str]:
+def list_thoughts(metadata: Object) -> Iterator[str]:
     """The thoughts in an entry's metadata."""
     for key, name in _PLACES:
         held = metadata.get(key)

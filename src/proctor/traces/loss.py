@@ -45,7 +45,7 @@ def render_summary(value: object) -> str:
     return text if len(text) <= _SUMMARY + 8 else text[:_SUMMARY] + "…"
 
 
-def find_losses(before: Any, after: Any, path: str = "") -> Iterator[Loss]:
+def list_losses(before: Any, after: Any, path: str = "") -> Iterator[Loss]:
     """Everything of one JSON value that another one does not have, or has otherwise.
 
     What is only in the other one is no loss, and neither is a null that is absent there.
@@ -54,11 +54,11 @@ def find_losses(before: Any, after: Any, path: str = "") -> Iterator[Loss]:
         return
     if isinstance(before, dict) and isinstance(after, dict):
         for key, value in before.items():
-            yield from find_losses(value, after.get(key, _MISSING), at_key(path, key))
+            yield from list_losses(value, after.get(key, _MISSING), at_key(path, key))
     elif isinstance(before, list | tuple) and isinstance(after, list | tuple):
         for index, value in enumerate(before):
             other = after[index] if index < len(after) else _MISSING
-            yield from find_losses(value, other, f"{path}[{index}]")
+            yield from list_losses(value, other, f"{path}[{index}]")
     elif after is _MISSING or after is None:
         yield Loss(path, render_summary(before), "there is no place for it")
     else:

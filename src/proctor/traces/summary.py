@@ -35,7 +35,7 @@ from proctor.traces.tokens import (
 )
 from proctor.traces.tool_errors import ErrorSummary, ToolErrors, merge_errors
 from proctor.traces.trace import TraceReading
-from proctor.traces.writes import Writes, WriteSummary, find_writes, merge_writes
+from proctor.traces.writes import Writes, WriteSummary, list_writes, merge_writes
 
 _MOST_EMBEDDED: Final = 10_000
 """Embedded trajectories that are looked at."""
@@ -234,7 +234,7 @@ class _Summing:
             # Calls left over from an earlier step never got a result.
             waiting.clear()
         waiting.append(call)
-        if paths := find_writes(entry, tool, command):
+        if paths := list_writes(entry, tool, command):
             self._writes.add(call, paths, entry.timestamp)
 
     def finish(self) -> TraceSummary:

@@ -50,7 +50,7 @@ def output_of(entry: Entry) -> str:
     return text if len(text) <= 2 * _NEAR else f"{text[:_NEAR]}\n{text[-_NEAR:]}"
 
 
-def find_told_code(text: str) -> int | None:
+def find_printed_code(text: str) -> int | None:
     """The exit code that an output names last, where it names one."""
     found = None
     for match in _CODE.finditer(text):
@@ -139,7 +139,7 @@ def find_error(entry: Entry) -> tuple[str, int | None] | None:
 
 def _find_told(entry: Entry) -> tuple[str, int | None] | None:
     text = output_of(entry)
-    code = find_told_code(text) if text else None
+    code = find_printed_code(text) if text else None
     if code is not None:
         return (EXIT, code) if code else None
     metadata = entry.metadata

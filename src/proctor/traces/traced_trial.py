@@ -65,7 +65,7 @@ class Named:
         return named
 
 
-def find_parts(files: Sequence[str], named: Named) -> list[Part]:
+def list_parts(files: Sequence[str], named: Named) -> list[Part]:
     """The parts of a trial, as its files are listed; only the trial itself if it can be."""
     there = set(files)
     whole = Part("", [each for each in _list_candidates(named, "") if each[1] in there])
@@ -239,4 +239,4 @@ def _find_parts(trial: TracedTrial) -> list[Part]:
     if trial.record is not None:
         outputs = trial.record.outputs
         named = Named(outputs.trajectory_path, outputs.conversation_path)
-    return order_parts(find_parts(trial.files, named), trial.files, trial.open_file)
+    return order_parts(list_parts(trial.files, named), trial.files, trial.open_file)

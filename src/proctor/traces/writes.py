@@ -45,7 +45,7 @@ _COPIERS: Final = frozenset({"cp", "mv"})
 _QUOTES = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 
 
-def find_shell_writes(command: str) -> Sequence[str]:
+def list_shell_writes(command: str) -> Sequence[str]:
     """The files it writes, in their order, as they are named; devices are left out."""
     if not _MAY_WRITE.search(command):
         return ()
@@ -204,13 +204,13 @@ class Writes:
         )
 
 
-def find_writes(entry: Entry, tool: str, command: str) -> Sequence[str]:
+def list_writes(entry: Entry, tool: str, command: str) -> Sequence[str]:
     """The files that a call of a tool asks to be written."""
     if (lowered := tool.lower()) in _TOOLS:
         return _find_named(entry, lowered)
     # Without a command its arguments are used, as JSON, which no shell reads.
     is_json = not entry.command and command.startswith("{")
-    return () if is_json else find_shell_writes(command)
+    return () if is_json else list_shell_writes(command)
 
 
 def _find_named(entry: Entry, tool: str) -> list[str]:

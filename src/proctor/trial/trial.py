@@ -30,7 +30,7 @@ from proctor.harbor.trial_result import (
 from proctor.reward.steps import DEFAULT_STRATEGY, Strategy, Verdict, find_stop, trial_verdict
 from proctor.reward.steps import Step as MarkedStep
 from proctor.task.directory import Step
-from proctor.traces.commands import Likeness, find_commands, find_likeness
+from proctor.traces.commands import Likeness, find_likeness, read_commands
 from proctor.traces.trace import Trace
 from proctor.traces.turn import turns_to_entries
 from proctor.trial.account import begin_account, note_changes, note_late_changes
@@ -266,7 +266,7 @@ async def look_for_solution(sitting: Sitting, trace: Trace) -> bool:
 
 def _compare(trace: Trace, solution: str) -> Likeness | None:
     entries = trace.entries or turns_to_entries(trace.turns)
-    return find_likeness(find_commands(entries), solution)
+    return find_likeness(read_commands(entries), solution)
 
 
 def _read_solution(plan: Plan) -> str | None:

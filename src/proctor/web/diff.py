@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from proctor.errors import ChangedTraceError, InputError, NotThereError
 from proctor.traces.actions import NORMALISATIONS
-from proctor.traces.divergence import First, Sides, describe_beginning
+from proctor.traces.divergence import First, Sides, describe_divergence
 from proctor.web.pages import render_page
 from proctor.web.shown import trial_path
 from proctor.web.subject import Subject
@@ -110,7 +110,7 @@ def _render(request: Request, a: _Side, b: _Side, beside: Beside) -> Response:
         beside=beside,
         found=found,
         first=_name_first(found.first),
-        sentence=describe_beginning(found),
+        sentence=describe_divergence(found),
         answer=_show_sides(found.answer),
         action=_show_sides(found.action),
         rows=[(each, list(pair_up(each)), count_unshown(each)) for each in beside.stretches],

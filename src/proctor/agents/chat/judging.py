@@ -1,12 +1,12 @@
 """Asks a judge about turns: in batches, many at once; one bad answer loses no other turn.
 
-1. What is kept from earlier runs is not asked again.
+1. Labels cached by earlier runs are not asked for again.
 2. The others go in batches of turns that follow each other, with the turns before them as context.
 3. A turn that an answer leaves without a label is asked about once more, alone.
 4. What still has none stays without one, and says why.
 
-An endpoint that does not take the key, does not know the model, or fails several times in a row is
-not asked again; what it has answered is kept. Loaded on use, because httpx is slow to load.
+An endpoint that rejects the key, does not know the model, or fails several times in a row is not
+asked again; the labels it gave are cached. Loaded on use, because httpx is slow to load.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ from proctor.harbor.agents import SHORTEST_CHAT_KEY
 from proctor.traces.judge import (
     PROMPT_VERSION,
     Asked,
+    CachedLabel,
     Judged,
-    Keep,
-    KeptLabel,
+    LabelCache,
     ShownTurn,
     label_of,
     make_request,
@@ -60,7 +60,7 @@ _LOGGER = logging.getLogger("proctor.judge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeOrder:
+class JudgeOptions:
     """Which model is asked, where, and how."""
 
     model: str
@@ -83,7 +83,7 @@ class JudgedTrace(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     """What was in answers and was not taken."""
     known: int = 0
-    """Labels that were kept from before."""
+    """Labels from the cache."""
     asked: tuple[Asked, ...] = ()
     """The requests that brought the labels, those of earlier runs among them."""
 
@@ -91,14 +91,14 @@ class JudgedTrace(msgspec.Struct, frozen=True, kw_only=True):
 class Judge:
     """Asks one model."""
 
-    def __init__(self, order: JudgeOrder, keep: Keep, asker: Asker) -> None:
-        self.account = Account(order.model)
+    def __init__(self, options: JudgeOptions, cache: LabelCache, asker: Asker) -> None:
+        self.account = Account(options.model)
         self.refusal: str | None = None
         """Why it is not asked any more."""
-        self._order = order
-        self._keep = keep
+        self._options = options
+        self._cache = cache
         self._asker = asker
-        self._limit = asyncio.Semaphore(order.parallel)
+        self._limit = asyncio.Semaphore(options.parallel)
         self._n_failed = 0
         self._temperature: float | None = 0.0
 
@@ -106,17 +106,17 @@ class Judge:
         """The labels of the turns of one trace, which come by step."""
         contexts = [turns[max(0, at - CONTEXT_SIZE) : at] for at in range(len(turns))]
         names = [
-            name_question(self._order.model, turn, context)
+            name_question(self._options.model, turn, context)
             for turn, context in zip(turns, contexts, strict=True)
         ]
         work = _Work(turns, contexts, names)
         for at, name in enumerate(names):
-            kept = self._keep.find(name)
-            if kept is None:
+            cached = self._cache.find(name)
+            if cached is None:
                 work.open.append(at)
             else:
-                work.labels[turns[at].step] = label_of(kept, turns[at].step)
-                work.asked[kept.asked.id] = kept.asked
+                work.labels[turns[at].step] = label_of(cached, turns[at].step)
+                work.asked[cached.asked.id] = cached.asked
         n_known = len(work.labels)
         await asyncio.gather(*(self._ask_batch(work, batch) for batch in _batches(work.open)))
         return JudgedTrace(
@@ -163,19 +163,19 @@ class Judge:
             label = judged.labels.get(work.turns[at].step)
             if label is not None:
                 work.labels[label.step] = label
-                self._keep.write(work.names[at], self._kept(label, asked))
+                self._cache.write(work.names[at], self._make_cached(label, asked))
 
-    def _kept(self, label: Label, asked: Asked) -> KeptLabel:
+    def _make_cached(self, label: Label, asked: Asked) -> CachedLabel:
         return msgspec.convert(
             {
                 "prompt_version": PROMPT_VERSION,
-                "model": self._order.model,
+                "model": self._options.model,
                 "label": label.label,
                 "confidence": label.confidence,
                 "reason": label.cue,
                 "asked": asked,
             },
-            KeptLabel,
+            CachedLabel,
         )
 
     async def _find_answer(self, question: str) -> Answer | str:
@@ -203,7 +203,7 @@ class Judge:
             return await self._asker.ask(self._render(question), self._count_retry)
 
     def _render(self, question: str) -> bytes:
-        request = make_request(self._order.model, question, temperature=self._temperature)
+        request = make_request(self._options.model, question, temperature=self._temperature)
         return render_request(request)
 
     def _count_retry(self) -> None:
@@ -237,7 +237,7 @@ def _batches(places: Sequence[int]) -> list[list[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class JudgeResults:
     """What one judge says of many traces."""
 
     traces: list[JudgedTrace]
@@ -248,34 +248,34 @@ class Verdicts:
 
 
 def run_judge(
-    order: JudgeOrder,
-    keep: Keep,
+    options: JudgeOptions,
+    cache: LabelCache,
     traces: Iterable[Sequence[ShownTurn]],
     watch: Callable[[int], None] = lambda _: None,
     pace: Pace | None = None,
-) -> Verdicts:
+) -> JudgeResults:
     """Ask about the turns of many traces; `watch` is told how many are done.
 
     Raises:
         InputError: the endpoint's address cannot be used, or no label came of all the asking.
     """
-    return asyncio.run(_run_judge(order, keep, traces, watch, pace or Pace()))
+    return asyncio.run(_run_judge(options, cache, traces, watch, pace or Pace()))
 
 
 async def _run_judge(
-    order: JudgeOrder,
-    keep: Keep,
+    options: JudgeOptions,
+    cache: LabelCache,
     traces: Iterable[Sequence[ShownTurn]],
     watch: Callable[[int], None],
     pace: Pace,
-) -> Verdicts:
-    async with _opened(order, keep, pace) as judge:
+) -> JudgeResults:
+    async with _opened(options, cache, pace) as judge:
         judged: list[JudgedTrace] = []
         tasks: list[asyncio.Task[JudgedTrace]] = []
         # A few traces at a time, so that memory does not grow with their number.
         for turns in traces:
             tasks.append(asyncio.create_task(judge.judge(turns)))
-            if len(tasks) > 2 * order.parallel:
+            if len(tasks) > 2 * options.parallel:
                 judged.append(await tasks.pop(0))
                 watch(len(judged))
         for task in tasks:
@@ -283,17 +283,17 @@ async def _run_judge(
             watch(len(judged))
         if judge.refusal is not None and not any(each.labels for each in judged):
             raise InputError(judge.refusal)
-        return Verdicts(judged, judge.account, judge.refusal)
+        return JudgeResults(judged, judge.account, judge.refusal)
 
 
 @asynccontextmanager
-async def _opened(order: JudgeOrder, keep: Keep, pace: Pace) -> AsyncIterator[Judge]:
-    key = order.address.key or ""
+async def _opened(options: JudgeOptions, cache: LabelCache, pace: Pace) -> AsyncIterator[Judge]:
+    key = options.address.key or ""
     redactor = Redactor([key] if len(key) >= SHORTEST_CHAT_KEY else [])
     try:
         async with open_endpoint(
-            order.address, order.timeout_sec, redactor, pace.clock
+            options.address, options.timeout_sec, redactor, pace.clock
         ) as endpoint:
-            yield Judge(order, keep, Asker(endpoint, order.retries, pace, _LOGGER))
+            yield Judge(options, cache, Asker(endpoint, options.retries, pace, _LOGGER))
     except ModelError as error:
         raise InputError(str(error)) from error

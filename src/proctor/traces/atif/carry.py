@@ -115,7 +115,7 @@ def _json_of(carry: msgspec.Struct) -> Object:
     return held
 
 
-def find_carry[T: msgspec.Struct](entry: Entry, kind: type[T]) -> T:
+def read_carry[T: msgspec.Struct](entry: Entry, kind: type[T]) -> T:
     """What an entry carries; empty where it carries nothing usable."""
     held = (entry.metadata or {}).get(ATIF_KEY)
     try:
@@ -385,7 +385,7 @@ def _overlaid(entry: Entry, rest: Rest) -> Entry:
     return Entry(**{**fields, **rest.fields})
 
 
-def untold_fields(told: Entry, entry: Entry) -> Object:
+def list_changed_fields(told: Entry, entry: Entry) -> Object:
     """The fields of an entry that differ from what the ATIF side tells about it."""
     pairs = ((name, getattr(told, name), getattr(entry, name)) for name in KEYS)
     return {name: now for name, before, now in pairs if before != now}

@@ -28,16 +28,16 @@ from proctor.traces.atif.carry import (
     Rests,
     ResultCarry,
     call_id,
-    find_carry,
     find_restored,
     flatten,
     join_step,
+    list_changed_fields,
     natural_turn,
     order_slots,
     pair_results,
+    read_carry,
     split_document,
     step_entries,
-    untold_fields,
     with_document,
     write_entries,
 )
@@ -54,13 +54,13 @@ from proctor.traces.atif.model import (
 )
 from proctor.traces.atif.rules import (
     find_problems,
-    find_step_problems,
     is_timestamp,
+    list_step_problems,
     to_written_version,
     without_audio,
 )
 from proctor.traces.entry import Entry
-from proctor.traces.loss import Loss, find_losses
+from proctor.traces.loss import Loss, list_losses
 
 UNNAMED_TOOL: Final = "unknown"
 """Stands where an entry does not name its tool."""
@@ -118,7 +118,7 @@ def group_step(group: Group, number: int, before: int) -> Step:
     these entries again; else it stays where it is, as the entries' own metadata.
     """
     step = _build(group, number, carried=True)
-    if not any(find_step_problems(step, "")):
+    if not any(list_step_problems(step, "")):
         if write_entries(step, number, before) == group.entries:
             return step
         joined = _with_rests(step, group, number, before)
@@ -130,7 +130,7 @@ def group_step(group: Group, number: int, before: int) -> Step:
 
 def _build(group: Group, number: int, *, carried: bool) -> Step:
     head = group.head or Entry(role="assistant", step=group.turn)
-    carry = find_carry(head, HeadCarry) if carried else HeadCarry()
+    carry = read_carry(head, HeadCarry) if carried else HeadCarry()
     calls = _calls(group, number, carried=carried)
     results = _results(group, calls, carried=carried)
     if carry.result_order is not None and sorted(carry.result_order) == list(range(len(results))):
@@ -173,7 +173,7 @@ def _calls(group: Group, number: int, *, carried: bool) -> list[ToolCall]:
     for entry in group.tools:
         if entry.role != "tool_call":
             continue
-        carry = find_carry(entry, CallCarry) if carried else CallCarry()
+        carry = read_carry(entry, CallCarry) if carried else CallCarry()
         natural = call_id(number, len(calls))
         arguments = entry.arguments
         if arguments is None:
@@ -194,7 +194,7 @@ def _results(group: Group, calls: list[ToolCall], *, carried: bool) -> list[Obse
     entries = [entry for entry in group.tools if entry.role == "tool_result"]
     results: list[ObservationResult] = []
     for entry, pair in zip(entries, pairs, strict=True):
-        carry = find_carry(entry, ResultCarry) if carried else ResultCarry()
+        carry = read_carry(entry, ResultCarry) if carried else ResultCarry()
         source = None if pair is None else calls[pair].tool_call_id
         results.append(
             ObservationResult(
@@ -214,7 +214,7 @@ def _with_rests(step: Step, group: Group, number: int, before: int) -> Step:
     plain = "".join(kind for kind, _ in order_slots(step))
     place = Place(number, group.turn, None if order == plain else order)
     told = step_entries(step, place)
-    fields = {} if group.head is None else untold_fields(told[0], group.head)
+    fields = {} if group.head is None else list_changed_fields(told[0], group.head)
     if group.turn != natural:
         fields["step"] = group.turn
     head = Rest(fields, absent=group.head is None, order=place.order)
@@ -223,7 +223,7 @@ def _with_rests(step: Step, group: Group, number: int, before: int) -> Step:
     tools = zip(order_slots(step, place.order), told[1:], group.tools, strict=True)
     for (kind, index), written, entry in tools:
         held = calls if kind == "c" else results
-        held[index] = Rest(untold_fields(written, entry))
+        held[index] = Rest(list_changed_fields(written, entry))
     rests = Rests(
         head,
         tuple(calls[index] for index in range(len(calls))),
@@ -242,7 +242,7 @@ def to_entries(atif: Atif) -> tuple[list[Entry], list[Loss]]:
         entries = _write(atif)
         written, losses = to_written_version(atif)
         back = _builtins(_read(entries)) if entries else {}
-        losses += find_losses(_builtins(written), back)
+        losses += list_losses(_builtins(written), back)
     except (RecursionError, UnicodeEncodeError) as error:
         raise TraceError(f"the ATIF document cannot be converted: {_blame(error)}") from error
     return entries, losses
@@ -264,7 +264,7 @@ def from_entries(
         raise TraceError("there are no entries; expected at least one, as ATIF needs a step")
     try:
         atif = _read(entries, agent, session_id)
-        losses = list(find_losses(_builtins(entries), _builtins(_write(atif)), "entries"))
+        losses = list(list_losses(_builtins(entries), _builtins(_write(atif)), "entries"))
     except (RecursionError, UnicodeEncodeError) as error:
         raise TraceError(f"the entries cannot be converted: {_blame(error)}") from error
     return atif, losses

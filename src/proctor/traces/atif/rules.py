@@ -99,7 +99,7 @@ def _document_problems(atif: Atif, path: str, *, audio: bool) -> Iterator[Diagno
         if step.step_id != index + 1:  # (3)
             message = f"is {step.step_id}; expected {index + 1}, as steps are counted from 1"
             yield _problem("step-order", f"{here}.step_id", message)
-        yield from find_step_problems(step, here, audio=audio)
+        yield from list_step_problems(step, here, audio=audio)
     metrics = atif.final_metrics
     if metrics is not None and (metrics.total_steps or 0) < 0:  # (11)
         found = f"is {metrics.total_steps}; expected 0 or more"
@@ -120,7 +120,7 @@ def _embedded_problems(atif: Atif, path: str) -> Iterator[Diagnostic]:
             seen.add(each.trajectory_id)
 
 
-def find_step_problems(step: Step, path: str, *, audio: bool = False) -> Iterator[Diagnostic]:
+def list_step_problems(step: Step, path: str, *, audio: bool = False) -> Iterator[Diagnostic]:
     """Every rule that one step breaks by itself; its number is not looked at."""
     if step.source not in SOURCES:  # (4)
         found = f"is {render_summary(step.source)}; expected system, user or agent"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from proctor.traces.actions import Action, find_actions
+from proctor.traces.actions import Action, read_actions
 from proctor.traces.divergence import Divergence, Hunk, Opening, compare_actions
 from proctor.traces.entry import Entry
 from proctor.traces.trajectory import read_pieces
@@ -67,7 +67,7 @@ class Side:
 
     def actions(self) -> Iterator[Action]:
         """All actions, in their order."""
-        for action in find_actions(self.opening.listen(self._entries())):
+        for action in read_actions(self.opening.listen(self._entries())):
             self._ends.append(self._read)
             self._steps.append(min(action.step, (1 << 62) - 1))
             yield action
@@ -87,7 +87,7 @@ class Side:
         begin = self._ends[first - 1] - 1 if first else 0
         rows = range(max(begin, end - _MOST_ENTRIES), min(end, len(self._index)))
         wanted = [row for row in rows if self._index.steps[row] == step]
-        found = find_actions(read_some(self._lines, self._index, wanted))
+        found = read_actions(read_some(self._lines, self._index, wanted))
         action = next(islice(found, number - first, None), None)
         return None if action is None else show_action(action)
 

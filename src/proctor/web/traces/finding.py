@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from proctor.traces.entry import Entry
-from proctor.traces.labels import find_thoughts
+from proctor.traces.labels import list_thoughts
 from proctor.traces.trajectory import read_pieces
 from proctor.web.traces.index import TraceIndex
 from proctor.web.traces.lines import Lines
@@ -72,5 +72,5 @@ def _texts(entry: Entry) -> Iterator[str]:
     if entry.stdout is None and entry.output_summary:
         yield entry.output_summary
     if entry.metadata:
-        yield from find_thoughts(entry.metadata)
+        yield from list_thoughts(entry.metadata)
     yield from (text for _, text in find_data(entry))

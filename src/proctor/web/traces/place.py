@@ -20,7 +20,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.step_parts import LARGE
 from proctor.ledger.traced_trials import unpacked
 from proctor.traces.entry import TraceKind
-from proctor.traces.traced_trial import Named, Opened, Part, find_parts, order_parts
+from proctor.traces.traced_trial import Named, Opened, Part, list_parts, order_parts
 from proctor.web.subject import Subject, find_row
 from proctor.web.traces.lines import stamp_of
 from proctor.web.trials.evidence import Directory
@@ -99,7 +99,7 @@ def _place_in_ledger(ledger: Ledger, experiment: str, trial: str) -> TracePlace:
     def open_file(name: str) -> Opened:
         return unpacked(artifacts, kept[name])
 
-    parts = order_parts(find_parts(tuple(kept), _named_by(entry)), kept, open_file)
+    parts = order_parts(list_parts(tuple(kept), _named_by(entry)), kept, open_file)
     named = [name for part in parts for _, name in part.candidates]
     stored = (artifacts.path_of(kept[name].sha256) for name in named)
     return TracePlace(
@@ -128,7 +128,7 @@ def _place_in_job(subject: Subject, experiment: str, trial: str) -> TracePlace:
     files = [*_list_traces(root), _RESULT]
 
     open_file = Directory(root, frozenset(files)).open
-    parts = order_parts(find_parts(files, Named()), files, open_file)
+    parts = order_parts(list_parts(files, Named()), files, open_file)
     named = [name for part in parts for _, name in part.candidates]
     return TracePlace(
         name=f"{experiment}/{trial}",

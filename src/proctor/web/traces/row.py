@@ -9,7 +9,7 @@ import msgspec
 
 from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.entry import Entry, Object
-from proctor.traces.labels import find_thoughts
+from proctor.traces.labels import list_thoughts
 from proctor.traces.tokens import KEYS, Usages
 from proctor.traces.tool_errors import find_error
 from proctor.web.traces.plain import Folded, fold, make_plain
@@ -118,7 +118,7 @@ def _count_tokens(metadata: Object) -> str:
 def _texts(entry: Entry, longest: int | None) -> Iterator[Text]:
     metadata = entry.metadata or {}
     told: list[tuple[str, str, str | None]] = [
-        ("thought", "thinking", "\n".join(find_thoughts(metadata))),
+        ("thought", "thinking", "\n".join(list_thoughts(metadata))),
         ("said", "", entry.content),
         ("command", "", entry.command),
         ("output", "", entry.stdout),
