@@ -279,7 +279,7 @@ def test_a_disk_without_room_is_said(ledger: Ledger, monkeypatch: pytest.MonkeyP
 
     seal_trace(ledger, "long", *(said(f"needle {at} " * 50, at) for at in range(500)))
     monkeypatch.setattr(SearchIndex, "_prepare", cramped)
-    with pytest.raises(LedgerError, match="no room for the index"):
+    with pytest.raises(LedgerError, match="no room for the search index"):
         count(ledger)
 
 

@@ -167,7 +167,7 @@ def test_a_line_that_is_no_row(file: Path, line: bytes, code: str, message: str)
         (b'{"content": "a", "content": "b"}', "duplicate-key", 'key "content" more than once', "b"),
         (b'{"a": NaN, "content": "b"}', "not-a-json-number", "NaN, which JSON numbers", "b"),
         (b'{"a": -Infinity, "content": "b"}', "not-a-json-number", "-Infinity, which", "b"),
-        (b'{"a": 1e999, "content": "b"}', "not-a-json-number", "1e999, which no JSON", "b"),
+        (b'{"a": 1e999, "content": "b"}', "not-a-json-number", "1e999, which JSON", "b"),
     ],
 )
 def test_a_row_with_a_flaw(file: Path, row: bytes, code: str, message: str, content: str) -> None:
