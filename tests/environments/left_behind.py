@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from proctor.environments.sandbox.box import shared_zygote
-from proctor.environments.sandbox.premises import premises_of
+from proctor.environments.sandbox.pool import pool_of
 from proctor.environments.sandbox.roots.host_base import load_furnishing
 from tests.environments.orders import order_of
 from tests.environments.sandboxes import running
@@ -17,7 +17,7 @@ from tests.environments.sandboxes import running
 async def main(place: Path) -> None:
     """Say on standard output when everything is there."""
     zygote = await shared_zygote()
-    load_furnishing(premises_of(zygote).run.directory)
+    load_furnishing(pool_of(zygote).run.directory)
     async with (
         running(order_of(place, session="one")) as one,
         running(order_of(place, session="two")),

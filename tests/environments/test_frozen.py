@@ -11,7 +11,7 @@ from proctor.environments.sandbox.box import shared_zygote
 from proctor.environments.sandbox.copying import copy_tree
 from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.environments.sandbox.mapped import run_mapped
-from proctor.environments.sandbox.premises import premises_of
+from proctor.environments.sandbox.pool import pool_of
 from proctor.errors import SandboxError, StateTooLargeError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.trial.environment import can_freeze
@@ -84,7 +84,7 @@ def test_the_copies_go_with_the_sandbox(tmp_path: Path) -> None:
             kept = sandbox._held.slot.session.directory / "frozen"
             assert len(list(kept.iterdir())) == len(sandbox._held.slot.parts)
             await see(sandbox, "true")
-            return kept, premises_of(await shared_zygote()).run.directory
+            return kept, pool_of(await shared_zygote()).run.directory
 
     kept, run = asyncio.run(live())
     assert not kept.exists()

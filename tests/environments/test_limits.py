@@ -232,7 +232,7 @@ def test_a_fork_bomb_ends_at_the_limit_and_the_sandbox_can_still_be_stopped(tmp_
 def test_limits_that_cannot_be_set_are_findings_only_where_they_were_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proctor.environments.sandbox.premises.find_hierarchies", list)
+    monkeypatch.setattr("proctor.environments.sandbox.pool.find_hierarchies", list)
 
     async def go(task: TaskEnvironment) -> list[tuple[FindingCode, object]]:
         async with running(order_of(tmp_path, task=task)) as sandbox:

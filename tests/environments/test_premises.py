@@ -12,10 +12,10 @@ import pytest
 
 from proctor.environments.sandbox import slots
 from proctor.environments.sandbox.box import shared_zygote
-from proctor.environments.sandbox.emptying import empty, is_pristine, make_like, stamp_of
 from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.environments.sandbox.runs import this_run
 from proctor.environments.sandbox.scratch import scratch_roots
+from proctor.environments.sandbox.slots import empty, is_pristine, make_like, stamp_of
 from proctor.filesystems import list_mounts
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from tests.environments.orders import order_of

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from proctor.environments.docker.environment import DockerEnvironment
-from proctor.environments.docker.processes import list_processes
+from proctor.environments.docker.environment import DockerEnvironment, list_processes
 from proctor.errors import ContainerDiedError, DockerError, ImageError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.trial.environment import ExecResult, can_list, can_mark, is_watched

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.docker import environment as environment_module
-from proctor.environments.docker.environment import DockerEnvironment
-from proctor.environments.docker.frozen import keep_as_image
+from proctor.environments.docker.environment import DockerEnvironment, keep_as_image
 from proctor.environments.docker.program import call_docker
 from proctor.environments.docker.reap import reap_containers
 from proctor.environments.sandbox.reap import Reaped

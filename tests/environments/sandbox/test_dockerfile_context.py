@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.roots.context import Context, Selection, stage
-from proctor.environments.sandbox.roots.dockerignore import parse_dockerignore
+from proctor.environments.sandbox.roots.context import Context, Selection, parse_dockerignore, stage
 from proctor.environments.sandbox.roots.recipe import Copy
 from proctor.errors import ImageError
 from tests.task.trees import write

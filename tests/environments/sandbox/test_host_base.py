@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.roots.etc import is_left_out
-from proctor.environments.sandbox.roots.host_base import host_pin, load_furnishing, load_host_base
+from proctor.environments.sandbox.roots.host_base import (
+    host_pin,
+    is_left_out,
+    load_furnishing,
+    load_host_base,
+)
 from proctor.errors import ImageError
 from tests.environments.sandbox.rootfs import open_directory
 from tests.task.trees import write

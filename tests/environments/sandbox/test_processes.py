@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.box import Box
-from proctor.environments.sandbox.groups import is_alive, signal_group
+from proctor.environments.sandbox.init import is_alive, signal_group
 from proctor.environments.sandbox.processes import Lister, find_living, read_stat
 from proctor.trial.environment import Process
 from tests.environments.ghosts import GHOST

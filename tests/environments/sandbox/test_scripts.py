@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.scripts import find_scripts
+from proctor.environments.sandbox.watch import find_scripts
 
 CODE = "import time; time.sleep(60)\n"
 

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.accounting import find_surroundings
+from proctor.environments.sandbox.accounting import find_ends, find_surroundings, find_test_settings
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.changes import LayeredChanges
-from proctor.environments.sandbox.links import find_ends
-from proctor.environments.sandbox.settings import find_test_settings
 from proctor.environments.sandbox.walk import Layers, Limits, list_written
 
 IMAGE = {

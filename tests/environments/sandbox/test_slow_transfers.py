@@ -12,22 +12,22 @@ from typing import BinaryIO
 import pytest
 
 from proctor.environments.sandbox import transfer
-from proctor.environments.sandbox.box import Box
-from proctor.environments.sandbox.channel import Message
-from proctor.environments.sandbox.parcel import (
-    BrokenParcelError,
+from proctor.environments.sandbox.archive import (
+    BrokenArchiveError,
     Limits,
     Receiver,
     Sender,
     pack_head,
 )
+from proctor.environments.sandbox.box import Box
+from proctor.environments.sandbox.channel import Message
 from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import SlowTransferError
 from proctor.trial.environment import Process
 from proctor.trial.finding import Finding, FindingCode
 from tests.environments.orders import order_of
+from tests.environments.sandbox.archives import entry, unpacked
 from tests.environments.sandbox.boxes import shell, use
-from tests.environments.sandbox.parcels import entry, unpacked
 from tests.environments.sandboxes import found_in, running
 
 GIB = 1 << 30
@@ -89,7 +89,7 @@ def runs(size: int, *pairs: tuple[int, int]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "parcel",
+    "archive",
     [
         runs(100, (101, 0)),
         runs(100, (2**64 - 1, 101)),
@@ -101,14 +101,14 @@ def runs(size: int, *pairs: tuple[int, int]) -> bytes:
         runs(1 << 20, (1 << 17, 5)),
     ],
 )
-def test_runs_that_no_sender_of_ours_wrote_are_broken(tmp_path: Path, parcel: bytes) -> None:
-    with pytest.raises(BrokenParcelError):
-        unpacked(tmp_path / "in", parcel)
+def test_runs_that_no_sender_of_ours_wrote_are_broken(tmp_path: Path, archive: bytes) -> None:
+    with pytest.raises(BrokenArchiveError):
+        unpacked(tmp_path / "in", archive)
     assert list((tmp_path / "in").iterdir()) == []
 
 
 def test_a_file_with_holes_counts_with_its_whole_size(tmp_path: Path) -> None:
-    with pytest.raises(BrokenParcelError, match="more than 1000 bytes"):
+    with pytest.raises(BrokenArchiveError, match="more than 1000 bytes"):
         unpacked(tmp_path / "in", runs(1 << 20, (1 << 20, 0)), limits=Limits(n_bytes=1000))
 
 
@@ -156,7 +156,7 @@ def test_a_transfer_that_is_given_up_ends_on_both_sides(tmp_path: Path) -> None:
         await shell(box, f"cd /workspace; echo a > a; {MUCH} > b; echo c > /tmp/c")
         with pytest.raises(SlowTransferError, match=r"took too long: given up after 0 s; what had"):
             await box.take("/workspace", tmp_path / "taken")
-        # Somebody else does the next errand.
+        # Somebody else does the next operation.
         await box.take("/tmp/c", tmp_path / "c")
         return await box.list_processes()
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from proctor.environments.sandbox.archive import BrokenArchiveError, Limits
 from proctor.environments.sandbox.box import Box
-from proctor.environments.sandbox.parcel import BrokenParcelError, Limits
 from proctor.errors import SandboxError
 from proctor.trial.environment import Process
+from tests.environments.sandbox.archives import entry, unpacked
 from tests.environments.sandbox.boxes import said, shell, use
-from tests.environments.sandbox.parcels import entry, unpacked
 
 
 def test_a_directory_arrives_with_its_modes_times_and_links(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_many_transfers_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", ".", "a//b", "a/.", ""])
 def test_a_name_that_leads_out_breaks_the_parcel(tmp_path: Path, name: str) -> None:
-    with pytest.raises(BrokenParcelError, match="expected a path below its top"):
+    with pytest.raises(BrokenArchiveError, match="expected a path below its top"):
         unpacked(tmp_path / "in", entry(b"F", name, b"x"))
     assert not (tmp_path / "x").exists()
 
@@ -233,15 +233,15 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/d").symlink_to(tmp_path / "out")
     (tmp_path / "in/f").symlink_to(tmp_path / "out/f")
-    parcel = (entry(b"L", "e", b"d"), entry(b"F", "d/x", b"x"), entry(b"F", "f", b"f"))
-    assert unpacked(tmp_path / "in", *parcel, entry(b"F", "e/y", b"y")) == ()
+    archive = (entry(b"L", "e", b"d"), entry(b"F", "d/x", b"x"), entry(b"F", "f", b"f"))
+    assert unpacked(tmp_path / "in", *archive, entry(b"F", "e/y", b"y")) == ()
     assert list((tmp_path / "out").iterdir()) == []
     assert (tmp_path / "in/d/x").read_text() == "x"
     assert (tmp_path / "in/e/y").read_text() == "y"
 
 
 @pytest.mark.parametrize(
-    ("parcel", "limits"),
+    ("archive", "limits"),
     [
         (entry(b"F", "f", b"12345"), Limits(n_bytes=4)),
         (entry(b"D", "a") + entry(b"D", "b") + entry(b"D", "c"), Limits(n_entries=1)),
@@ -251,7 +251,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     ],
 )
 def test_a_parcel_that_no_sender_of_ours_wrote_is_broken(
-    tmp_path: Path, parcel: bytes, limits: Limits
+    tmp_path: Path, archive: bytes, limits: Limits
 ) -> None:
-    with pytest.raises(BrokenParcelError):
-        unpacked(tmp_path / "in", parcel, limits=limits)
+    with pytest.raises(BrokenArchiveError):
+        unpacked(tmp_path / "in", archive, limits=limits)

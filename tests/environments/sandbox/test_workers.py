@@ -1,4 +1,4 @@
-"""Who does errands in a sandbox, and what somebody inside can do about it."""
+"""Who does operations in a sandbox, and what somebody inside can do about it."""
 
 import asyncio
 import hashlib
@@ -14,7 +14,7 @@ from proctor.errors import SandboxError
 from tests.environments.sandbox.boxes import said, shell, use
 
 OTHERS = "for p in $(cd /proc; echo [0-9]*); do [ $p = 1 ] || [ $p = $$ ] || "
-WORKERS = "for p in $(grep -l '^proctor-errand' /proc/[0-9]*/comm); do p=${p%/comm}; "
+WORKERS = "for p in $(grep -l '^proctor-worker' /proc/[0-9]*/comm); do p=${p%/comm}; "
 
 
 @pytest.mark.parametrize("room", [0, 1])

@@ -5,15 +5,13 @@ For a trial:
     inside        commands and files in one that runs
     room          the verifier's: a second container that the agent does not reach; top_level and
                   room_files are what it is made of
-    processes     what runs in one
     refusals      what it cannot give
     engine        what the engine is, asked once; whether there is one
     image         the image of a task, found, pulled or built once, and its pin
-    frozen        what an agent left, kept as an image
     containers    how containers are started and removed
     command       one command in a container, and its end
     files         what can be done with files, in two ways:
-    copies          by `docker cp`; tar_parcel reads what comes
+    copies          by `docker cp`; tar_archive reads what comes
     merged          in a root that lies on this machine
     reap          containers and kept states that killed runs left
 Below that:

@@ -16,9 +16,9 @@ from typing import BinaryIO, cast
 from proctor.digest import sha256_pieces
 from proctor.environments.docker.files import MOST_BYTES
 from proctor.environments.docker.program import end_call, explain, run_docker, start_docker
-from proctor.environments.docker.tar_parcel import TarParcel, below_top, open_tar
+from proctor.environments.docker.tar_archive import TarArchive, below_top, open_tar
+from proctor.environments.sandbox.archive import BrokenArchiveError, Limits
 from proctor.environments.sandbox.box import MOST_ENTRIES, MOST_LISTED
-from proctor.environments.sandbox.parcel import BrokenParcelError, Limits
 from proctor.environments.sandbox.transfer import (
     BYTES_PER_SEC,
     PATIENCE_SEC,
@@ -68,8 +68,8 @@ class CopiedFiles:
         name = source.rstrip("/").rpartition("/")[2]
 
         def work(stream: BinaryIO) -> tuple[str, ...]:
-            parcel = io.BufferedReader(TarParcel(stream, limits), _PIECE)
-            return unpack(cast("BinaryIO", parcel), target, name, limits)
+            archive = io.BufferedReader(TarArchive(stream, limits), _PIECE)
+            return unpack(cast("BinaryIO", archive), target, name, limits)
 
         # The engine sends holes as zeros: what may come has the time that it takes.
         seconds = PATIENCE_SEC + MOST_BYTES / BYTES_PER_SEC
@@ -131,7 +131,7 @@ class CopiedFiles:
         reading = asyncio.get_running_loop().run_in_executor(None, _work_on, ours, work)
         try:
             made = await asyncio.shield(reading)
-        except (BrokenParcelError, _EmptyError) as error:
+        except (BrokenArchiveError, _EmptyError) as error:
             raise await self._fault_of(process, source, error) from error
         finally:
             await end_call(process)

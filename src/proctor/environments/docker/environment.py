@@ -8,14 +8,15 @@ Everything that happens inside is in inside.py, the verifier's room in room.py.
 
 import asyncio
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
 from proctor.environments.docker.changes import ChangedContainer
 from proctor.environments.docker.containers import (
+    TRIAL,
     Fill,
     name_container,
     remove_containers,
@@ -28,18 +29,24 @@ from proctor.environments.docker.copies import CopiedFiles
 from proctor.environments.docker.engine import BRIDGE, Engine, find_engine
 from proctor.environments.docker.etc_files import ETC_FILES, EtcFiles
 from proctor.environments.docker.files import Files
-from proctor.environments.docker.frozen import fill_from_kept, keep_as_image, remove_image
 from proctor.environments.docker.image import Image, prepare_image
 from proctor.environments.docker.inside import Running
 from proctor.environments.docker.merged import MergedFiles, is_mounted_here
-from proctor.environments.docker.processes import list_processes, list_processes_here
 from proctor.environments.docker.program import run_docker
 from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room, pause_container
 from proctor.environments.interior import DEVICES, MEMORY, MOST_DEVICES, lie_in_memory
 from proctor.environments.sandbox.blueprint import Part
+from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.limits import limits_of
+from proctor.environments.sandbox.mapped import run_mapped
+from proctor.environments.sandbox.processes import (
+    LONGEST_COMMAND,
+    Lister,
+    find_living,
+    read_stat,
+)
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.scratch import make_private, open_run, scratch_roots
 from proctor.environments.shells import find_shell
@@ -51,6 +58,149 @@ from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.inside import empty_directories
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import INSIDE, TrialPaths
+
+# What runs in a container, as the engine or the kernel sees it: nothing in it is asked
+
+
+_KEEPER = "sleep infinity"
+_DEAD = ("Z", "X")
+_FIELDS = "pid,ppid,stat,args"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    pid: int
+    """For the engine."""
+    parent: int
+    process: Process
+    """Its pid is that inside, where that is known."""
+
+
+async def list_processes(container: str, first: int) -> list[Process]:
+    """Everything but the first process and the one sleeper that it keeps; command lines alone.
+
+    A process is listed while any of its threads lives. An engine whose `ps` lists no threads, such
+    as busybox's, takes one whose first thread has ended for dead.
+
+    Raises:
+        DockerError: the container or the engine is gone.
+    """
+    told = await run_docker("top", container, "-eLo", _FIELDS, is_checked=False)
+    if told.code != 0:
+        told = await run_docker("top", container, "-eo", _FIELDS)
+    fields = [line.split(None, 3) for line in told.out.splitlines()[1:]]
+    rows: dict[int, _Row] = {}
+    for pid, parent, state, command in (each for each in fields if len(each) == 4):
+        if not state.startswith(_DEAD):
+            shown = Process(int(pid), command[:LONGEST_COMMAND])
+            rows.setdefault(int(pid), _Row(int(pid), int(parent), shown))
+    return _without_own(list(rows.values()), first)
+
+
+def list_processes_here(first: int) -> list[Process]:
+    """The same, where the engine's processes are this machine's; looked for in /proc.
+
+    Raises:
+        OSError: the container is gone.
+    """
+    namespace = str(Path(f"/proc/{first}/ns/pid").readlink())
+    lister = Lister(f"/proc/{first}/root")
+    return _without_own(sorted(_find_in(namespace, lister), key=lambda row: row.pid), first)
+
+
+def _find_in(namespace: str, lister: Lister) -> Iterator[_Row]:
+    for place in Path("/proc").iterdir():
+        # One that ends meanwhile is none.
+        with suppress(OSError, ValueError):
+            if place.name.isdecimal() and str((place / "ns/pid").readlink()) == namespace:
+                yield from _describe(int(place.name), lister)
+
+
+def _describe(pid: int, lister: Lister) -> Iterator[_Row]:
+    name, fields = read_stat(f"/proc/{pid}")
+    place = find_living(pid, fields)
+    if place is None:
+        return
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    facts = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    seen = lister.describe(place, name, int(facts["Uid"].split()[0]))
+    inside = int(facts["NSpid"].split()[-1])
+    yield _Row(pid, int(fields[1]), Process(inside, **seen._asdict()))
+
+
+def _without_own(rows: Sequence[_Row], first: int) -> list[Process]:
+    found, has_keeper = [], False
+    for row in rows:
+        if row.pid == first:
+            continue
+        if row.parent == first and row.process.command == _KEEPER and not has_keeper:
+            # One, and no more: whoever calls himself so is seen.
+            has_keeper = True
+            continue
+        found.append(row.process)
+    return found
+
+
+# What an agent left in a container, kept as an image that other containers are started from
+#
+# Such an image has no name. It carries the labels of its run, by which it is found again after a
+# kill, and goes with the container that it was made of. A clean room is a container of the task's
+# own image that is given, before it is started, the part of the kept files that is not left out.
+
+
+_UPPER = "{{if .GraphDriver.Data}}{{.GraphDriver.Data.UpperDir}}{{end}}"
+
+
+async def keep_as_image(container: str, image: Image) -> Image:
+    """The files of a container as they are now, with all else as in the image it was started from.
+
+    Raises:
+        DockerError: they cannot be kept.
+    """
+    if image.has_volumes:
+        raise UnsupportedError(f"{image.pin}: has volumes, and what lies in those is in no image")
+    labels = [word for word in words_of_labels() if word != "--label"]
+    # Containers inherit an image's labels; one that begins with this has no evidence to bring in.
+    changes = [f"LABEL {label}" for label in (*labels, f"{TRIAL}=")]
+    words = [word for change in changes for word in ("--change", change)]
+    told = await run_docker("commit", *words, container, patience_sec=None)
+    return replace(image, id=told.out.strip())
+
+
+async def remove_image(image: Image) -> None:
+    """Remove what was kept.
+
+    Raises:
+        DockerError: it cannot be removed.
+    """
+    await run_docker("image", "rm", image.id)
+
+
+async def fill_from_kept(container: str, kept: Image, left_out: LeftOut) -> None:
+    """Give a container that was not started yet what was kept, but for what is left out.
+
+    The topmost layer of what was kept is copied to the layer that takes what the container writes,
+    so that deletions and replaced directories stay what they are. Both lie on this machine.
+
+    Raises:
+        DockerError, SandboxError, OSError: that cannot be done.
+    """
+    source = await _find_layer("image", "inspect", kept.id)
+    target = await _find_layer("inspect", container)
+    # The engine has made the working directory in it, if the image has none, and will again.
+    await asyncio.to_thread(delete_tree, Path(target))
+    paths = [[path.lstrip("/") for path in each] for each in (left_out.paths, left_out.plain)]
+    # A process does it, which can be ended: there may be much to copy.
+    await run_mapped("copy", [[source, target]], *paths, apart=True)
+
+
+async def _find_layer(*words: str) -> str:
+    """Where the topmost layer of something lies on this machine."""
+    layer = (await run_docker(*words[:-1], "--format", _UPPER, words[-1])).out.strip()
+    if not posixpath.isabs(layer) or not Path(layer).is_dir():
+        raise UnsupportedError(f"{words[-1]}: its topmost layer is not on this machine: {layer!r}")
+    return layer
+
 
 _LOGS = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 _PHASE = "setup"

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from proctor.environments.docker.files import MOST_BYTES
+from proctor.environments.sandbox.archive import BrokenArchiveError, Limits
 from proctor.environments.sandbox.box import MOST_ENTRIES, MOST_LISTED
 from proctor.environments.sandbox.channel import close_all
-from proctor.environments.sandbox.errands import ERRANDS
-from proctor.environments.sandbox.parcel import BrokenParcelError, Limits
+from proctor.environments.sandbox.file_ops import OPERATIONS
 from proctor.environments.sandbox.transfer import Seen, pack_into, receive_listing
 from proctor.environments.sandbox.unpack import unpack
 from proctor.environments.sandbox.users import User, find_user
@@ -45,7 +45,7 @@ class MergedFiles:
         request: dict[str, object] = {"target": target, "name": source.name}
         packing = asyncio.get_running_loop().run_in_executor(None, pack_into, ours, source)
         files = [theirs]
-        putting = self._do(lambda: ERRANDS["put"](request, files), files)
+        putting = self._do(lambda: OPERATIONS["put"](request, files), files)
         failed = await asyncio.gather(packing, putting, return_exceptions=True)
         _raise_first([each for each in failed if isinstance(each, BaseException)])
 
@@ -65,16 +65,16 @@ class MergedFiles:
 
     async def kind_of(self, path: str) -> str | None:
         """See Files."""
-        kind = (await self._do(lambda: ERRANDS["kind_of"]({"path": path}, [])))["kind"]
+        kind = (await self._do(lambda: OPERATIONS["kind_of"]({"path": path}, [])))["kind"]
         return None if kind is None else str(kind)
 
     async def open_directories(self, paths: Sequence[str]) -> None:
         """See Files."""
-        await self._do(lambda: ERRANDS["make_directories"]({"paths": list(paths)}, []))
+        await self._do(lambda: OPERATIONS["make_directories"]({"paths": list(paths)}, []))
 
     async def remove(self, paths: Sequence[str]) -> None:
         """Remove files, those that are there."""
-        await self._do(lambda: ERRANDS["remove"]({"paths": list(paths)}, []))
+        await self._do(lambda: OPERATIONS["remove"]({"paths": list(paths)}, []))
 
     async def mark(self, script: str) -> bool:
         """See Files; running it will say what else is wrong with it."""
@@ -90,13 +90,13 @@ class MergedFiles:
         return await self._do(lambda: find_user(name))
 
     async def _send[Made](
-        self, errand: str, request: dict[str, object], work: Callable[..., Made]
+        self, operation: str, request: dict[str, object], work: Callable[..., Made]
     ) -> Made:
         """Have something packed in the root, and unpacked here."""
         ours, theirs = os.pipe2(os.O_CLOEXEC)
         reading = asyncio.get_running_loop().run_in_executor(None, _read, ours, work)
         files = [theirs]
-        sending = self._do(lambda: ERRANDS[errand](request, files), files)
+        sending = self._do(lambda: OPERATIONS[operation](request, files), files)
         made, sent = await asyncio.gather(reading, sending, return_exceptions=True)
         _raise_first([each for each in (sent, made) if isinstance(each, BaseException)])
         return made  # type: ignore[return-value]
@@ -164,9 +164,9 @@ def _raise_first(failed: Sequence[BaseException]) -> None:
     """Raise what counts of two errors: a broken pipe only says that the other side has failed."""
     if not failed:
         return
-    broken = (BrokenPipeError, BrokenParcelError)
+    broken = (BrokenPipeError, BrokenArchiveError)
     first = next((each for each in failed if not isinstance(each, broken)), failed[0])
-    if isinstance(first, BrokenParcelError):
+    if isinstance(first, BrokenArchiveError):
         raise DockerError(str(first)) from first
     raise first
 

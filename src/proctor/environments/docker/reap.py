@@ -18,10 +18,10 @@ import msgspec
 
 from proctor.environments.docker.containers import ATTEMPT, OWNER, RUN, TRIAL, owner
 from proctor.environments.docker.program import call_docker, find_docker
-from proctor.environments.docker.tar_parcel import TarParcel
+from proctor.environments.docker.tar_archive import TarArchive
+from proctor.environments.sandbox.archive import BrokenArchiveError, Limits
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.locks import locked, make_private
-from proctor.environments.sandbox.parcel import BrokenParcelError, Limits
 from proctor.environments.sandbox.reap import Reaped
 from proctor.environments.sandbox.runs import parse_run_id
 from proctor.environments.sandbox.salvage import PLACES, salvage
@@ -199,10 +199,10 @@ def _take(container: str, place: str, top: Path) -> list[str]:
         if not stream.peek(1):
             return []
         target.parent.mkdir(parents=True, exist_ok=True)
-        parcel = io.BufferedReader(TarParcel(cast("BinaryIO", stream), _LIMITS))
+        archive = io.BufferedReader(TarArchive(cast("BinaryIO", stream), _LIMITS))
         try:
-            found = unpack(cast("BinaryIO", parcel), target, target.name, _LIMITS)
-        except BrokenParcelError as error:
+            found = unpack(cast("BinaryIO", archive), target, target.name, _LIMITS)
+        except BrokenArchiveError as error:
             return [f"{place}: {error}"]
         finally:
             copying.kill()

@@ -12,14 +12,14 @@ _WHO = "the docker environment"
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RequestedSettings:
     """What a job says of all its containers."""
 
     network: str | None = None
     """Which of the engine's networks a public task gets; None: the usual one."""
 
 
-def check_order(order: EnvironmentOrder) -> Wishes:
+def check_order(order: EnvironmentOrder) -> RequestedSettings:
     """What an order says of its container, once all of it was seen to be possible.
 
     Raises:
@@ -36,7 +36,7 @@ def check_order(order: EnvironmentOrder) -> Wishes:
     return wishes
 
 
-def check_wishes(config: EnvironmentConfig) -> Wishes:
+def check_wishes(config: EnvironmentConfig) -> RequestedSettings:
     """What a job says of all its containers, once it was seen to be possible.
 
     Raises:
@@ -48,7 +48,7 @@ def check_wishes(config: EnvironmentConfig) -> Wishes:
         raise UnsupportedError(f"--ek {unknown[0]}: {_WHO} takes nothing but network")
     network = config.kwargs.get("network")
     if network is None:
-        return Wishes()
+        return RequestedSettings()
     if not isinstance(network, str) or not network:
         raise UnsupportedError(f"--ek network={network}: expected the name of a Docker network")
     if network == "none" or network.startswith("container:"):
@@ -56,4 +56,4 @@ def check_wishes(config: EnvironmentConfig) -> Wishes:
             f"--ek network={network}: a task whose network_mode is public gets a network; name "
             "one, as `docker network ls` lists them"
         )
-    return Wishes(network)
+    return RequestedSettings(network)

@@ -4,7 +4,10 @@ For sandboxes, and for containers whose layers lie on this machine.
 """
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 
@@ -12,13 +15,235 @@ from proctor.environments.interior import DEVICES, MEMORY
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.command import PATH
-from proctor.environments.sandbox.links import find_ends
 from proctor.environments.sandbox.mapped import run_mapped
-from proctor.environments.sandbox.provided import find_provided
-from proctor.environments.sandbox.settings import find_test_settings
-from proctor.environments.sandbox.walk import Limits, Written
+from proctor.environments.sandbox.walk import DELETED, Limits, Written
+from proctor.environments.tools import Kind
 from proctor.trial.changes import Change, Phase, Surroundings
 from proctor.trial.environment import SeenFile
+
+# Settings of projects that say what a test command runs, by what is written in them
+#
+# A project's own settings are in most of these files, so that their names say nothing.
+
+
+_PYTEST = re.compile(r"^\s*\[tool[.:]pytest", re.MULTILINE)
+_CHOOSING = re.compile(
+    r"python_(files|functions|classes)|norecursedirs|collect_ignore|testpaths|"
+    r"""addopts.{0,200}?(--co\b|--collect|-p\b|-k\b|-m\b|-h\b|-V\b|--ver|--help|--ignore|--desel|"""
+    r"--setup|--fixtures|--markers|--cache|--noconf|--pyargs|--override|-o\b|-c\b|--rootdir|--lf)",
+    re.DOTALL,
+)
+_FILES = ("pyproject.toml", "setup.cfg")
+_PACKAGE = "package.json"
+
+
+def find_test_settings(changes: LayeredChanges, workdir: str) -> Iterator[str]:
+    """Files in a directory, or above it, that choose what tests run, and are not the image's."""
+    place = workdir
+    while place != "/":
+        for name in changes.list_written(place):
+            path = f"{place}/{name}"
+            if (
+                name in _FILES and _chooses(changes.read_now(path), changes.read_in_image(path))
+            ) or (name == _PACKAGE and _changes_scripts(changes, path)):
+                yield path
+        place = posixpath.dirname(place)
+
+
+def _chooses(now: str, before: str) -> bool:
+    return now != before and bool(_PYTEST.search(now)) and bool(_CHOOSING.search(now))
+
+
+def _changes_scripts(changes: LayeredChanges, path: str) -> bool:
+    before = _load_scripts(changes.read_in_image(path))
+    return bool(before) and before != _load_scripts(changes.read_now(path))
+
+
+def _load_scripts(text: str) -> dict[str, object]:
+    """What a package's test commands are; nothing where the text is no such file."""
+    try:
+        found = msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    scripts = found.get("scripts")
+    commands = scripts if isinstance(scripts, dict) else {}
+    return {name: text for name, text in commands.items() if "test" in str(name)}
+
+
+# Names of what an image has where programs search: programs, modules, headers, libraries
+#
+#     bin/grep   python/yaml   include/assert.h   lib/libm   perl/Test/More.pm   node/lodash
+#
+# An image does not change, so that it is looked at once.
+
+
+_PREFIXES = ("/usr", "/usr/local", "")
+_PYTHON = ("", "/site-packages", "/dist-packages")
+_NODE = ("/usr/lib/node_modules", "/usr/local/lib/node_modules", "/usr/share/nodejs")
+_PERL = ("/usr/share/perl5", "/usr/local/share/perl5", "/etc/perl")
+
+
+@dataclass(frozen=True)
+class Provided(Container[str]):
+    """The names, each with the kind of place in front of it; a kind is looked at when asked for."""
+
+    image: LayeredChanges
+    search_path: tuple[str, ...]
+    node_path: tuple[str, ...]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the image has something of that name."""
+        kind = str(name).partition("/")[0]
+        return kind in _KINDS and name in _find_names(self, kind)
+
+
+def find_provided(
+    changes: LayeredChanges, search_path: tuple[str, ...], node_path: tuple[str, ...]
+) -> Provided:
+    """What an image has."""
+    # Without what is one sandbox's own.
+    parts = tuple(Part(part.target, part.lowers, upper="", work="") for part in changes.parts)
+    return Provided(LayeredChanges(parts), search_path, node_path)
+
+
+@lru_cache(maxsize=64)
+def _find_names(provided: Provided, kind: str) -> frozenset[str]:
+    return frozenset(f"{kind}/{name}" for name in _KINDS[kind](provided))
+
+
+def _find_programs(provided: Provided) -> Iterator[str]:
+    for place in provided.search_path:
+        yield from provided.image.list_in_image(place)
+
+
+def _find_node_modules(provided: Provided) -> Iterator[str]:
+    for place in (*_NODE, *provided.node_path):
+        yield from provided.image.list_in_image(place)
+
+
+def _find_modules(provided: Provided) -> Iterator[str]:
+    """Top-level modules of every Python that the image has beside its programs."""
+    image, places = provided.image, map(posixpath.dirname, provided.search_path)
+    prefixes = dict.fromkeys((*_PREFIXES[:2], *places))
+    for prefix in prefixes:
+        for python in image.list_in_image(f"{prefix}/lib"):
+            if not python.startswith("python"):
+                continue
+            for more in _PYTHON:
+                for name in image.list_in_image(f"{prefix}/lib/{python}{more}"):
+                    if "-" not in name.partition(".")[0]:
+                        yield name.partition(".")[0]
+
+
+def _list_multiarch(image: LayeredChanges, top: str) -> Iterator[str]:
+    """A directory, and those of each architecture in it: x86_64-linux-gnu."""
+    yield top
+    yield from (f"{top}/{name}" for name in image.list_in_image(top) if "-linux-" in name)
+
+
+def _find_headers(provided: Provided) -> Iterator[str]:
+    image = provided.image
+    for prefix in _PREFIXES[:2]:
+        for place in _list_multiarch(image, f"{prefix}/include"):
+            for name in image.list_in_image(place):
+                yield name
+                if "." not in name:
+                    yield from (f"{name}/{one}" for one in image.list_in_image(f"{place}/{name}"))
+
+
+def _find_libraries(provided: Provided) -> Iterator[str]:
+    image = provided.image
+    for prefix in _PREFIXES:
+        for place in _list_multiarch(image, f"{prefix}/lib"):
+            for name in image.list_in_image(place):
+                if ".so" in name or name.endswith(".a"):
+                    yield name.partition(".")[0]
+
+
+def _find_perl(provided: Provided) -> Iterator[str]:
+    image = provided.image
+    core = (f"/usr/share/perl/{name}" for name in image.list_in_image("/usr/share/perl"))
+    built = [
+        f"{place}{more}"
+        for place in _list_multiarch(image, "/usr/lib")
+        for more in (
+            "/perl-base",
+            *(f"/perl/{name}" for name in image.list_in_image(f"{place}/perl")),
+        )
+    ]
+    for place in (*_PERL, *core, *built):
+        for name in image.list_in_image(place):
+            yield name
+            if "." not in name:
+                yield from (f"{name}/{one}" for one in image.list_in_image(f"{place}/{name}"))
+
+
+_KINDS: dict[str, Callable[[Provided], Iterator[str]]] = {
+    "bin": _find_programs,
+    "python": _find_modules,
+    "include": _find_headers,
+    "lib": _find_libraries,
+    "perl": _find_perl,
+    "node": _find_node_modules,
+}
+
+
+# Where the links that an agent made lead in the end, as the tests will follow them
+
+
+_MOST_LINKS = 40
+_MOST_FOLLOWED = 5000
+"""Links that are followed; of more it is not known where they lead, and they are taken to lead
+nowhere."""
+_DEVICES = frozenset(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
+_SEEN_BY_EACH = frozenset({"/proc", "/sys", "/dev"})
+_OTHERS = ("/proc/", "/sys/", "/dev/", "/tests/", "/logs/verifier/", "/solution/")
+"""What is there depends on who looks, and when."""
+
+
+def find_ends(image: LayeredChanges, written: Iterable[Written]) -> dict[str, str]:
+    """Where each link leads, empty: nowhere, or to what is made when somebody looks."""
+    now = {entry.path: entry for entry in written}
+    links = [entry.path for entry in now.values() if entry.kind == "link" and entry.how != DELETED]
+    return {path: _follow(image, now, path) for path in links[:_MOST_FOLLOWED]}
+
+
+def _follow(image: LayeredChanges, now: Mapping[str, Written], path: str) -> str:
+    rest, done, n_links = path.split("/")[1:], "", 0
+    while rest:
+        name = rest.pop(0)
+        if name in ("", "."):
+            continue
+        if name == "..":
+            done = posixpath.dirname(done).rstrip("/")
+            continue
+        here = f"{done}/{name}"
+        if here in _SEEN_BY_EACH and rest:
+            done = here
+            continue
+        target = _find_target(image, now, here)
+        if target is None or f"{here}/".startswith(_OTHERS):
+            return here if here in _DEVICES and not rest else ""
+        if not target:
+            done = here
+            continue
+        n_links += 1
+        if n_links > _MOST_LINKS:
+            return ""
+        done = "" if target.startswith("/") else done
+        rest = [*target.split("/"), *rest]
+    return done or "/"
+
+
+def _find_target(image: LayeredChanges, now: Mapping[str, Written], path: str) -> str | None:
+    """Where a path leads if it is a link, empty if it is something else; None: nothing is there."""
+    if (entry := now.get(path)) is not None:
+        return None if entry.how == DELETED else entry.target
+    found = image.find_kind_in_image(path)
+    if found is None:
+        return None
+    return found.content if found.kind is Kind.LINK else ""
+
 
 USERS = "/etc/passwd"
 _MOST_HOMES = 100

@@ -22,12 +22,12 @@ from pathlib import Path
 
 import msgspec
 
+from proctor.environments.sandbox.archive import Limits
 from proctor.environments.sandbox.blueprint import Blueprint, Command, as_json
 from proctor.environments.sandbox.channel import Message, close_all, make_pair
-from proctor.environments.sandbox.desk import Desk, Ends
 from proctor.environments.sandbox.link import Link, Questions, settled
 from proctor.environments.sandbox.output import Finished, Output
-from proctor.environments.sandbox.parcel import Limits
+from proctor.environments.sandbox.router import Ends, Router
 from proctor.environments.sandbox.transfer import Seen, put_files, receive_listing, take_files
 from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import SandboxDiedError, SandboxError
@@ -68,7 +68,7 @@ class Box:
         self._loop = asyncio.get_running_loop()
         self._up: asyncio.Future[str | None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
-        self._desk = Desk(ends.channel, self._hear, self._hang_up)
+        self._desk = Router(ends.channel, self._hear, self._hang_up)
         self._desk.add_line(0, ends.line)
 
     @property
@@ -148,7 +148,7 @@ class Box:
         return None if kind is None else str(kind)
 
     async def list_processes(self) -> list[Process]:
-        """What runs in it besides PID 1 and its errands, as seen inside."""
+        """What runs in it besides PID 1 and its operations, as seen inside."""
         found = (await self._ask({"op": "list_processes", "room": 0}))["processes"]
         return msgspec.convert(found, list[Process])
 

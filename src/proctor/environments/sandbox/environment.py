@@ -10,7 +10,7 @@ Everything that happens inside is in inside.py, everything below it in box.py an
 import asyncio
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,19 +23,20 @@ from proctor.environments.sandbox.accounting import (
 from proctor.environments.sandbox.blueprint import Command, Network
 from proctor.environments.sandbox.box import Box, shared_zygote
 from proctor.environments.sandbox.changes import LayeredChanges
-from proctor.environments.sandbox.frozen import clean_parts, drop_clean, freeze_slot
 from proctor.environments.sandbox.host_ports import OPTION, check_can_open, host_ports_of
 from proctor.environments.sandbox.inside import Inside, Room, Running, check_user
 from proctor.environments.sandbox.keeping import give_back, lookup_of
 from proctor.environments.sandbox.limits import limits_of
+from proctor.environments.sandbox.mapped import run_mapped
 from proctor.environments.sandbox.network import choose_network, connect
-from proctor.environments.sandbox.premises import Held, Premises, Wish, premises_of
+from proctor.environments.sandbox.pool import Held, PoolRequest, SandboxPool, pool_of
 from proctor.environments.sandbox.privileges import is_all_powerful
+from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.refusals import check_order
 from proctor.environments.sandbox.roots.build import Root, build_root
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Session
-from proctor.environments.sandbox.slots import Slot
+from proctor.environments.sandbox.slots import KEPT_STATES, Slot
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.environments.shells import find_shell
 from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
@@ -45,6 +46,82 @@ from proctor.trial.environment import ChangedFile, Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import INSIDE, TrialPaths
+
+# A sandbox's files as they were at one moment, for other sandboxes to begin with
+#
+# The directories that take what is written in a sandbox are copied. The copies lie in the sandbox's
+# own scratch and go with it, whether it is stopped or reaped. A clean room begins with the image
+# and with those of the copied files that are kept.
+
+
+_FROZEN, _CLEAN = KEPT_STATES
+_LITTLE = 64 << 20
+"""Bytes that are copied in a thread; more take a process, which can be ended."""
+
+
+async def freeze_slot(slot: Slot, n_bytes: int | None = None) -> Parts:
+    """Copy what was written in a sandbox; the root file system with the copies on top.
+
+    An earlier copy is deleted before. `n_bytes` is how much it is, where that is known.
+
+    Raises:
+        SandboxError: there is no room for it, or something of it cannot be copied.
+        OSError: it cannot be deleted, or no process can be started.
+    """
+    place = await _empty_place(slot, _FROZEN)
+    copies = [str(place / str(number)) for number in range(len(slot.parts))]
+    pairs = [(part.upper, copy) for part, copy in zip(slot.parts, copies, strict=True)]
+    try:
+        await run_mapped("copy", pairs, apart=n_bytes is None or n_bytes > _LITTLE)
+    except BaseException:
+        await asyncio.shield(asyncio.to_thread(delete_session, place))
+        raise
+    return _lay(slot.root, copies)
+
+
+async def clean_parts(
+    slot: Slot,
+    frozen: Parts,
+    left_out: Collection[str],
+    plain: Collection[str],
+    n_bytes: int | None = None,
+) -> Parts:
+    """The root file system with those of the frozen files on top that are not left out.
+
+    Where there is much of them they are hard links, which shows in the number of their links.
+
+    Raises:
+        SandboxError, OSError: that cannot be made.
+    """
+    place = await _empty_place(slot, _CLEAN)
+    clones = [str(place / str(number)) for number in range(len(slot.parts))]
+    trees = []
+    for (target, layers), clone in zip(frozen, clones, strict=True):
+        prefix = f"{target.rstrip('/')}/"
+        below = [
+            [path.removeprefix(prefix) for path in paths if path.startswith(prefix)]
+            for paths in (left_out, plain)
+        ]
+        trees.append([layers[0], clone, *below])
+    await run_mapped("clone", trees, n_bytes is None or n_bytes > _LITTLE)
+    return _lay(slot.root, clones)
+
+
+async def drop_clean(slot: Slot) -> None:
+    """Delete what a clean room began with."""
+    await asyncio.to_thread(delete_session, slot.session.directory / _CLEAN)
+
+
+async def _empty_place(slot: Slot, name: str) -> Path:
+    place = slot.session.directory / name
+    await asyncio.to_thread(delete_session, place)
+    place.mkdir(mode=0o700)
+    return place
+
+
+def _lay(root: Parts, tops: list[str]) -> Parts:
+    return tuple((target, (top, *lowers)) for (target, lowers), top in zip(root, tops, strict=True))
+
 
 _DIRECTORIES = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 _PHASE = "setup"
@@ -102,34 +179,34 @@ class SandboxEnvironment(Inside):
 
     async def _start(self, *, force_build: bool) -> None:
         order, zygote = self._order, await shared_zygote()
-        premises = premises_of(zygote)
-        if premises.place.note:
-            order.logger.warning(premises.place.note)
+        pool = pool_of(zygote)
+        if pool.place.note:
+            order.logger.warning(pool.place.note)
         root = await build_root(
             order.environment_dir,
             order.task_env_config.docker_image,
             self._base,
-            scratch=premises.run.directory,
+            scratch=pool.run.directory,
             spawn=zygote.spawn,
             force=force_build,
         )
         self._heed(root)
         network = self._choice.network
         bound = self._host_ports if network in (Network.SLIRP, Network.PASTA) else ()
-        wish = Wish(root.parts, network, self._limits, _DIRECTORIES, bound)
-        box, session = await self._occupy(premises, wish)
+        wish = PoolRequest(root.parts, network, self._limits, _DIRECTORIES, bound)
+        box, session = await self._occupy(pool, wish)
         self._held.connection = await connect(
             wish.network, box.pid, box.namespaces, session.directory
         )
         await self._furnish(root, box)
-        premises.expect(wish)
+        pool.expect(wish)
 
-    async def _occupy(self, premises: Premises, wish: Wish) -> tuple[Box, Session]:
+    async def _occupy(self, pool: SandboxPool, wish: PoolRequest) -> tuple[Box, Session]:
         """A sandbox with nothing in it, and in its scratch the note for whoever salvages."""
-        if ready := await premises.hold_ready(wish):
+        if ready := await pool.hold_ready(wish):
             self._held = ready
         else:
-            await premises.hold_new(wish, self.session_id, self._held)
+            await pool.hold_new(wish, self.session_id, self._held)
         box, slot = self._check_made()
         self._heed_limits(self._held.groups.missing)
         self._heed_ids(self._held.ids_shared)
@@ -350,10 +427,10 @@ class SandboxEnvironment(Inside):
         Raises:
             SandboxError, OSError: it cannot be brought up.
         """
-        wish = Wish(root, self._choice.network, self._limits, (), is_frozen=True)
+        wish = PoolRequest(root, self._choice.network, self._limits, (), is_frozen=True)
         held = self._held = Held()
         try:
-            await premises_of(await shared_zygote()).hold_new(wish, self.session_id, held)
+            await pool_of(await shared_zygote()).hold_new(wish, self.session_id, held)
             box, slot = self._check_made()
             self._heed_ids(held.ids_shared)
             held.connection = await connect(

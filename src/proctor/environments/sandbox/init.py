@@ -1,6 +1,6 @@
 """PID 1 of a sandbox: starts what the runner asks for, reaps what is left, opens verifiers' rooms.
 
-It reads nothing of the sandbox and loads nothing from it. Commands and errands are children that
+It reads nothing of the sandbox and loads nothing from it. Commands and operations are children that
 gave up its rights before they touch anything. The kernel keeps PID 1 alive whatever is sent to it
 from inside, and ends the whole sandbox with it; it ends when the runner's end of the channel is
 closed.
@@ -13,21 +13,142 @@ import signal
 import socket
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from proctor.environments.sandbox.blueprint import command_of
 from proctor.environments.sandbox.channel import Message, close_all, make_pair, receive, send
 from proctor.environments.sandbox.command import become_command, prepare_launches
-from proctor.environments.sandbox.groups import find_orphan, identity_of, is_alive, signal_group
 from proctor.environments.sandbox.inherited import Inherited, read_inherited
 from proctor.environments.sandbox.pausing import Holder
-from proctor.environments.sandbox.rooms import open_room
+from proctor.environments.sandbox.processes import find_living, read_stat
 from proctor.environments.sandbox.rootfs import Root
-from proctor.environments.sandbox.syscalls import PR_SET_DUMPABLE, name_process, prctl
+from proctor.environments.sandbox.syscalls import (
+    PR_SET_DUMPABLE,
+    attach_tree,
+    clone_tree,
+    name_process,
+    prctl,
+    unmount,
+)
 from proctor.environments.sandbox.users import UnknownUserError
 from proctor.environments.sandbox.workers import Duty, Worker, code_of, do_errand, sentence_of
+
+# Opening a verifier's room: a mount namespace in which some directories are new. For PID 1
+
+
+_PLACE = "/sys"
+"""A mount point, which nobody inside can replace by a link, with nothing in it."""
+
+
+def open_room(root: Root, home: int, number: int, fresh: Sequence[str]) -> int:
+    """A mount namespace in which the directories of `fresh` are new, as an open file.
+
+    `home` is the one to come back to.
+
+    Raises:
+        OSError: one of them is not guarded, or it cannot be made.
+    """
+    strange = [path for path in fresh if path not in root.guarded]
+    if strange:
+        raise OSError(errno.EINVAL, "not one of the blueprint's guarded directories", strange[0])
+    trees: dict[str, int] = {}
+    os.unshare(os.CLONE_NEWNS)
+    try:
+        with _rooms_mounted(root):
+            for n, path in enumerate(fresh):
+                trees[path] = _new_directory(root, f"{number}.{n}")
+        for path, tree in trees.items():
+            attach_tree(tree, path)
+        return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.setns(home, os.CLONE_NEWNS)
+        close_all(list(trees.values()))
+
+
+@contextmanager
+def _rooms_mounted(root: Root) -> Iterator[None]:
+    """The place for rooms, mounted in this namespace for a moment.
+
+    Many kernels copy only what is mounted. It can be moved there once: a copy takes its place.
+    """
+    attach_tree(root.rooms_fd, _PLACE)
+    try:
+        again = clone_tree(root.rooms_fd)
+        try:
+            yield
+        finally:
+            os.dup2(again, root.rooms_fd, inheritable=False)
+            os.close(again)
+    finally:
+        unmount(_PLACE)
+
+
+def _new_directory(root: Root, name: str) -> int:
+    """A new directory in the place for rooms, as a mount that is not yet anywhere."""
+    # There already, and empty, where the scratch served another sandbox before.
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o777, dir_fd=root.rooms_fd)
+    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root.rooms_fd)
+    try:
+        os.fchmod(fd, 0o777)
+        return clone_tree(fd)
+    finally:
+        os.close(fd)
+
+
+# Process groups of a sandbox, seen by its PID 1: signal one, tell whether it is dead, find one
+
+
+def signal_group(leader: int, number: signal.Signals) -> None:
+    """Signal a group, or a process that has not come to lead one yet; the dead are passed over.
+
+    A process whose first thread has ended is signalled like any other.
+    """
+    try:
+        os.killpg(leader, number)
+    except ProcessLookupError:
+        try:
+            os.kill(leader, number)
+        except ProcessLookupError:
+            return
+
+
+def is_alive(leader: int) -> bool:
+    """Whether a thread is left of a group, or of a process that is to lead one; zombies are not."""
+    return any(_belongs(name, leader) for name in os.listdir("/proc") if name.isdecimal())
+
+
+def _belongs(pid: str, leader: int) -> bool:
+    try:
+        fields = read_stat(f"/proc/{pid}")[1]
+    except OSError:
+        # It ended while we looked.
+        return False
+    return leader in (int(pid), int(fields[2])) and find_living(pid, fields) is not None
+
+
+def find_orphan(pipe: tuple[int, int], known: Collection[int]) -> int | None:
+    """The command that writes to a pipe and whose parent died: PID 1 is its parent then."""
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdecimal()):
+        try:
+            fields = read_stat(f"/proc/{pid}")[1]
+            is_ours = pid not in known and (int(fields[1]), int(fields[3])) == (1, pid)
+            place = find_living(pid, fields) if is_ours else None
+            if place is not None and identity_of(os.stat(f"{place}/fd/1")) == pipe:
+                return pid
+        except OSError:
+            # It ended while we looked.
+            continue
+    return None
+
+
+def identity_of(found: os.stat_result) -> tuple[int, int]:
+    """What tells a file from all others: its device and its inode."""
+    return found.st_dev, found.st_ino
+
 
 _GRACE_SEC, _LOOK_AGAIN_SEC, _LOOKS = 2.0, 0.02, 5
 _FAILED, _KILLED = 125, 137
@@ -71,7 +192,7 @@ class Init:
     jobs: dict[int, Job] = field(default_factory=dict)
     """By pid."""
     workers: dict[int, Worker] = field(default_factory=dict)
-    """Who does errands, by room."""
+    """Who does operations, by room."""
     poll: select.poll = field(default_factory=select.poll)
     hired: set[int] = field(default_factory=set)
     """Every worker that is not yet dead, by pid."""
@@ -206,7 +327,7 @@ def _reap(init: Init) -> None:
         if pid == 0:
             return
         if os.WIFSTOPPED(status):
-            # Somebody inside did that. Commands are theirs; what does errands must not hang.
+            # Somebody inside did that. Commands are theirs; what does operations must not hang.
             job = init.jobs.get(pid)
             if job is None or not job.is_command or job.is_starting:
                 _dismiss(init, pid)
@@ -308,7 +429,7 @@ def _list_own(init: Init) -> set[int]:
 def _start(init: Init, number: int, request: dict[str, Any], files: list[int]) -> None:
     is_command = request["op"] == "run"
     if request["op"] == "list_processes":
-        request["errands"] = sorted(_list_own(init))
+        request["operations"] = sorted(_list_own(init))
     room = int(request["command"]["room"] if is_command else request["room"])
     worker = init.workers.get(room) or _hire(init, room)
     if "alone" not in request and worker.hand(request, files):
@@ -379,7 +500,7 @@ def _be_powerless(init: Init, room: int) -> None:
         worker.line.close()
     # Or a link of the agent's to /proc/self/fd/3 would lead it into the verifiers' rooms.
     close_all([init.root.rooms_fd, init.home, *init.rooms])
-    name_process("proctor-errand")
+    name_process("proctor-worker")
     prepare_launches(init.nothing, init.room_capability if room else 0)
     # Once more: a change of rights may have set it.
     prctl(PR_SET_DUMPABLE, 0)

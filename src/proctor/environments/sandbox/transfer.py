@@ -1,7 +1,7 @@
 """The runner's side of a transfer: our end of a pipe, and which of two errors counts.
 
 What is small is done at once; for what is not, a thread reads or writes, so that the event loop
-goes on. What is at the other end is errands.py, in the sandbox.
+goes on. What is at the other end is file_ops.py, in the sandbox.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
 from proctor.digest import sha256_pieces
-from proctor.environments.sandbox.channel import Message
-from proctor.environments.sandbox.link import settled
-from proctor.environments.sandbox.parcel import (
+from proctor.environments.sandbox.archive import (
     FILE,
     REFUSED,
-    BrokenParcelError,
+    BrokenArchiveError,
     Limits,
     Receiver,
     Sender,
 )
+from proctor.environments.sandbox.channel import Message
+from proctor.environments.sandbox.link import settled
 from proctor.errors import SandboxError, SlowTransferError
 
 _PIECE = 1 << 18
@@ -98,7 +98,7 @@ def _fits(pipe: int, data: bytes) -> bool:
 
 
 def pack_small(source: str) -> bytes | None:
-    """A parcel of a few small files; None where it would be more than that.
+    """An archive of a few small files; None where it would be more than that.
 
     Raises:
         OSError: it is not there.
@@ -135,7 +135,7 @@ def pack_into(write_end: int, source: Path) -> None:
 async def take_files[Made](
     asker: Asker, request: Mapping[str, object], work: Callable[[BinaryIO], Made]
 ) -> Made:
-    """Ask for a parcel, and have something done with it.
+    """Ask for an archive, and have something done with it.
 
     Raises:
         FileNotFoundError: there is nothing to be sent.
@@ -196,7 +196,7 @@ def explain_slow(seconds: float) -> str:
 
 
 class _Arrival[Made]:
-    """A parcel that comes: read by the event loop, or by a thread from where it gets long."""
+    """An archive that comes: read by the event loop, or by a thread from where it gets long."""
 
     def __init__(self, pipe: int, work: Callable[[BinaryIO], Made]) -> None:
         self.n_bytes = 0
@@ -253,7 +253,7 @@ class _Arrival[Made]:
             return _outcome_of(self._job)
         try:
             return Outcome(self._work(BytesIO(self._data)))
-        except (OSError, BrokenParcelError) as error:
+        except (OSError, BrokenArchiveError) as error:
             return Outcome(error=error)
 
 
@@ -295,7 +295,7 @@ def check_transfer[Made](ours: Outcome[Made], theirs: Message) -> Made:
         SandboxError: theirs failed.
     """
     error = ours.error
-    if error is not None and not isinstance(error, BrokenPipeError | BrokenParcelError):
+    if error is not None and not isinstance(error, BrokenPipeError | BrokenArchiveError):
         raise error
     if theirs.get("errno") == errno.ENOENT:
         raise FileNotFoundError(errno.ENOENT, str(theirs["error"]))
@@ -321,7 +321,7 @@ def receive_listing(stream: BinaryIO) -> Sequence[Seen]:
     """The files of a listing.
 
     Raises:
-        BrokenParcelError: it is none.
+        BrokenArchiveError: it is none.
     """
     receiver = Receiver(stream)
     seen = []
@@ -332,5 +332,5 @@ def receive_listing(stream: BinaryIO) -> Sequence[Seen]:
             size = receiver.text()
             seen.append(Seen(entry.name, int(size) if size.isdecimal() else None, None))
         else:
-            raise BrokenParcelError(f"{entry.name}: no line of a listing")
+            raise BrokenArchiveError(f"{entry.name}: no line of a listing")
     return seen

@@ -1,4 +1,4 @@
-"""A parcel of files from a sandbox, written on the host with care: a stranger filled it.
+"""An archive of files from a sandbox, written on the host with care: a stranger filled it.
 
 Nothing is written outside the target and nothing through a link. Of links only those stay whose
 target is inside; set-user-id bits go; whoever runs this can read and delete everything. What is
@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from proctor.environments.sandbox.parcel import (
+from proctor.environments.sandbox.archive import (
     DIRECTORY,
     FILE,
     LINK,
-    BrokenParcelError,
+    BrokenArchiveError,
     Entry,
     Limits,
     Receiver,
@@ -34,14 +34,14 @@ def unpack(stream: BinaryIO, target: Path, name: str, limits: Limits) -> tuple[s
         What was refused, each as `path: reason`.
 
     Raises:
-        BrokenParcelError: the stream is no parcel, ends early, or holds more than was asked for.
+        BrokenArchiveError: the stream is not an archive, ends early, or is larger than allowed.
         OSError: the target cannot be written.
     """
     receiver = Receiver(stream)
     entries = receiver.entries()
     first = next(entries, None)
     if first is None:
-        raise BrokenParcelError("what came out of the sandbox is no parcel of files")
+        raise BrokenArchiveError("what came out of the sandbox is not an archive of files")
     if first.kind == DIRECTORY:
         target.mkdir(parents=True, exist_ok=True)
         with _Tree(receiver, target, limits) as tree:
@@ -53,7 +53,7 @@ def unpack(stream: BinaryIO, target: Path, name: str, limits: Limits) -> tuple[s
     with _Tree(receiver, place.parent, limits) as tree:
         tree.add(Entry(first.kind, place.name, first.mode, first.time_ns, first.size))
         for _ in entries:
-            raise BrokenParcelError("what came out of the sandbox is more than the one file")
+            raise BrokenArchiveError("what came out of the sandbox is more than the one file")
     return tuple(tree.refused)
 
 
@@ -99,9 +99,11 @@ class _Tree:
         self._n_bytes += entry.size if entry.kind == FILE else 0
         limits = self._limits
         if limits.n_bytes is not None and self._n_bytes > limits.n_bytes:
-            raise BrokenParcelError(f"more than {limits.n_bytes} bytes came out of the sandbox")
+            raise BrokenArchiveError(f"more than {limits.n_bytes} bytes came out of the sandbox")
         if limits.n_entries is not None and self._n_entries > limits.n_entries + 1:
-            raise BrokenParcelError(f"more than {limits.n_entries} entries came out of the sandbox")
+            raise BrokenArchiveError(
+                f"more than {limits.n_entries} entries came out of the sandbox"
+            )
 
     def _open_parent(self, above: str) -> int:
         """The directory of an entry, opened step by step and never through a link."""
@@ -130,7 +132,7 @@ class _Tree:
         try:
             self._receiver.copy_to(fd)
             os.utime(fd, ns=(entry.time_ns, entry.time_ns))
-        except (OSError, BrokenParcelError):
+        except (OSError, BrokenArchiveError):
             # A full disk, or a sender that is gone: half of a file would pass for a whole one.
             os.unlink(name, dir_fd=parent)
             raise
@@ -148,7 +150,7 @@ class _Tree:
 
 def _check_name(name: str) -> None:
     if not name or "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
-        raise BrokenParcelError(f"{name!r} came out of the sandbox; expected a path below its top")
+        raise BrokenArchiveError(f"{name!r} came out of the sandbox; expected a path below its top")
 
 
 def _stays_inside(name: str, to: str) -> bool:

@@ -1,12 +1,12 @@
-"""Children of PID 1 that do errands and start commands, one after the other, in one room each.
+"""Children of PID 1 that do operations and start commands, one after the other, in one room each.
 
 A fork of PID 1 for each of these would take longer than most of them do. While one is busy, others
 get a child of their own. Whoever is root inside can stop or kill one, as it could any child: it is
-replaced, and the errand that it was on has failed. Nobody inside can look into one.
+replaced, and the operation that it was on has failed. Nobody inside can look into one.
 
-    the runner to a worker, and back: an errand, and its answer (desk.py)
+    the runner to a worker, and back: an operation, and its answer (router.py)
     PID 1 to a worker    what the runner asked for, with the files that came along
-    a worker to PID 1    {}                  it is free again; an errand was answered to the runner
+    a worker to PID 1    {}                  it is free again; the runner has its answer
                          {"pid": …}          the command that it was given runs, and it is free
                          {"ended", "code"}   a command that it had started has ended
 """
@@ -18,12 +18,12 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
+from proctor.environments.sandbox.archive import BrokenArchiveError
 from proctor.environments.sandbox.blueprint import command_of
 from proctor.environments.sandbox.channel import Message, close_all, receive, send
 from proctor.environments.sandbox.command import launch
-from proctor.environments.sandbox.errands import ERRANDS
+from proctor.environments.sandbox.file_ops import OPERATIONS
 from proctor.environments.sandbox.inherited import Inherited
-from proctor.environments.sandbox.parcel import BrokenParcelError
 from proctor.environments.sandbox.users import UnknownUserError
 
 
@@ -35,7 +35,7 @@ class Worker:
     line: socket.socket
     is_busy: bool = False
     last_errand: int | None = None
-    """The errand that it was given last, unless there was a command since."""
+    """The operation that it was given last, unless there was a command since."""
 
     def hand(self, request: dict[str, Any], files: list[int]) -> bool:
         """Give it something to do; False where it has something, or is dead."""
@@ -58,13 +58,13 @@ def sentence_of(number: object, error: OSError) -> Message:
 
 
 def do_errand(request: dict[str, Any], files: list[int]) -> Message:
-    """Do one errand; its answer."""
+    """Do one operation; its answer."""
     number = request["id"]
     try:
-        return {"id": number, **ERRANDS[str(request["op"])](request, files)}
+        return {"id": number, **OPERATIONS[str(request["op"])](request, files)}
     except OSError as error:
         return sentence_of(number, error)
-    except (BrokenParcelError, ValueError) as error:
+    except (BrokenArchiveError, ValueError) as error:
         return {"id": number, "error": str(error)}
     finally:
         close_all(files)
@@ -79,7 +79,7 @@ class Duty:
     line: socket.socket
     """To PID 1."""
     own_line: socket.socket | None
-    """To the runner, for errands that PID 1 is not asked for; None where another had it."""
+    """To the runner, for operations that PID 1 is not asked for; None where another had it."""
     room: int
     """The capability of the room, as a mask."""
     inherited: Inherited

@@ -53,7 +53,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class LayerCache:
     """A layer that was made, on what lies below it."""
 
     parts: Parts
@@ -83,7 +83,7 @@ class LayerStore:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def find(self, key: str, parts: Parts) -> Kept | None:
+    def find(self, key: str, parts: Parts) -> LayerCache | None:
         """The parts with the layer of that key on top, if it was made."""
         current = self._root / key / "current"
         try:
@@ -97,7 +97,7 @@ class LayerStore:
             (target, (str(home / uppers[target]), *lowers) if target in uppers else lowers)
             for target, lowers in parts
         )
-        return Kept(laid, layer.shared_because, layer.ids_shared)
+        return LayerCache(laid, layer.shared_because, layer.ids_shared)
 
     def is_wanted_again(self, key: str, *, force: bool) -> bool:
         """Whether it is to be made although it is there."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from proctor.environments.sandbox.blueprint import Blueprint, Network, Part
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.network import Choice, choose_network, connect, resolver_for
-from proctor.environments.sandbox.premises import Held, why_ids_shared
+from proctor.environments.sandbox.pool import Held, why_ids_shared
 from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.ranges import Range, take_range
 from proctor.environments.sandbox.roots.layers import Building, discard

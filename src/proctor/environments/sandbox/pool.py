@@ -43,7 +43,7 @@ _PATIENCE_SEC = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PoolRequest:
     """What decides a sandbox before there is anything of a trial in it."""
 
     root: Parts
@@ -104,15 +104,15 @@ def _bring_in(slot: Slot) -> None:
             slot.ids.close()
 
 
-class Premises:
+class SandboxPool:
     """Where the sandboxes of one zygote are made."""
 
     def __init__(self, zygote: Zygote) -> None:
         self._zygote = zygote
         self._slots = Slots()
         self._numbers = count(1)
-        self._last: Wish | None = None
-        self._ready: tuple[Wish, asyncio.Task[Held | None]] | None = None
+        self._last: PoolRequest | None = None
+        self._ready: tuple[PoolRequest, asyncio.Task[Held | None]] | None = None
         self._without_ids: dict[Parts, str] = {}
         """Roots on which no sandbox can have ids of its own, with the reason."""
         zygote.at_close(self._close)
@@ -135,7 +135,7 @@ class Premises:
     def _subordinate(self) -> IdMap:
         return find_subordinate_ids()
 
-    async def hold_new(self, wish: Wish, name: str, held: Held) -> None:
+    async def hold_new(self, wish: PoolRequest, name: str, held: Held) -> None:
         """Make a sandbox; what it has so far is in `held`, whatever becomes of it.
 
         Raises:
@@ -158,7 +158,7 @@ class Premises:
         if not wish.is_frozen:
             self._without_ids[wish.root] = held.ids_shared
 
-    async def _make(self, wish: Wish, name: str, held: Held, *, has_ids: bool) -> None:
+    async def _make(self, wish: PoolRequest, name: str, held: Held, *, has_ids: bool) -> None:
         slot = held.slot = self._slots.take(
             self.run, name, wish.root, is_for_one=wish.is_frozen, has_ids=has_ids
         )
@@ -189,7 +189,7 @@ class Premises:
             self._slots.drop(held.slot)
             held.slot = None
 
-    async def hold_ready(self, wish: Wish) -> Held | None:
+    async def hold_ready(self, wish: PoolRequest) -> Held | None:
         """A sandbox that was made ahead; None where there is none."""
         if self._ready is None or self._ready[0] != wish:
             return None
@@ -205,7 +205,7 @@ class Premises:
         await _let_go(held)
         return None
 
-    def expect(self, wish: Wish) -> None:
+    def expect(self, wish: PoolRequest) -> None:
         """A trial has what it wished for; make the same ahead if it is the second in a row."""
         is_repeated, self._last = wish == self._last, wish
         if not is_repeated or (self._ready and self._ready[0] == wish):
@@ -214,7 +214,7 @@ class Premises:
             self._ready[1].add_done_callback(_release)
         self._ready = wish, asyncio.ensure_future(self._make_ahead(wish))
 
-    async def _make_ahead(self, wish: Wish) -> Held | None:
+    async def _make_ahead(self, wish: PoolRequest) -> Held | None:
         held = Held()
         try:
             await self.hold_new(wish, "ready", held)
@@ -282,11 +282,11 @@ def write_resolver(network: Network, uppers: Mapping[str, str]) -> None:
     (etc / "resolv.conf").write_text(text, encoding="utf-8")
 
 
-_PREMISES: weakref.WeakKeyDictionary[Zygote, Premises] = weakref.WeakKeyDictionary()
+_PREMISES: weakref.WeakKeyDictionary[Zygote, SandboxPool] = weakref.WeakKeyDictionary()
 
 
-def premises_of(zygote: Zygote) -> Premises:
+def pool_of(zygote: Zygote) -> SandboxPool:
     """Where a zygote's sandboxes are made; nothing of it is left when the zygote is closed."""
     if zygote not in _PREMISES:
-        _PREMISES[zygote] = Premises(zygote)
+        _PREMISES[zygote] = SandboxPool(zygote)
     return _PREMISES[zygote]

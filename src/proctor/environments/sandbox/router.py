@@ -1,9 +1,9 @@
 """Where the runner asks a sandbox for things: its PID 1, or straight the worker of a room.
 
-A line to a worker saves PID 1 from handing on what it does not look at. Who is on a line does one
-errand at a time; what is asked meanwhile goes to PID 1, which has it done by somebody else. A line
-ends with its worker: what that was on has failed, and the next errand goes to PID 1 as well, which
-finds another.
+A direct connection to a worker saves PID 1 from forwarding requests. A worker does one operation at
+a time; requests that arrive meanwhile go to PID 1, which gives them to another worker. A connection
+ends with its worker: its operation has failed, and the next one goes to PID 1, which chooses another
+worker.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Ends:
     channel: socket.socket
     """To its PID 1."""
     line: socket.socket
-    """To who does errands there."""
+    """To who does operations there."""
 
     def close(self) -> None:
         """Close both."""
@@ -35,7 +35,7 @@ class Ends:
         self.line.close()
 
 
-class Desk:
+class Router:
     """The questions to one sandbox, and the ways that they go."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Desk:
         return {"op": "end", "id": number}
 
     def _inquire(self, number: int) -> None:
-        """A worker is gone over an errand: PID 1 says so, unless the whole sandbox is."""
+        """A worker is gone over an operation: PID 1 says so, unless the whole sandbox is."""
         task = asyncio.ensure_future(self._send_init({"op": "lost", "id": number}))
         self._inquiries.add(task)
         task.add_done_callback(self._inquiries.discard)
@@ -143,7 +143,7 @@ class _Line:
         self, channel: socket.socket, questions: Questions, on_lost: Callable[[int], None]
     ) -> None:
         self.numbers: set[int] = set()
-        """What it is on: one errand, or none."""
+        """What it is on: one operation, or none."""
         self._questions = questions
         self._on_lost = on_lost
         self._link = Link(channel, self._hear, self._hang_up)

@@ -1,4 +1,4 @@
-"""What `docker cp` sends, a tar, as a parcel: so that a stranger's files are unpacked in one place.
+"""The tar that `docker cp` sends, read as an archive: untrusted files are unpacked in one place.
 
 Only plain files, directories and links are passed on; the rest is named as refused. Names are those
 below what was asked for. Nothing here writes a file.
@@ -10,13 +10,13 @@ import tarfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from proctor.environments.sandbox.parcel import (
+from proctor.environments.sandbox.archive import (
     DIRECTORY,
     END,
     FILE,
     LINK,
     REFUSED,
-    BrokenParcelError,
+    BrokenArchiveError,
     Limits,
     pack_head,
 )
@@ -24,8 +24,8 @@ from proctor.environments.sandbox.parcel import (
 _PIECE = 1 << 18
 
 
-class TarParcel(io.RawIOBase):
-    """A tar that comes, read as a parcel."""
+class TarArchive(io.RawIOBase):
+    """A tar that comes, read as an archive."""
 
     def __init__(self, stream: BinaryIO, limits: Limits) -> None:
         self._pieces = _pieces_of(stream, limits)
@@ -52,12 +52,12 @@ def open_tar(stream: BinaryIO) -> tarfile.TarFile:
     """A tar that is read once, from its beginning to its end.
 
     Raises:
-        BrokenParcelError: it is none.
+        BrokenArchiveError: it is none.
     """
     try:
         return tarfile.open(fileobj=stream, mode="r|", bufsize=_PIECE, errorlevel=2)
     except (tarfile.TarError, EOFError) as error:
-        raise BrokenParcelError(f"what came out of the container is no tar: {error}") from error
+        raise BrokenArchiveError(f"what came out of the container is no tar: {error}") from error
 
 
 def _pieces_of(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
@@ -77,7 +77,7 @@ def _pieces_of(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
                         continue
                 yield from _entry_of(tar, member, name)
     except (tarfile.TarError, EOFError) as error:
-        raise BrokenParcelError(f"what came out of the container is no tar: {error}") from error
+        raise BrokenArchiveError(f"what came out of the container is no tar: {error}") from error
     yield pack_head(END, "", (0, 0, 0))
 
 

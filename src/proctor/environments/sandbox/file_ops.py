@@ -11,17 +11,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from proctor.environments.sandbox.channel import Message
-from proctor.environments.sandbox.parcel import (
+from proctor.environments.sandbox.archive import (
     DIRECTORY,
     FILE,
     LINK,
-    BrokenParcelError,
+    BrokenArchiveError,
     Entry,
     Limits,
     Receiver,
     Sender,
 )
+from proctor.environments.sandbox.channel import Message
 from proctor.environments.sandbox.processes import Facts, Lister, find_living, read_stat
 from proctor.environments.sandbox.syscalls import PR_SET_DUMPABLE, prctl, set_file_ids
 
@@ -33,7 +33,7 @@ _MOST_PROCESSES = 10_000
 
 
 def _put(request: dict[str, Any], files: list[int]) -> Message:
-    """Unpack a parcel at a path."""
+    """Unpack an archive at a path."""
     with os.fdopen(files.pop(0), "rb", _PIECE) as stream:
         receiver, target = Receiver(stream), str(request["target"])
         for entry in receiver.entries():
@@ -78,7 +78,7 @@ def _put_entry(receiver: Receiver, entry: Entry, path: str) -> None:
         finally:
             os.close(fd)
     else:
-        raise BrokenParcelError(f"{entry.name or path}: {receiver.text()}")
+        raise BrokenArchiveError(f"{entry.name or path}: {receiver.text()}")
 
 
 def _take(request: dict[str, Any], files: list[int]) -> Message:
@@ -122,8 +122,8 @@ def _remove(request: dict[str, Any], _files: list[int]) -> Message:
 
 
 def _list_processes(request: dict[str, Any], _files: list[int]) -> Message:
-    """Everything but PID 1 and those on errands, this one among them."""
-    ours = {1, os.getpid(), *request["errands"]}
+    """Everything but PID 1 and those on operations, this one among them."""
+    ours = {1, os.getpid(), *request["operations"]}
     found: list[tuple[int, Facts]] = []
     lister = Lister()
     for name in os.listdir("/proc"):
@@ -158,7 +158,7 @@ def _owner_of(place: str) -> tuple[int, int]:
     return ids[b"Uid:"], ids[b"Gid:"]
 
 
-ERRANDS: dict[str, Callable[[dict[str, Any], list[int]], Message]] = {
+OPERATIONS: dict[str, Callable[[dict[str, Any], list[int]], Message]] = {
     "put": _put,
     "take": _take,
     "list_files": _list_files,

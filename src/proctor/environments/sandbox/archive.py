@@ -1,6 +1,6 @@
 """A directory or a file as a stream of bytes: how files travel in and out of a sandbox.
 
-    parcel = entry*, end
+    archive = entry*, end
     entry  = kind, mode, time, size, length of name, name, size bytes
     kind   = F file | D directory | L link, to what the bytes say | R refused, why the bytes say
            | H file with holes, whose bytes are sent as runs until they make up its size
@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 FILE, DIRECTORY, LINK, REFUSED, END = b"F", b"D", b"L", b"R", b"."
 HOLED = b"H"
-"""Only in the stream: who reads a parcel sees a file."""
+"""Only in the stream: who reads an archive sees a file."""
 
 _HEAD = struct.Struct("=cIqQI")
 _RUN = struct.Struct("=QQ")
@@ -33,8 +33,8 @@ _DEEPEST = 200
 """Directories in directories; what walks a tree by calling itself gives up at a thousand."""
 
 
-class BrokenParcelError(Exception):
-    """A stream that is no parcel, or ends before its end; the message is a sentence."""
+class BrokenArchiveError(Exception):
+    """A stream that is not an archive, or ends before its end; the message is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Entry:
 
 
 class Sender:
-    """Writes one parcel."""
+    """Writes one archive."""
 
     def __init__(self, stream: BinaryIO, limits: Limits) -> None:
         self._stream = stream
@@ -283,7 +283,7 @@ def pack_head(kind: bytes, name: str, numbers: tuple[int, int, int]) -> bytes:
 
 
 class Receiver:
-    """Reads one parcel. The bytes of an entry are read before the next is asked for."""
+    """Reads one archive. The bytes of an entry are read before the next is asked for."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -294,25 +294,25 @@ class Receiver:
         """The entries in order.
 
         Raises:
-            BrokenParcelError: it ends too early, or is none.
+            BrokenArchiveError: it ends too early, or is none.
         """
         while True:
             kind, mode, time_ns, size, n_name = _HEAD.unpack(self._read(_HEAD.size))
             if kind == END:
                 return
             if kind not in (FILE, HOLED, DIRECTORY, LINK, REFUSED) or n_name > _LONGEST_NAME:
-                raise BrokenParcelError("what came out of the sandbox is no parcel of files")
+                raise BrokenArchiveError("what came out of the sandbox is not an archive of files")
             name = os.fsdecode(self._read(n_name))
             self._n_left = size
             self._has_holes = kind == HOLED
             yield Entry(FILE if self._has_holes else kind, name, mode, time_ns, size)
             if self._n_left:
-                raise BrokenParcelError(f"{name}: its bytes were not read")
+                raise BrokenArchiveError(f"{name}: its bytes were not read")
 
     def text(self) -> str:
         """The bytes of a link or of a refusal."""
         if self._n_left > _LONGEST_TEXT:
-            raise BrokenParcelError("what came out of the sandbox is no parcel of files")
+            raise BrokenArchiveError("what came out of the sandbox is not an archive of files")
         data = self._read(self._n_left)
         self._n_left = 0
         return os.fsdecode(data)
@@ -357,12 +357,12 @@ class Receiver:
         is_last = hole + n_data == self._n_left
         is_whole = hole >= _LEAST_HOLE or (is_first and hole == 0) or (is_last and n_data == 0)
         if hole + n_data > self._n_left or not is_whole or (n_data == 0 and not is_last):
-            raise BrokenParcelError("what came out of the sandbox is no parcel of files")
+            raise BrokenArchiveError("what came out of the sandbox is not an archive of files")
 
     def _read(self, size: int) -> bytes:
         data = self._stream.read(size)
         if len(data) != size:
-            raise BrokenParcelError("the files ended before their end: the other side is gone")
+            raise BrokenArchiveError("the files ended before their end: the other side is gone")
         return data
 
 
