@@ -2,7 +2,7 @@
 
 A direct connection to a worker saves PID 1 from forwarding requests. A worker does one operation at
 a time; requests that arrive meanwhile go to PID 1, which gives them to another worker. A connection
-ends with its worker: its operation has failed, and the next one goes to PID 1, which chooses another
+ends with its worker: its operation has failed; the next goes to PID 1, which chooses another
 worker.
 """
 
