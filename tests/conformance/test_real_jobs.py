@@ -4,8 +4,7 @@ PROCTOR_HARBOR_JOBS names another directory of jobs: every one in it with a resu
 """
 
 from proctor.audit.scoring import Scoring, score_jobs
-from proctor.harbor.job import Job, load_job
-from proctor.harbor.order import OrderBasis
+from proctor.harbor.job import Job, OrderBasis, load_job
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import stats_document
 from proctor.reward.profile import DEFAULT_PROFILE

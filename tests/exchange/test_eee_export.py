@@ -119,7 +119,7 @@ def lost_fields(trial: SealedTrial, entries: list[Entry]) -> set[str]:
     """The fields of entries that a row does not give back."""
     trace = ReadTrace("", entries, [])
     messages = make_messages([trace])
-    told = trial.told()
+    told = trial.document()
     row = make_row(trial, told, 1.0, messages) | {"model_id": trial.record.agent.model}
     losses = find_row_losses(msgspec.json.encode(row), told, [trace], messages)
     return {each.path.split(".")[1] for each in losses if each.path.startswith("entries[")}

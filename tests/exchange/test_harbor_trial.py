@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import InputError, JobError, RecordError
-from proctor.exchange.harbor_trial import Wish, make_record
+from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.record.model import AdaptationProvenance
 from proctor.record.read import parse_record, render_record
 from proctor.record.rules import check_record
@@ -171,7 +171,7 @@ def test_an_agent_without_a_version_leaves_a_record_partial(
 def test_names_that_are_no_ids(tmp_path: Path) -> None:
     trial = copy_trial(tmp_path)
     with pytest.raises(RecordError, match=r"experiment is '\.\./up'; expected 1 to 200"):
-        make_record(Wish(trial=str(trial), experiment="../up"))
+        make_record(RecordRequest(trial=str(trial), experiment="../up"))
     edit_result(trial, trial_name="pass two/é")
     first = make(trial).record.trial_id
     edit_result(trial, trial_name="pass two/è")
@@ -220,14 +220,18 @@ def test_what_a_record_cannot_hold_is_refused(
         make(trial)
 
 
-def test_deep_metadata_is_refused(tmp_path: Path) -> None:
+def test_metadata_that_no_record_can_hold_is_left_out(tmp_path: Path) -> None:
     trial = copy_trial(tmp_path)
     deep: dict[str, object] = {}
     for _ in range(200):
         deep = {"a": deep}
     edit_result(trial, agent_result__metadata=deep)
-    with pytest.raises(RecordError, match="agent_result: is nested more than 100 levels deep"):
-        make(trial)
+    made = make(trial)
+    assert (made.record.outputs.agent_result or {})["metadata"] is None
+    assert (
+        "the agent's metadata is nested more than 100 levels deep; "
+        "outputs.agent_result.metadata is null"
+    ) in made.notes
 
 
 def leaking_trial(into: Path) -> Path:
@@ -253,7 +257,7 @@ def leaking_trial(into: Path) -> Path:
 def test_secrets_are_in_no_part_of_what_is_made(tmp_path: Path) -> None:
     trial = leaking_trial(tmp_path)
     redactor = Redactor({"KEY": SECRET, "NAME": "sk-plain-name"}, b"salt")
-    made = make_record(Wish(trial=str(trial), experiment="e"), redactor)
+    made = make_record(RecordRequest(trial=str(trial), experiment="e"), redactor)
     assert "päss" not in repr(made)
     assert "sk-plain" not in repr(made)
     assert "[redacted:KEY]" in made.record.agent.model
@@ -272,9 +276,11 @@ def test_secrets_are_in_no_part_of_what_is_made(tmp_path: Path) -> None:
 def test_a_secret_that_cannot_be_taken_out_is_refused(tmp_path: Path) -> None:
     trial = copy_trial(tmp_path)
     with pytest.raises(RecordError, match="a secret stands where none can be taken out"):
-        make_record(Wish(trial=str(trial), experiment="e"), Redactor({"KEY": "completeness"}))
+        make_record(
+            RecordRequest(trial=str(trial), experiment="e"), Redactor({"KEY": "completeness"})
+        )
     with pytest.raises(RecordError, match="a secret stands where none can be taken out"):
-        make_record(Wish(trial=str(trial), experiment="e"), Redactor({"KEY": "sha256"}))
+        make_record(RecordRequest(trial=str(trial), experiment="e"), Redactor({"KEY": "sha256"}))
 
 
 def test_a_file_name_that_is_no_text_is_spelled_out(tmp_path: Path) -> None:

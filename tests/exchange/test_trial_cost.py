@@ -6,7 +6,7 @@ from pathlib import Path
 import genai_prices
 import pytest
 
-from proctor.exchange.made import MadeRecord
+from proctor.exchange.trial_sources import MadeRecord
 from tests.exchange.trials import (
     PRICED,
     copy_trial,
@@ -142,7 +142,7 @@ def test_tokens_of_several_models_have_no_amount(tmp_path: Path) -> None:
     assert made.record.agent.model == PRICED
     assert made.notes[-1].startswith(f"several models answered: {PRICED}, ")
     assert made.cost_basis.why_unknown == (
-        "several models answered, and their tokens are not told apart"
+        "several models answered, and their tokens are not counted separately"
     )
 
 

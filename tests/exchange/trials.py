@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from proctor.exchange.harbor_trial import Wish, make_record
-from proctor.exchange.made import MadeRecord
+from proctor.exchange.harbor_trial import RecordRequest, make_record
+from proctor.exchange.trial_sources import MadeRecord
 from tests.audit.directories import COPIED, edit_json, read_json
 
 HARBOR = COPIED.parent
@@ -35,7 +35,7 @@ def find_task(trial: Path) -> Path:
 def make(trial: Path, **wishes: Any) -> MadeRecord:
     """The record of a trial."""
     wishes = {key: str(wish) if isinstance(wish, Path) else wish for key, wish in wishes.items()}
-    return make_record(Wish(trial=str(trial), experiment="nightly", **wishes))
+    return make_record(RecordRequest(trial=str(trial), experiment="nightly", **wishes))
 
 
 def edit_result(trial: Path, **changes: object) -> None:

@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from proctor.harbor.live import count_trial, replace_trial, uncount_trial
 from proctor.harbor.render import render_json
-from proctor.harbor.result import JobResult, render_result
 from proctor.harbor.stats import (
     NO_USAGE,
+    JobResult,
     JobStats,
     Metric,
     Trial,
@@ -27,8 +26,12 @@ from proctor.harbor.stats import (
     assemble_final,
     assemble_live,
     builtin_metrics,
+    count_trial,
+    render_result,
+    replace_trial,
     stats_document,
     total_usage,
+    uncount_trial,
 )
 from proctor.reward.read import validate_rewards
 from proctor.reward.steps import Verdict

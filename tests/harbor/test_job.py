@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from proctor.errors import JobError
-from proctor.harbor.job import Job, load_job
-from proctor.harbor.order import OrderBasis
+from proctor.harbor.job import Job, OrderBasis, load_job
 from proctor.reward.profile import HARBOR_0_25
 from tests.audit.directories import write_json
 from tests.harbor.written import trial_result, write_lock, write_result, write_trial

@@ -4,8 +4,17 @@ from typing import Any
 
 import pytest
 
-from proctor.harbor.live import count_trial, replace_trial, uncount_trial
-from proctor.harbor.stats import GroupStats, JobStats, Trial, TrialTable, Usage, assemble_live
+from proctor.harbor.stats import (
+    GroupStats,
+    JobStats,
+    Trial,
+    TrialTable,
+    Usage,
+    assemble_live,
+    count_trial,
+    replace_trial,
+    uncount_trial,
+)
 from proctor.reward.steps import Verdict
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from proctor.harbor.documents import LockDocument, TrialDocument
-from proctor.harbor.order import (
+from proctor.harbor.job import (
     OrderBasis,
     Ordered,
     find_unplanned,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proctor.errors import JobError
-from proctor.harbor.published import PublishedResult, load_published, parse_stats
+from proctor.harbor.job import PublishedResult, load_published, parse_stats
 
 GROUP = {
     "metrics": [{"mean": 0.5}, "odd", {"max": 1}],

@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from proctor.harbor.result import JobResult, render_result
-from proctor.harbor.stats import JobStats
+from proctor.harbor.stats import JobResult, JobStats, render_result
 
 STARTED = datetime(2025, 1, 2, 3, 4, 5, 678901)  # noqa: DTZ001 - harbor's local times have no zone
 FINISHED = datetime(2025, 1, 2, 3, 5, 6)  # noqa: DTZ001

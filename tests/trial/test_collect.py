@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proctor.exchange.harbor_trial import Wish, make_record
+from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.harbor.trial_result import TrialResult
 from proctor.trial.agent import AgentContext
 from proctor.trial.collect import merge_tree
@@ -142,7 +142,7 @@ def test_media_of_a_trace_in_the_workspace_are_pinned(tmp_path: Path, name: str)
     stage = Stage(make_plan(task, tmp_path / "jobs"), run_inside(command))
     run(stage)
     trial = str(stage.plan.paths.trial_dir)
-    made = make_record(Wish(trial=trial, experiment="exp", task=str(task)))
+    made = make_record(RecordRequest(trial=trial, experiment="exp", task=str(task)))
     assert [file.path for file in made.pins.media] == ["agent/artifacts/a.png"]
     assert not [note for note in made.notes if "a.png" in note]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proctor.exchange.harbor_trial import Wish, make_record
+from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.harbor.trial_result import TrialResult
 from proctor.record.read import parse_record, render_record
 from proctor.trial.agent import AgentContext
@@ -76,7 +76,7 @@ def test_the_record_is_what_an_importer_makes_of_the_trial(
     stage = Stage(make_plan(task, tmp_path / "jobs"), deed, PlainEnvironment)
     run(stage)
     trial = str(stage.plan.paths.trial_dir)
-    made = make_record(Wish(trial=trial, experiment="exp", task=str(task))).record
+    made = make_record(RecordRequest(trial=trial, experiment="exp", task=str(task))).record
     theirs, ours = json.loads(render_record(made)), record_of(stage)
     # The importer knows no runner but harbor, and none is recorded here.
     assert theirs["environment"].pop("tool_versions") is None

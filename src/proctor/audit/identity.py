@@ -20,8 +20,7 @@ from proctor.harbor.documents import (
     TrialConfigDocument,
     find_odd_usage,
 )
-from proctor.harbor.job import Job
-from proctor.harbor.order import Slot, agent_slot, moment
+from proctor.harbor.job import Job, Slot, agent_slot, moment
 from proctor.harbor.trial import FoundTrial
 from proctor.json_values import has_more_values
 from proctor.sentence import shown

@@ -32,8 +32,7 @@ from proctor.audit.trials import audit_trials
 from proctor.errors import JobError
 from proctor.files import find_way_out, open_plain, read_inside
 from proctor.harbor.documents import TRIAL, LockDocument
-from proctor.harbor.job import Job, Watch, load_job
-from proctor.harbor.order import OrderBasis, find_unplanned, slot_of
+from proctor.harbor.job import Job, OrderBasis, Watch, find_unplanned, load_job, slot_of
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import CANCELLED
 from proctor.harbor.trial import FoundTrial, verifier_folder

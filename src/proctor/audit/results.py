@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.scoring import Origin, ScoredMetric, Scoring, score_jobs
-from proctor.harbor.job import Job
-from proctor.harbor.published import PublishedResult, parse_stats
+from proctor.harbor.job import Job, PublishedResult, parse_stats
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import stats_document
 from proctor.harbor.trial import FoundTrial

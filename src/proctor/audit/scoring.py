@@ -21,9 +21,7 @@ from proctor.harbor.declared import (
     infer_metrics,
     remote_datasets,
 )
-from proctor.harbor.job import Job
-from proctor.harbor.order import OrderBasis
-from proctor.harbor.published import PublishedResult
+from proctor.harbor.job import Job, OrderBasis, PublishedResult
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import (
     Group,

@@ -14,8 +14,8 @@ from proctor.cli.redaction import make_redactor, secret_option
 from proctor.cli.stdout import send, send_bytes
 from proctor.digest import sha256_hex
 from proctor.errors import IncompleteRecordError, InputError
-from proctor.exchange.harbor_trial import Wish, make_record
-from proctor.exchange.made import MadeRecord
+from proctor.exchange.harbor_trial import RecordRequest, make_record
+from proctor.exchange.trial_sources import MadeRecord
 from proctor.record.read import load_adaptation, render_record
 from proctor.record.schema import render_schema
 from proctor.sentence import count_of
@@ -66,7 +66,7 @@ def make(
     """
     _check_streams(output, pins, as_json=as_json)
     made = make_record(
-        Wish(
+        RecordRequest(
             trial=trial,
             experiment=experiment,
             task=task,

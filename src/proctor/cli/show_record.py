@@ -198,7 +198,7 @@ def _render_head(trial: TracedTrial, attempts: list[TracedTrial]) -> Iterator[st
     if trial.record is None:
         yield printable(f"{trial.name}: no record: {trial.problem}")
     else:
-        loaded = LoadedRecord(generation="G1", record=trial.record, original=b"")
+        loaded = LoadedRecord(generation="G1", record=trial.record, original=b"", document={})
         yield from map(printable, render_record_text(loaded))
     yield from map(printable, render_summary(_changed(trial)))
     for attempt in attempts:

@@ -5,13 +5,6 @@ Import:
     harbor_job       a harbor job, trial by trial
     harbor_trial     a harbor trial directory to a record
     trial_sources    everything that is known of one harbor trial, read once
-    trial_evidence   its files, and the trace among them
-    trial_inputs     its task, agent, environment and inputs
-    trial_results    its outputs and evaluation
-    trial_timing     how long it and its phases took
-    trial_cost       its tokens and money
-    trial_redaction  secrets, removed from all that is made
-    made             a record with what it is based on
     aec_bench        a tree of aec-bench's records
     traces           a directory of loose traces
     prime/           hosted samples of Prime's evaluations

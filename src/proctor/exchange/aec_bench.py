@@ -65,6 +65,7 @@ def submit_record(path: Path) -> Submission:
     unseen = [each for each in named if Path(each).is_absolute()]
     return Submission(
         record=render_record(record) if is_second else loaded.original,
+        loaded=None if is_second else loaded,
         where=str(path),
         root=artifacts,
         evidence=tuple(sorted(files)),

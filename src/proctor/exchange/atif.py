@@ -79,7 +79,7 @@ def _write_trial(chosen: Chosen, trial: SealedTrial, place: Path, report: Report
             file.write(document.data)
         missing = _write_media(chosen, trial, document, place / folder)
         report.lose(trial.name, [*document.losses, *missing], document.part)
-    report.lose(trial.name, list_losses(trial.told(), _read_back(documents[0])))
+    report.lose(trial.name, list_losses(trial.document(), _read_back(documents[0])))
     report.trials += 1
 
 

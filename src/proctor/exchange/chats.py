@@ -1,6 +1,7 @@
 """A trace as turns of the model: what went in, what it said, the tools it called, what they gave.
 
-Entries keep their places, counted from 0, so that what a form gives back can be held against them.
+Entries keep their places, counted from 0, so that what a format gives
+back can be compared with them.
 """
 
 from collections.abc import Sequence
@@ -172,7 +173,7 @@ def find_tokens(entry: Entry) -> Tokens:
 
 
 def flatten_entry(entry: Entry) -> Object:
-    """An entry as losses are looked for: what its metadata is known to say stands beside it.
+    """An entry as losses are looked for: what its metadata is known to say is beside it.
 
     A form gives back that something was thought or used, and not where a harness wrote it down.
     """
@@ -202,7 +203,7 @@ def flatten_entry(entry: Entry) -> Object:
 
 
 def _take[T](held: Object, found: T, names: Sequence[str]) -> T:
-    """Take out what was found, under whichever of its names it stands."""
+    """Remove what was found, under any of its names."""
     key = next((name for name in names if found is not None and held.get(name) == found), None)
     if key is not None:
         del held[key]

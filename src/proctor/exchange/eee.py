@@ -74,7 +74,7 @@ METADATA = {
     "slot": "slot",
     "source": "source",
 }
-"""Where in a row's metadata a field of a sealed trial stands."""
+"""The key in a row's metadata that a field of a sealed trial has."""
 TEXTS = frozenset(
     {
         *("trial_id", "experiment_id", "dataset_id", "timestamp", "task_revision", "agent"),
@@ -100,7 +100,7 @@ class Message(NamedTuple):
 
 
 def make_row(
-    trial: SealedTrial, told: Object, reward: float, messages: Sequence[Message]
+    trial: SealedTrial, document: Object, reward: float, messages: Sequence[Message]
 ) -> Object:
     """The row, without what links it to its aggregate."""
     record = trial.record
@@ -109,7 +109,7 @@ def make_row(
     metadata = {
         name: as_text(value)
         for path, name in METADATA.items()
-        if (value := find_at(told, path)) is not None
+        if (value := find_at(document, path)) is not None
     }
     output = record.outputs.agent_output
     return {
@@ -261,7 +261,7 @@ class Group:
 
     @property
     def folder(self) -> str:
-        """Where it stands in the store."""
+        """Its place in the store."""
         developer, slash, model = self.key.model.partition("/")
         if not slash:
             developer, model = _UNKNOWN, developer
@@ -396,11 +396,11 @@ def _component(text: str) -> str:
 
 
 def find_row_losses(
-    line: bytes, told: Object, traces: Sequence[ReadTrace], messages: Sequence[Message]
+    line: bytes, document: Object, traces: Sequence[ReadTrace], messages: Sequence[Message]
 ) -> Iterator[Loss]:
     """What a written row does not say of a trial."""
     row: Object = msgspec.json.decode(line)
-    yield from list_losses(told, _read_told(row))
+    yield from list_losses(document, _read_document(row))
     places = _read_entries(row["messages"], messages)
     for trace in traces:
         yield from trace.losses
@@ -413,17 +413,17 @@ def find_row_losses(
         yield Loss("steps", f"{len(traces)}", why)
 
 
-def _read_told(row: Object) -> Object:
-    told: Object = {}
+def _read_document(row: Object) -> Object:
+    document: Object = {}
     for path, name in METADATA.items():
         text = row["metadata"].get(name)
         if text is not None:
-            put_at(told, path, text if name in TEXTS else msgspec.json.decode(text))
-    put_at(told, "record.task.task_id", row["sample_id"])
-    put_at(told, "record.agent.model", row["model_id"])
-    put_at(told, "record.inputs.instruction", row["input"]["raw"])
-    put_at(told, "record.evaluation.reward", row["evaluation"]["score"])
-    return told
+            put_at(document, path, text if name in TEXTS else msgspec.json.decode(text))
+    put_at(document, "record.task.task_id", row["sample_id"])
+    put_at(document, "record.agent.model", row["model_id"])
+    put_at(document, "record.inputs.instruction", row["input"]["raw"])
+    put_at(document, "record.evaluation.reward", row["evaluation"]["score"])
+    return document
 
 
 type _Places = dict[tuple[str, int], Object]
@@ -513,10 +513,10 @@ def _add_trial(trial: SealedTrial, group: Group, place: Path, report: Report) ->
         why = trial.entry.reason_code or "no reason is known"
         report.leave_out(f"{trial.name}: not scored ({why}), and a row must have a score")
         return
-    told, traces = trial.told(), read_traces(trial)
+    document, traces = trial.document(), read_traces(trial)
     messages = make_messages(traces)
-    line = msgspec.json.encode(make_row(trial, told, reward, messages) | group.links)
-    report.lose(trial.name, find_row_losses(line, told, traces, messages))
+    line = msgspec.json.encode(make_row(trial, document, reward, messages) | group.links)
+    report.lose(trial.name, find_row_losses(line, document, traces, messages))
     path = place / group.folder / f"{group.uuid}_samples.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:

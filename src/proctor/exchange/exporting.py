@@ -45,7 +45,7 @@ class Chosen:
     is_all: bool
     """Whether nothing was asked for in particular."""
     watch: Callable[[int], None] = lambda _done: None
-    """Told how many of the trials are done."""
+    """Called with how many of the trials are done."""
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     output: str
     trials: int
     entries: int | None = None
-    """Of the whole ledger; only a bundle speaks of it."""
+    """Of the whole ledger; given for a bundle only."""
     left_out: int | None = None
     """Trials of which the bundle has the record, and not the evidence."""
     evidence: int | None = None
@@ -87,7 +87,7 @@ type Scalar = str | int | float | bool
 
 
 def find_at(value: Object, path: str) -> object:
-    """What stands at a path; None where nothing does."""
+    """The value at a path; None where there is none."""
     found: object = value
     for key in path.split("."):
         found = found.get(key) if isinstance(found, dict) else None
@@ -108,9 +108,9 @@ def put_at(value: Object, path: str, item: object) -> None:
     value[last] = item
 
 
-def pick(told: Object, names: Mapping[str, str]) -> dict[str, Scalar | None]:
+def pick(document: Object, names: Mapping[str, str]) -> dict[str, Scalar | None]:
     """The scalars at some paths, by their names in another form."""
-    return {name: find_scalar(told, path) for path, name in names.items()}
+    return {name: find_scalar(document, path) for path, name in names.items()}
 
 
 def as_real(value: object) -> float | None:
@@ -205,7 +205,7 @@ class TrialLoss(msgspec.Struct, frozen=True, omit_defaults=True):
     trial: str
     """EXPERIMENT/TRIAL."""
     path: str
-    """Where it stands, as in `record.task.task_revision`."""
+    """Its path, as in `record.task.task_revision`."""
     value_summary: str
     """The beginning of the value, as JSON."""
     why: str
@@ -271,12 +271,12 @@ class SealedTrial:
         """EXPERIMENT/TRIAL; both are fit to be parts of a path."""
         return f"{self.row.experiment_id}/{self.row.trial_id}"
 
-    def told(self) -> Object:
+    def document(self) -> Object:
         """All that is sealed: what a loss report holds the export against."""
-        return told_by(self.entry)
+        return render_entry(self.entry)
 
 
-def told_by(entry: TrialEntry) -> Object:
+def render_entry(entry: TrialEntry) -> Object:
     """The record as it is stored, and what is sealed beside it, as JSON."""
     said = {
         name: msgspec.to_builtins(value)
@@ -329,7 +329,7 @@ def say_withheld(trial: SealedTrial, withheld: frozenset[str], report: Report) -
     """Name the evidence of a trial that is not there any more.
 
     Raises:
-        MissingArtifactError: it is not there, and nobody took it out.
+        MissingArtifactError: it is not there and was not withheld.
     """
     there = set(trial.traced.files)
     for file in trial.entry.evidence:

@@ -5,7 +5,7 @@
     …/attempts/N/…      an attempt that was kept is a trial of its own
 
 A trial without a result was killed, or still runs: no file of an unfinished job tells which, so it
-is left for later unless somebody says that the job is over. Nothing of a job is run, no link is
+is left for later unless the caller says that the job is over. Nothing of a job is run, no link is
 followed, and nothing is sealed here.
 """
 
@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from proctor.errors import JobError, NotSealedError
-from proctor.exchange.harbor_trial import Wish, make_bare_record
+from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
 from proctor.exchange.intake import Later, Offer
 from proctor.exchange.trial_sources import ReadBefore
-from proctor.harbor.account import LockAccount, load_lock
+from proctor.harbor.documents import LockDocument, load_lock
 from proctor.harbor.job import Job, Watch, load_job
 from proctor.harbor.trial import FoundTrial
 from proctor.ledger.entry import Source
@@ -61,13 +61,13 @@ class FoundJob:
     later: list[Later] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     set_aside: list[str] = field(default_factory=list)
-    """Directories of trials of earlier plans, as the job says: they are offered all the same."""
+    """Directories of trials of earlier plans, as the job says; they are offered nevertheless."""
 
 
 def find_jobs(path: Path) -> list[Path]:
     """The job at a path, or the jobs in the directory there."""
     if not path.is_dir() or _is_job(path) or _has(path, _OF_A_TRIAL):
-        return [path]  # whoever loads it says what it is instead
+        return [path]  # loading it says what it is instead
     try:
         inside = sorted(each for each in path.iterdir() if not each.is_symlink() and _is_job(each))
     except OSError:
@@ -112,7 +112,7 @@ def find_trials(path: Path, asked: JobAsked, watch: Watch | None = None) -> Foun
     return found
 
 
-def _load_lock(job: str) -> LockAccount | None:
+def _load_lock(job: str) -> LockDocument | None:
     try:
         return load_lock(job)
     except JobError as error:
@@ -191,7 +191,7 @@ class _Reader:
     name: str
     experiment: str
     asked: JobAsked
-    lock: LockAccount | None
+    lock: LockDocument | None
     around: Around
 
     def offer(self, trial: Path, seq: int, scored: FoundTrial | None) -> list[Offer]:
@@ -220,8 +220,10 @@ class _Reader:
         if has_record(trial):
             own = submit_trial(trial, experiment=self.asked.experiment, beside=beside)
             return replace(own, own_trial=trial.relative_to(self.job).parts[0])
-        wish = Wish(trial=str(trial), experiment=self.experiment, dataset_id=self.asked.dataset_id)
-        record, basis = make_bare_record(wish, ReadBefore(self.lock, scored))
+        request = RecordRequest(
+            trial=str(trial), experiment=self.experiment, dataset_id=self.asked.dataset_id
+        )
+        record, basis = make_bare_record(request, ReadBefore(self.lock, scored))
         return submit_record(render_record(record), trial, replace(beside, cost_basis=basis.kind))
 
 

@@ -1,61 +1,108 @@
-"""A harbor trial directory to a TrialRecord: complete where everything is pinned, else partial."""
+"""A harbor trial directory to a TrialRecord: complete where everything is pinned, else partial.
 
+Harbor records digests of the task and the versions of itself and of the agent. It records neither
+the files of a task nor the image that was built: those need the task directory.
+"""
+
+import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from pydantic import ValidationError
 
 from proctor.errors import JobError, RecordError
-from proctor.exchange.made import MadeRecord, PinnedFile, Pins
-from proctor.exchange.trial_cost import make_trial_cost
-from proctor.exchange.trial_evidence import pin_files
-from proctor.exchange.trial_inputs import (
-    make_agent,
-    make_environment,
-    make_inputs,
-    make_pins,
-    make_task,
+from proctor.exchange.trial_sources import (
+    MadeRecord,
+    PinnedFile,
+    Pins,
+    ReadBefore,
+    Sources,
+    load_sources,
+    pin_files,
+    redact_record,
+    redact_rest,
+    redact_sources,
 )
-from proctor.exchange.trial_redaction import redact_record, redact_rest, redact_sources
-from proctor.exchange.trial_results import make_evaluation, make_outputs
-from proctor.exchange.trial_sources import ReadBefore, Sources, load_sources
-from proctor.exchange.trial_timing import find_total, make_timing
+from proctor.harbor.documents import (
+    ReportDetails,
+    TimedPhase,
+    TrialDetails,
+    UsageDocument,
+)
+from proctor.harbor.record import (
+    BUILT_FROM,
+    NO_MODEL,
+    NOT_CONFIGURATION,
+    UNRESOLVED,
+    AgentReport,
+    Ending,
+    RecordSource,
+    build_record,
+    find_image,
+    find_said,
+    find_seconds,
+    find_span,
+    join_instructions,
+    make_timing,
+    refer_files,
+)
+from proctor.harbor.trial import FoundTrial
+from proctor.record.comparable import configuration_digest
 from proctor.record.cost import CostBasis
 from proctor.record.document import render_refusal
-from proctor.record.ids import check_id, make_id
-from proctor.record.model import AdaptationProvenance, TrialRecord
+from proctor.record.ids import check_id
+from proctor.record.model import (
+    AdaptationProvenance,
+    AgentReference,
+    EnvironmentSnapshot,
+    InputRecord,
+    TaskReference,
+    TimingRecord,
+    TrialRecord,
+)
 from proctor.record.rules import Missing, check_dataset_id, check_record, find_missing
-from proctor.traces.entry import TraceKind
+from proctor.reward.score import Unscored
+from proctor.task.config import TaskConfig
+from proctor.traces.entry import Object, TraceKind
 from proctor.traces.media import Medium, collect_media, places_beside
+from proctor.traces.trace import Trace
 from proctor.traces.writer import Redactor
 
+LONGEST_SAID: Final = 1 << 20
+"""Characters of an instruction or a system prompt; what is longer stays in the trace alone, or an
+agent could keep its trial from being sealed."""
+_PINNED_IMAGE: Final = re.compile(r"@(sha256:[0-9a-f]{64})$")
+_AGENT_SETUP_SEC: Final = 360.0
+"""Harbor's limit for setting an agent up, in seconds, where none is configured."""
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be made of which trial."""
+
+class RecordRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which trial to make a record of, and what the record says beyond its files."""
 
     trial: str
     """The trial's directory."""
     experiment: str
     """The experiment that the record belongs to."""
     task: str | None = None
-    """The directory of the task that the trial sat."""
+    """The directory of the task that the trial ran."""
     dataset_id: str | None = None
     """name@version of the dataset that the task is from, or another name that it goes by."""
     adaptation: AdaptationProvenance | None = None
 
 
-def make_record(wish: Wish, redactor: Redactor | None = None) -> MadeRecord:
+def make_record(request: RecordRequest, redactor: Redactor | None = None) -> MadeRecord:
     """The record of a trial, with what it rests on; secrets do not get into it.
 
     Raises:
         InputError: the trial or the task cannot be read, or do not belong together.
     """
-    _check_wish(wish)
-    sources = load_sources(wish.trial, wish.task)
+    _check(request)
+    sources = load_sources(request.trial, request.task)
     sources = redact_sources(sources, redactor) if redactor else sources
     notes = list(sources.evidence.notes)
-    record, basis, missing = _make_whole(wish, sources, notes)
+    record, basis, missing = _make_whole(request, sources, notes)
     record = redact_record(record, redactor) if redactor else record
     check_record(record)
     files = pin_files(sources.evidence.files)
@@ -73,68 +120,140 @@ def make_record(wish: Wish, redactor: Redactor | None = None) -> MadeRecord:
     return redact_rest(made, redactor) if redactor else made
 
 
-def make_bare_record(wish: Wish, before: ReadBefore | None = None) -> tuple[TrialRecord, CostBasis]:
+def make_bare_record(
+    request: RecordRequest, before: ReadBefore | None = None
+) -> tuple[TrialRecord, CostBasis]:
     """The same record without what it rests on, so that no file is hashed.
 
     Raises:
         InputError: the trial or the task cannot be read, or do not belong together.
     """
-    _check_wish(wish)
-    sources = load_sources(wish.trial, wish.task, before)
-    record, basis, _ = _make_whole(wish, sources, [])
+    _check(request)
+    sources = load_sources(request.trial, request.task, before)
+    record, basis, _ = _make_whole(request, sources, [])
     check_record(record)
     return record, basis
 
 
-def _check_wish(wish: Wish) -> None:
-    check_id(wish.experiment, "experiment")
-    if wish.dataset_id is not None:
-        check_dataset_id(wish.dataset_id)
+def _check(request: RecordRequest) -> None:
+    check_id(request.experiment, "experiment")
+    if request.dataset_id is not None:
+        check_dataset_id(request.dataset_id)
 
 
 def _make_whole(
-    wish: Wish, sources: Sources, notes: list[str]
+    request: RecordRequest, sources: Sources, notes: list[str]
 ) -> tuple[TrialRecord, CostBasis, list[Missing]]:
     """The record, where its money comes from, and what keeps it from being complete."""
     try:
-        record, basis = _make(wish, sources, notes)
+        source = _make_source(request, sources)
     except ValidationError as error:
-        raise RecordError(f"{wish.trial}: {render_refusal(error)}") from None
+        raise RecordError(f"{request.trial}: {render_refusal(error)}") from None
+    record, basis = build_record(source, notes)
+    notes += _find_time_notes(sources.details)
     missing = _find_missing(record, sources)
     if not missing:
         record = record.model_copy(update={"completeness": "complete"})
     return record, basis, missing
 
 
-def _make(wish: Wish, sources: Sources, notes: list[str]) -> tuple[TrialRecord, CostBasis]:
-    """The record, partial as yet, and where its amount of money comes from."""
-    when = _find_time(sources)
-    agent = make_agent(sources)
-    cost, basis = make_trial_cost(sources, agent.model, when, notes)
-    record = TrialRecord(
-        trial_id=make_id(sources.name),
-        experiment_id=wish.experiment,
-        dataset_id=wish.dataset_id,
-        timestamp=when,
+def _make_source(request: RecordRequest, sources: Sources) -> RecordSource:
+    return RecordSource(
+        name=sources.name,
+        experiment=request.experiment,
+        dataset_id=request.dataset_id,
+        adaptation=request.adaptation,
+        when=_find_time(sources),
         task=make_task(sources),
-        agent=agent,
+        agent=make_agent(sources),
         environment=make_environment(sources),
         inputs=make_inputs(sources),
-        outputs=make_outputs(sources),
-        evaluation=make_evaluation(sources, notes),
-        timing=make_timing(sources.account, notes),
-        cost=cost,
-        adaptation=wish.adaptation,
-        completeness="partial",
+        timing=_make_timing(sources.details),
+        directory=str(sources.directory),
+        trace=sources.evidence.trace,
+        has_artifacts=any(path.startswith("artifacts/") for path in sources.evidence.files),
+        ending=_make_ending(sources.found, sources.details)
+        if sources.found and sources.details
+        else None,
     )
-    return record, basis
+
+
+def _make_ending(found: FoundTrial, details: TrialDetails) -> Ending:
+    """How the trial ended, by the rewards that count and by what its result.json says."""
+    document, verdict = found.document, found.trial.verdict
+    steps = list(zip(document.step_results or (), details.step_results or (), strict=False))
+    claimed = "result.json claims other rewards than the reward files give; theirs count"
+    return Ending(
+        rewards=verdict.rewards if verdict else None,
+        error=document.exception_info,
+        step_errors=tuple(step.exception_info for step, _ in steps if step.exception_info),
+        reasons=(found.evidence.reason,) if isinstance(found.evidence, Unscored) else (),
+        notes=() if found.follows else (claimed,),
+        was_verified=document.verifier is not None,
+        report=_join_report(document.agent_result, details.agent_result),
+        steps=tuple(
+            (step.step_name, _join_report(step.agent_result, further.agent_result))
+            for step, further in steps
+        ),
+    )
+
+
+def _join_report(usage: UsageDocument | None, further: ReportDetails | None) -> AgentReport | None:
+    if usage is None:
+        return None
+    metadata = further.metadata if further else None
+    return AgentReport(
+        usage.n_input_tokens,
+        usage.n_cache_tokens,
+        usage.n_output_tokens,
+        usage.cost_usd,
+        metadata,
+    )
+
+
+def _list_phases(details: TrialDetails) -> list[TimedPhase | None]:
+    phases = [details.environment_setup, details.agent_setup]
+    phases += [details.agent_execution, details.verifier]
+    steps = details.step_results or ()
+    return phases + [phase for each in steps for phase in (each.agent_execution, each.verifier)]
+
+
+def _find_total(details: TrialDetails | None) -> float | None:
+    """Seconds of the whole trial: as it says, else from its first known phase to its last."""
+    if details is None:
+        return None
+    total = find_seconds(details)
+    return find_span(_list_phases(details)) if total is None else total
+
+
+def _make_timing(details: TrialDetails | None) -> TimingRecord:
+    if details is None:
+        return TimingRecord(total_seconds=0.0)
+    steps = details.step_results or ()
+    return make_timing(
+        _find_total(details),
+        agent=[details.agent_execution, *(step.agent_execution for step in steps)],
+        setup=[details.environment_setup, details.agent_setup],
+        verification=[details.verifier, *(step.verifier for step in steps)],
+    )
+
+
+def _find_time_notes(details: TrialDetails | None) -> list[str]:
+    if _find_total(details) is None:
+        return ["how long the trial took is not recorded; timing.total_seconds is 0.0"]
+    if details is not None and find_seconds(details) is None:
+        return [
+            "when the trial began and ended is not recorded; timing.total_seconds is from the "
+            "beginning of its first known phase to the end of the last"
+        ]
+    return []
 
 
 def _find_time(sources: Sources) -> datetime:
     """When the trial ended, else when it began, else when its job was planned."""
-    account, lock = sources.account, sources.lock
-    times = [account.finished_at, account.started_at] if account else []
-    times += [lock.created_at] if lock else []
+    details, lock = sources.details, sources.lock
+    times = [details.finished_at, details.started_at] if details else []
+    times += [_parse_time(lock.created_at, sources)] if lock and lock.created_at else []
     known = next((time for time in times if time is not None), None)
     if known is None:
         raise JobError(
@@ -149,12 +268,21 @@ def _find_time(sources: Sources) -> datetime:
     return known
 
 
+def _parse_time(text: str, sources: Sources) -> datetime:
+    try:
+        return msgspec.convert(text, datetime)
+    except msgspec.ValidationError as error:
+        raise JobError(
+            f"{sources.directory}: created_at of the job's lock.json is {text!r}: {error}"
+        ) from error
+
+
 def _find_missing(record: TrialRecord, sources: Sources) -> list[Missing]:
     """What keeps the record partial, with the remedy that a harbor trial has."""
     remedies = {
         "agent.adapter_revision": "an agent that tells harbor its version",
         "environment.tool_versions": "the lock.json that harbor writes into the job",
-        "inputs.input_files": "--task DIR with the task that the trial sat",
+        "inputs.input_files": "--task DIR with the task that the trial ran",
     }
     missing = [Missing(each.field, each.why, remedies[each.field]) for each in find_missing(record)]
     if sources.given and not sources.given.is_compared:
@@ -165,11 +293,11 @@ def _find_missing(record: TrialRecord, sources: Sources) -> list[Missing]:
                 "a digest of the task in the trial's result.json or the job's lock.json",
             )
         )
-    if sources.account is None:
+    if sources.details is None:
         missing.append(
             Missing("evaluation", "is missing: the trial wrote no result.json", "another attempt")
         )
-    if find_total(sources.account) is None:
+    if _find_total(sources.details) is None:
         missing.append(
             Missing("timing.total_seconds", "is not known", "times in the trial's result.json")
         )
@@ -244,3 +372,154 @@ def _find_doubts(sources: Sources, pins: Pins) -> list[str]:
 def _bare(model: str) -> str:
     """A model without its provider, which endpoints leave out."""
     return model.rpartition("/")[2]
+
+
+# Task, agent, environment, inputs
+
+
+def make_task(sources: Sources) -> TaskReference:
+    """Which task, and harbor's checksum of it."""
+    document, given = sources.document, sources.given
+    checksum = document.task_checksum if document else None
+    if given is not None:
+        checksum = given.digests.task_checksum
+    # Two directories with the same files are one task to a digest: the trial says its name.
+    name = document.task_name if document else _find_task_name(sources)
+    return TaskReference(task_id=name, task_revision=checksum or UNRESOLVED)
+
+
+def _find_task_name(sources: Sources) -> str:
+    task = sources.asked.task
+    return (task.name or (task.path or "").rstrip("/").rpartition("/")[2]) or UNRESOLVED
+
+
+def make_agent(sources: Sources) -> AgentReference:
+    """The agent, the model that answered, and how both were set up."""
+    document, asked = sources.document, sources.asked.agent
+    version = sources.details.agent_info.version if sources.details else None
+    models = find_models_reported(sources)
+    requested = find_model_requested(sources)
+    return AgentReference(
+        adapter=document.agent_info.name
+        if document
+        else asked.name or asked.import_path or UNRESOLVED,
+        model=models[0] if len(models) == 1 else requested or NO_MODEL,
+        adapter_revision=version if version and version.strip() not in ("", "unknown") else None,
+        configuration=make_configuration(sources),
+    )
+
+
+def find_models_reported(sources: Sources) -> tuple[str, ...]:
+    """The models that the trace says have answered."""
+    return sources.evidence.trace.models if sources.evidence.trace else ()
+
+
+def find_model_requested(sources: Sources) -> str | None:
+    """The model that was requested, with its provider."""
+    if sources.asked.agent.model_name:
+        return sources.asked.agent.model_name
+    model = sources.document.agent_info.model_info if sources.document else None
+    if model is None:
+        return None
+    return f"{model.provider}/{model.name}" if model.provider else model.name
+
+
+def make_configuration(sources: Sources) -> Object:
+    """What was asked for, and with the task at hand the limits that followed from both."""
+    asked = {key: value for key, value in sources.config.items() if key not in NOT_CONFIGURATION}
+    if sources.given is None:
+        return asked
+    return asked | {"limits": _find_limits(sources, sources.given.task.config)}
+
+
+def _find_limits(sources: Sources, task: TaskConfig) -> Object:
+    """Seconds, processors and megabytes that the trial really had; null is no limit."""
+    asked = sources.asked
+    agent, verifier, environment = asked.agent, asked.verifier, asked.environment
+
+    def scaled(seconds: float | None, most: float | None, own: float | None) -> float | None:
+        if seconds is None:  # then harbor looks at no maximum either
+            return None
+        multiplier = own if own is not None else asked.timeout_multiplier
+        return min(seconds, most or seconds) * (1.0 if multiplier is None else multiplier)
+
+    setup = agent.override_setup_timeout_sec
+
+    return {
+        "agent_sec": scaled(
+            agent.override_timeout_sec or task.agent.timeout_sec,
+            agent.max_timeout_sec,
+            asked.agent_timeout_multiplier,
+        ),
+        "agent_setup_sec": scaled(
+            _AGENT_SETUP_SEC if setup is None else setup,
+            None,
+            asked.agent_setup_timeout_multiplier,
+        ),
+        "verifier_sec": scaled(
+            verifier.override_timeout_sec or task.verifier.timeout_sec,
+            verifier.max_timeout_sec,
+            asked.verifier_timeout_multiplier,
+        ),
+        "environment_build_sec": scaled(
+            task.environment.build_timeout_sec, None, asked.environment_build_timeout_multiplier
+        ),
+        "cpus": environment.override_cpus or task.environment.cpus,
+        "memory_mb": environment.override_memory_mb or task.environment.memory_mb,
+        "storage_mb": environment.override_storage_mb or task.environment.storage_mb,
+        "gpus": environment.override_gpus or task.environment.gpus,
+    }
+
+
+def make_environment(sources: Sources) -> EnvironmentSnapshot:
+    """Where it ran, with the versions that the job around the trial recorded."""
+    written = sources.config.get("environment")
+    asked = written if isinstance(written, dict) else {}
+    versions: dict[str, str] = {}
+    if sources.lock and sources.lock.harbor.version:
+        versions["harbor"] = sources.lock.harbor.version
+        if sources.lock.harbor.git_commit_hash:
+            versions["harbor-commit"] = sources.lock.harbor.git_commit_hash
+    return EnvironmentSnapshot(
+        runtime_image=_find_image(sources),
+        compute_backend=str(asked.get("import_path") or asked.get("type") or "docker"),
+        tool_versions=versions or None,
+    )
+
+
+def _find_image(sources: Sources) -> str:
+    given = sources.given
+    return find_image(given.task, given.files) if given else UNRESOLVED
+
+
+def make_inputs(sources: Sources) -> InputRecord:
+    """What the agent was given; without the task, as much of it as the trace repeats."""
+    given, trace = sources.given, sources.evidence.trace
+    first = join_instructions(given.task) if given else _shorten(trace, "user")
+    return InputRecord(
+        instruction=first or UNRESOLVED,
+        system_prompt=_shorten(trace, "system"),
+        input_files=refer_files(given.files) if given else None,
+    )
+
+
+def _shorten(trace: Trace | None, role: str) -> str | None:
+    said = find_said(trace, role)
+    return said if said is not None and len(said) <= LONGEST_SAID else None
+
+
+def make_pins(sources: Sources, configuration: Object) -> Pins:
+    """The digests behind the record, without those of the trace."""
+    given, document = sources.given, sources.document
+    image = _PINNED_IMAGE.search(_find_image(sources))
+    recorded = document.task_checksum if document else None
+    return Pins(
+        task_checksum=given.digests.task_checksum if given else recorded,
+        task_lock_digest=given.digests.lock_digest if given else sources.locked_digest,
+        task_dataset_digest=given.digests.dataset_v1 if given else None,
+        is_task_recomputed=given is not None,
+        configuration_sha256=configuration_digest(configuration),
+        image_digest=image[1] if image and not image.string.startswith(BUILT_FROM) else None,
+        model_requested=find_model_requested(sources),
+        models_reported=find_models_reported(sources),
+    )

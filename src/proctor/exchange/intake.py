@@ -69,7 +69,7 @@ class Reconciliation:
     later: list[Later] = field(default_factory=list)
     """Left for another import."""
     notes: list[str] = field(default_factory=list)
-    """What whoever reads the counts should know."""
+    """What a reader of the counts should know."""
 
     @property
     def found(self) -> int:
@@ -78,7 +78,7 @@ class Reconciliation:
 
 
 type Watch = Callable[[int], None]
-"""Told after each batch how many offers are dealt with."""
+"""Called after each batch with how many offers are done."""
 
 
 def take_in(
@@ -162,7 +162,7 @@ class _Intake:
     def _place(self, ledger: Ledger, submission: Submission) -> Submission | None:
         """What is left to be sealed of it, under the name it gets.
 
-        A trial that proctor ran again has the name of the one before, and stands in for it.
+        A trial that proctor ran again has the name of the one before, and replaces it.
         """
         if submission.own_trial is None:
             return submission

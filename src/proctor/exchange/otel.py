@@ -93,25 +93,25 @@ def _spell(time: object) -> Object:
     return {} if moment is None else {"timestamp": render_moment(moment)}
 
 
-def read_told(root: Span) -> Object:
+def read_document(root: Span) -> Object:
     """What the span of a trial says of what is sealed."""
     said = read_attributes(root.attributes)
-    told: Object = {}
+    document: Object = {}
     for path, name in carried.ATTRIBUTES.items():
         if name in said:
-            put_at(told, path, said[name])
+            put_at(document, path, said[name])
     for message in _parse(said.get(carried.INPUT)):
-        put_at(told, "record.inputs.instruction", message["parts"][0]["content"])
+        put_at(document, "record.inputs.instruction", message["parts"][0]["content"])
     for part in _parse(said.get(carried.SYSTEM)):
-        put_at(told, "record.inputs.system_prompt", part["content"])
+        put_at(document, "record.inputs.system_prompt", part["content"])
     breakdown: Object = {}
     for event in root.events:
         result = read_attributes(event.attributes)
         if carried.SCORE in result:
             breakdown[str(result[carried.METRIC])] = result[carried.SCORE]
-    put_at(told, "record.evaluation.breakdown", breakdown)
-    put_at(told, "record.evaluation.reward", breakdown.get(carried.REWARD))
-    return told
+    put_at(document, "record.evaluation.breakdown", breakdown)
+    put_at(document, "record.evaluation.reward", breakdown.get(carried.REWARD))
+    return document
 
 
 def _read_chat(span: Span, said: Attributes) -> Iterator[tuple[int, Object]]:
@@ -224,7 +224,7 @@ def write_trial(file: BinaryIO, trial: SealedTrial, traces: Sequence[ReadTrace])
 
 
 def _render_frame() -> tuple[bytes, bytes, bytes]:
-    """What stands before, between and after the spans of a line."""
+    """The text before, between and after the spans of a line."""
     source = write_attributes({"service.name": _SERVICE, "service.version": __version__})
     ours = ScopeSpans(scope=Scope(_SERVICE, __version__), spans=[])
     resource = ResourceSpans(resource=Resource(source), scope_spans=[ours])
@@ -243,16 +243,16 @@ class _Comparison:
         self._seen: set[tuple[str, int]] = set()
 
     def find_lost(self, span: Span) -> Iterator[Loss]:
-        """What a span does not say of what it stands for."""
+        """What a span does not say of what it represents."""
         if is_root(span):
-            yield from list_losses(self._trial.told(), read_told(span))
+            yield from list_losses(self._trial.document(), read_document(span))
         for part, place, entry in read_entries(span):
             if (part, place) not in self._seen:
                 self._seen.add((part, place))
                 yield from self._compare(part, place, entry)
 
     def find_missing(self) -> Iterator[Loss]:
-        """What no span stands for."""
+        """What no span represents."""
         for part, trace in self._traces.items():
             yield from trace.losses
             for place in range(len(trace.entries)):

@@ -119,7 +119,7 @@ def _place(placed: Placed) -> Object:
 
 
 _OTHER = "_OTHER"
-"""The conventions' word for a provider that is not known."""
+"""The value that the conventions give for an unknown provider."""
 _FAILED = "agent_failed"
 _ID = 16
 """Hex digits of a span's id."""
@@ -145,7 +145,7 @@ class TrialSpans:
     """The spans of a trial, made one by one: a trace may have a million turns."""
 
     def __init__(self, trial: SealedTrial, traces: Sequence[ReadTrace]) -> None:
-        self._told = trial.told()
+        self._document = trial.document()
         self._head = _make_head(trial)
         self._bounds = _find_bounds(trial, traces)
         self._clock = Clock(self._bounds[0])
@@ -158,7 +158,7 @@ class TrialSpans:
                 end = max(end, int(span.end_time_unix_nano))
                 yield span
         # Only now is it known when the trial ended.
-        yield _make_root(self._head, self._told, self._parts, (start, end))
+        yield _make_root(self._head, self._document, self._parts, (start, end))
 
     @property
     def timeless(self) -> int:
@@ -191,18 +191,18 @@ def _find_bounds(trial: SealedTrial, traces: Sequence[ReadTrace]) -> tuple[int, 
 
 
 def _make_root(
-    head: _Trial, told: Object, parts: Sequence[tuple[str, Chats]], bounds: tuple[int, int]
+    head: _Trial, document: Object, parts: Sequence[tuple[str, Chats]], bounds: tuple[int, int]
 ) -> Span:
     start, end = bounds
-    instruction = find_scalar(told, "record.inputs.instruction")
-    prompt = find_scalar(told, "record.inputs.system_prompt")
+    instruction = find_scalar(document, "record.inputs.instruction")
+    prompt = find_scalar(document, "record.inputs.system_prompt")
     last = next((chats.turns[-1] for _, chats in reversed(parts) if chats.turns), None)
     rest = [message for part, chats in parts for message in make_inputs(chats.rest, part)]
     asked = {"role": "user", "parts": [text_part(str(instruction))]}
     attributes: dict[str, Scalar | None] = {
         "gen_ai.operation.name": "invoke_agent",
         **head.shared,
-        **pick(told, carried.ATTRIBUTES),
+        **pick(document, carried.ATTRIBUTES),
         carried.DIGEST: head.digest,
         carried.STATUS: head.status,
         carried.SYSTEM: None if prompt is None else render_messages([text_part(str(prompt))]),
@@ -210,9 +210,9 @@ def _make_root(
         carried.OUTPUT: None if last is None else render_messages([make_output(last)]),
         carried.UNANSWERED: render_messages(rest) if rest else None,
     }
-    failed = _find_failure(told)
+    failed = _find_failure(document)
     if failed is not None:
-        # What stands before the colon is an exception's name, or else too much for a kind of error.
+        # The text before the colon is an exception's name, or else too much for a kind of error.
         kind = failed.partition(":")[0]
         attributes["error.type"] = kind if kind.isidentifier() else _FAILED
     return Span(
@@ -223,30 +223,30 @@ def _make_root(
         start_time_unix_nano=str(start),
         end_time_unix_nano=str(end),
         attributes=write_attributes(attributes),
-        events=list(_evaluations(told, end)),
+        events=list(_evaluations(document, end)),
         status=None if failed is None else Status(code=ERROR, message=failed),
     )
 
 
-def _find_failure(told: Object) -> str | None:
+def _find_failure(document: Object) -> str | None:
     """Why a trial counts as failed: its agent says so, or there is no score."""
-    if find_scalar(told, "record.outputs.agent_output.status") == "failed":
-        said = find_scalar(told, "record.outputs.agent_output.error_message")
+    if find_scalar(document, "record.outputs.agent_output.status") == "failed":
+        said = find_scalar(document, "record.outputs.agent_output.error_message")
         return str(said or _FAILED)
-    code = find_scalar(told, "reason_code")
+    code = find_scalar(document, "reason_code")
     return None if code is None else str(code)
 
 
-def _evaluations(told: Object, at: int) -> Iterator[Event]:
-    reward = as_real(find_at(told, "record.evaluation.reward"))
+def _evaluations(document: Object, at: int) -> Iterator[Event]:
+    reward = as_real(find_at(document, "record.evaluation.reward"))
     if reward is None:
-        why = find_scalar(told, "reason_code")
+        why = find_scalar(document, "reason_code")
         yield _evaluation(
             at, {carried.LABEL: carried.NOT_SCORED, carried.EXPLANATION: why}, carried.REWARD
         )
     else:
         yield _evaluation(at, {carried.SCORE: reward}, carried.REWARD)
-    breakdown = find_at(told, "record.evaluation.breakdown")
+    breakdown = find_at(document, "record.evaluation.breakdown")
     for key, value in breakdown.items() if isinstance(breakdown, dict) else ():
         if key != carried.REWARD and (score := as_real(value)) is not None:
             yield _evaluation(at, {carried.SCORE: score}, key)

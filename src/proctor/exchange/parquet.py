@@ -27,8 +27,8 @@ from proctor.exchange.exporting import (
     new_file,
     put_at,
     read_trials,
+    render_entry,
     report_path,
-    told_by,
 )
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import Ledger
@@ -152,14 +152,14 @@ def export_trials(chosen: Chosen, target: Path) -> Exported:
 
 def _make_rows(chosen: Chosen, report: Report) -> Iterator[Object]:
     for trial in read_trials(chosen, report):
-        told = trial.told()
+        document = trial.document()
         row: Object = trial.row.public()
         # A list also names datasets that only the job knew; a field of the record stays its own.
-        row["dataset_id"] = find_at(told, _OF_LIST["dataset_id"])
+        row["dataset_id"] = find_at(document, _OF_LIST["dataset_id"])
         for name, (path, kind) in _FIELDS.items():
-            row[name] = _fit(find_at(told, path), kind)
+            row[name] = _fit(find_at(document, path), kind)
         for name, path in _JSON.items():
-            found = find_at(told, path)
+            found = find_at(document, path)
             row[name] = None if found is None else msgspec.json.encode(found).decode()
         report.trials += 1
         yield row
@@ -193,20 +193,20 @@ def _report_losses(ledger: Ledger, file: BinaryIO, report: Report) -> None:
 
 
 def _find_lost(entry: TrialEntry, row: Object) -> Iterator[Loss]:
-    told = told_by(entry)
-    yield from list_losses(told, _read_back(row))
+    document = render_entry(entry)
+    yield from list_losses(document, _read_back(row))
     if entry.evidence:
         n_files = count_of(len(entry.evidence), "file")
         yield Loss("evidence", n_files, "only their paths, sizes and digests are in the table")
 
 
 def _read_back(row: Object) -> Object:
-    told: Object = {}
+    document: Object = {}
     for name, path in _OF_LIST.items():
-        put_at(told, path, row[name])
+        put_at(document, path, row[name])
     for name, (path, _) in _FIELDS.items():
-        put_at(told, path, row[name])
+        put_at(document, path, row[name])
     for name, path in _JSON.items():
         if row[name] is not None:
-            put_at(told, path, msgspec.json.decode(row[name]))
-    return told
+            put_at(document, path, msgspec.json.decode(row[name]))
+    return document

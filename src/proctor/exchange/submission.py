@@ -13,7 +13,7 @@ import msgspec
 
 from proctor.digest import sha256_hex
 from proctor.errors import NotSealedError, RecordError
-from proctor.exchange.harbor_trial import Wish, make_record
+from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.files import open_plain
 from proctor.ledger.entry import Source
 from proctor.ledger.sealing import LARGEST_RECORD, Submission
@@ -71,7 +71,7 @@ def _submit_directory(trial: Path, asked: Asked) -> Submission:
             "record is made"
         )
     made = make_record(
-        Wish(
+        RecordRequest(
             trial=str(trial),
             experiment=asked.experiment,
             task=asked.task,
@@ -117,6 +117,7 @@ def _submit_file(path: Path, asked: Asked) -> Submission:
     is_alone = not evidence and all(each.path in inside for each in found if each.is_problem)
     return Submission(
         record=data,
+        loaded=None if loaded.generation == "G2" else loaded,
         where=str(path),
         root=None if is_alone else path.parent,
         evidence=tuple(dict.fromkeys(evidence)),

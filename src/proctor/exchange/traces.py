@@ -21,11 +21,16 @@ from pydantic import ValidationError
 
 from proctor.audit.things import TRACES, find_thing
 from proctor.errors import InputError, RecordError, TraceError
+from proctor.exchange.harbor_trial import LONGEST_SAID
 from proctor.exchange.intake import Offer
-from proctor.exchange.trial_inputs import LONGEST_SAID, UNRESOLVED
-from proctor.harbor.account import AgentResultAccount
-from proctor.harbor.evaluation import make_evaluation
-from proctor.harbor.spending import NO_MODEL, Reported, make_trial_cost
+from proctor.harbor.record import (
+    NO_MODEL,
+    UNRESOLVED,
+    AgentReport,
+    Reported,
+    make_evaluation,
+    make_trial_cost,
+)
 from proctor.ledger.entry import Source
 from proctor.ledger.sealing import Submission
 from proctor.record.document import render_refusal
@@ -53,7 +58,7 @@ from proctor.traces.turn import Turn
 
 
 @dataclass(slots=True)
-class Told:
+class TraceFacts:
     """What a trace tells."""
 
     said: dict[str, str] = field(default_factory=dict)
@@ -64,7 +69,7 @@ class Told:
     ended: datetime | None = None
     agent: str | None = None
     agent_version: str | None = None
-    reported: AgentResultAccount | None = None
+    reported: AgentReport | None = None
     """Tokens and money, as the trace adds them up."""
     showing: list[tuple[int, Entry]] = field(default_factory=list)
     """Entries with media, and their lines."""
@@ -100,7 +105,7 @@ class Told:
             self.agent, self.agent_version = atif.agent.name, atif.agent.version
         sums = atif.final_metrics
         if sums is not None:
-            self.reported = AgentResultAccount(
+            self.reported = AgentReport(
                 n_input_tokens=sums.total_prompt_tokens,
                 n_cache_tokens=sums.total_cached_tokens,
                 n_output_tokens=sums.total_completion_tokens,
@@ -135,37 +140,37 @@ def _parse_time(written: str) -> datetime | None:
         return None
 
 
-def load_told(path: Path, kind: TraceKind) -> Told:
+def load_facts(path: Path, kind: TraceKind) -> TraceFacts:
     """What one file tells.
 
     Raises:
         TraceError: it cannot be read, or nothing in it can be used.
     """
-    told = Told()
+    facts = TraceFacts()
     match kind:
         case TraceKind.TRAJECTORY:
-            _take_trajectory(told, str(path))
+            _take_trajectory(facts, str(path))
         case TraceKind.CONVERSATION:
-            _take_conversation(told, str(path))
+            _take_conversation(facts, str(path))
         case TraceKind.ATIF:
-            told.take_atif(load_atif(path, salvage=True).atif)
-    if told.is_empty:
+            facts.take_atif(load_atif(path, salvage=True).atif)
+    if facts.is_empty:
         raise TraceError(f"{path}: a {kind} with nothing usable in it")
-    return told
+    return facts
 
 
-def _take_trajectory(told: Told, path: str) -> None:
+def _take_trajectory(facts: TraceFacts, path: str) -> None:
     for chunk in read_chunks(path, salvage=True):
         for header in chunk.headers:
-            told.date_header(header.timestamp)
+            facts.date_header(header.timestamp)
         for line, entry in zip(chunk.lines, chunk.entries, strict=True):
-            told.take_entry(line, entry)
+            facts.take_entry(line, entry)
 
 
-def _take_conversation(told: Told, path: str) -> None:
+def _take_conversation(facts: TraceFacts, path: str) -> None:
     for item in read_turns(path, salvage=True):
         if isinstance(item, Turn):
-            told.take_turn(item)
+            facts.take_turn(item)
 
 
 NOT_SCORED = "not scored: a trace tells no reward"
@@ -300,13 +305,13 @@ def submit_trace(root: Path, found: _Found, experiment: str, asked: TracesAsked)
     relative = path.relative_to(root).as_posix()
     if path.suffix == ".json" and found.kind is not TraceKind.ATIF:
         raise TraceError(f"{path}: a {found.kind}, whose name must end in .jsonl; rename it")
-    told = load_told(path, found.kind)
+    facts = load_facts(path, found.kind)
     try:
-        record, basis = _make_record(found, told, (experiment, make_id(relative)), asked)
+        record, basis = _make_record(found, facts, (experiment, make_id(relative)), asked)
     except ValidationError as error:
         raise RecordError(f"{path}: {render_refusal(error)}") from None
     check_record(record)
-    files = [path.name, *(name for _, name in found.others), *_find_media(path, told)]
+    files = [path.name, *(name for _, name in found.others), *_find_media(path, facts)]
     return Submission(
         record=render_record(record),
         where=shown_name(str(path)),
@@ -317,10 +322,10 @@ def submit_trace(root: Path, found: _Found, experiment: str, asked: TracesAsked)
     )
 
 
-def _find_media(path: Path, told: Told) -> list[str]:
+def _find_media(path: Path, facts: TraceFacts) -> list[str]:
     """The files that entries show, as far as they lie beside the trace."""
     folder = str(path.parent)
-    shown = collect_media(told.showing, f"{folder}/artifacts", places_beside(folder))
+    shown = collect_media(facts.showing, f"{folder}/artifacts", places_beside(folder))
     places = [
         f"{each.beside or f'{folder}/artifacts'}/{each.path}"
         for each in shown.files
@@ -330,11 +335,11 @@ def _find_media(path: Path, told: Told) -> list[str]:
 
 
 def _make_record(
-    found: _Found, told: Told, ids: tuple[str, str], asked: TracesAsked
+    found: _Found, facts: TraceFacts, ids: tuple[str, str], asked: TracesAsked
 ) -> tuple[TrialRecord, str]:
-    when = _find_time(found.path, told, asked)
-    model = next(iter(told.models)) if len(told.models) == 1 else asked.model or NO_MODEL
-    reported = Reported((told.reported,) if told.reported else ())
+    when = _find_time(found.path, facts, asked)
+    model = next(iter(facts.models)) if len(facts.models) == 1 else asked.model or NO_MODEL
+    reported = Reported((facts.reported,) if facts.reported else ())
     cost, basis = make_trial_cost(reported, None, model, when, [])
     record = TrialRecord(
         trial_id=ids[1],
@@ -343,17 +348,17 @@ def _make_record(
         timestamp=when,
         task=TaskReference(task_id=asked.task or UNRESOLVED, task_revision=UNRESOLVED),
         agent=AgentReference(
-            adapter=asked.agent or told.agent or UNRESOLVED,
+            adapter=asked.agent or facts.agent or UNRESOLVED,
             model=model,
-            adapter_revision=told.agent_version,
+            adapter_revision=facts.agent_version,
         ),
         environment=EnvironmentSnapshot(runtime_image=UNRESOLVED, compute_backend=UNRESOLVED),
         inputs=InputRecord(
-            instruction=told.said.get("user", UNRESOLVED), system_prompt=told.said.get("system")
+            instruction=facts.said.get("user", UNRESOLVED), system_prompt=facts.said.get("system")
         ),
         outputs=_make_outputs(found),
         evaluation=make_evaluation(None, [], [NOT_SCORED], []),
-        timing=TimingRecord(total_seconds=_find_seconds(told)),
+        timing=TimingRecord(total_seconds=_find_seconds(facts)),
         cost=cost,
         completeness="partial",
     )
@@ -369,12 +374,12 @@ def _make_outputs(found: _Found) -> OutputRecord:
     )
 
 
-def _find_seconds(told: Told) -> float:
-    return (told.ended - told.began).total_seconds() if told.began and told.ended else 0.0
+def _find_seconds(facts: TraceFacts) -> float:
+    return (facts.ended - facts.began).total_seconds() if facts.began and facts.ended else 0.0
 
 
-def _find_time(path: Path, told: Told, asked: TracesAsked) -> datetime:
-    when = told.ended or asked.when
+def _find_time(path: Path, facts: TraceFacts, asked: TracesAsked) -> datetime:
+    when = facts.ended or asked.when
     if when is not None:
         return when
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")

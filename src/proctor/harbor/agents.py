@@ -61,7 +61,7 @@ def is_harbors(config: AgentConfig) -> bool:
 
 
 def find_keys(config: AgentConfig, host: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the host that an agent may take for its model without being told."""
+    """Variables of the host that an agent may use for its model without being given them."""
     if config.name == CHAT:
         return {name: value for name, value in host.items() if name == CHAT_KEY}
     if not is_harbors(config):

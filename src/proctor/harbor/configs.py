@@ -1,8 +1,8 @@
 """config.json of a job and of its trials, as harbor 0.13.1 reads and writes them.
 
-Fields stand in harbor's order, since that is the order of the text. Values that look like secrets
-are written as a template or redacted, as harbor does (proctor.harbor.env); whoever reads such a
-file back must ask for them again.
+Fields are in harbor's order, since that is the order of the text. Values that look like secrets
+are written as a template or redacted, as harbor does (proctor.harbor.env); they must be given
+again when such a file is read back.
 
 Old spellings are taken as harbor takes them. A list given as the context of a validation collects
 a sentence for each: `JobConfig.model_validate(data, context=notes)`.
@@ -87,7 +87,7 @@ type EnvironmentType = Literal[
     "cwsandbox",
     "wandb",
 ]
-"""harbor's names; ours stand in import_path."""
+"""harbor's names; ours are in import_path."""
 
 
 def _lower(value: object) -> object:
@@ -232,7 +232,7 @@ def _check_one_of(path: Path | None, name: str | None) -> None:
 
 
 class TrialConfig(BaseModel, defer_build=True):
-    """What one trial is told to do."""
+    """The configuration of one trial."""
 
     task: TaskConfig
     trial_name: str
@@ -329,7 +329,7 @@ class PluginConfig(BaseModel, defer_build=True):
 
 
 class JobConfig(BaseModel, defer_build=True):
-    """What a job is told to do."""
+    """The configuration of a job."""
 
     job_name: str
     jobs_dir: Path = Path("jobs")

@@ -1,4 +1,4 @@
-"""Which metrics a job was told to compute, for each dataset.
+"""Which metrics a job declares, for each dataset.
 
 A job's config.json names its own metrics and its datasets. What a registry or package adds to
 that lies elsewhere; when it is not at hand, it is inferred from what was published, and that is

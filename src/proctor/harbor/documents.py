@@ -1,10 +1,10 @@
-"""The JSON files that harbor 0.13 to 0.25 leaves in a job directory, as far as marking needs them.
+"""The JSON files that harbor 0.13 to 0.25 leaves in a job directory, each with one reader.
 
     <job>/result.json           JobDocument
     <job>/config.json           JobConfigDocument
     <job>/lock.json             LockDocument
     <job>/proctor.json          StateDocument, where proctor ran the job
-    <job>/<trial>/result.json   TrialDocument
+    <job>/<trial>/result.json   TrialDocument, and TrialDetails for a record
 
 Keys that are not named here are skipped, so files of later releases read as well. Numbers keep the
 type they are written with: 1 stays an int. Where harbor writes null for nan, null is what is read.
@@ -14,17 +14,18 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from proctor.errors import JobError
-from proctor.files import read_inside
+from proctor.files import find_way_out, read_inside
 from proctor.json_values import MOST_VALUES, check_values
 from proctor.reward.number import Number
 
 type WrittenRewards = dict[str, Number | None]
-"""Rewards as a file has them: None stands for nan and the infinities."""
+"""Rewards as a file has them: None means nan or an infinity."""
 
 
 class ModelInfo(msgspec.Struct, frozen=True, gc=False):
@@ -90,6 +91,8 @@ class TaskConfig(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
     source: str | None = None
     """The dataset it was taken from."""
+    digest: str | None = None
+    """In a lock: `sha256:…` over the files that harbor would publish."""
 
     @property
     def identity(self) -> tuple[str | None, str | None]:
@@ -101,7 +104,7 @@ class TaskConfig(msgspec.Struct, frozen=True, gc=False):
 
 
 class AgentConfig(msgspec.Struct, frozen=True, gc=False):
-    """The agent a trial was told to run, with its limits."""
+    """The agent of a trial, with its limits."""
 
     name: str | None = None
     import_path: str | None = None
@@ -113,7 +116,7 @@ class AgentConfig(msgspec.Struct, frozen=True, gc=False):
 
 
 class VerifierConfig(msgspec.Struct, frozen=True, gc=False):
-    """The verifier a trial was told to run, with its limits."""
+    """The verifier of a trial, with its limits."""
 
     disable: bool = False
     import_path: str | None = None
@@ -131,7 +134,7 @@ class EnvironmentConfig(msgspec.Struct, frozen=True, gc=False):
 
 
 class TrialConfigDocument(msgspec.Struct, frozen=True, gc=False):
-    """What a trial was told to do: `config` of its result, or its slot in lock.json."""
+    """The configuration of a trial: `config` of its result, or its slot in lock.json."""
 
     task: TaskConfig = TaskConfig()
     agent: AgentConfig = AgentConfig()
@@ -187,10 +190,56 @@ class JobConfigDocument(msgspec.Struct, frozen=True, gc=False):
     datasets: list[DatasetConfig] = []
 
 
+class TimedPhase(msgspec.Struct, frozen=True):
+    """When a part of a trial began and ended."""
+
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class AgentDetails(msgspec.Struct, frozen=True):
+    """The version that an agent gave of itself."""
+
+    version: str | None = None
+
+
+class ReportDetails(msgspec.Struct, frozen=True):
+    """What an agent reported beside tokens and money."""
+
+    metadata: dict[str, Any] | None = None
+
+
+class StepDetails(msgspec.Struct, frozen=True):
+    """The same for one of `step_results`."""
+
+    agent_result: ReportDetails | None = None
+    agent_execution: TimedPhase | None = None
+    verifier: TimedPhase | None = None
+
+
+class TrialDetails(TimedPhase, frozen=True, kw_only=True):
+    """What a record needs of a trial's result.json and scoring does not: settings and times.
+
+    A separate value, so that reading many trials to score them stays cheap, and so that an odd time
+    or an odd setting does not keep a reward out.
+    """
+
+    config: dict[str, Any]
+    """The trial's whole config, as written."""
+    agent_info: AgentDetails = AgentDetails()
+    agent_result: ReportDetails | None = None
+    environment_setup: TimedPhase | None = None
+    agent_setup: TimedPhase | None = None
+    agent_execution: TimedPhase | None = None
+    verifier: TimedPhase | None = None
+    step_results: list[StepDetails] | None = None
+
+
 class HarborVersion(msgspec.Struct, frozen=True, gc=False):
     """The harbor that made the lock."""
 
     version: str | None = None
+    git_commit_hash: str | None = None
 
 
 class LockDocument(msgspec.Struct, frozen=True, gc=False):
@@ -201,6 +250,16 @@ class LockDocument(msgspec.Struct, frozen=True, gc=False):
     schema_version: int | None = None
     n_concurrent_trials: int | None = None
     created_at: str | None = None
+
+    def find_digest(self, path: object, name: object) -> str | None:
+        """The digest of a task, by its path, else by its name; None unless there is exactly one."""
+        found = {
+            trial.task.digest
+            for trial in self.trials
+            if (path is not None and trial.task.path == path)
+            or (path is None and name is not None and trial.task.name == name)
+        }
+        return found.pop() if len(found) == 1 else None
 
 
 class _WrittenLock(msgspec.Struct, frozen=True, gc=False):
@@ -398,3 +457,60 @@ JOB = Decoder(JobDocument)
 JOB_CONFIG = Decoder(JobConfigDocument, _decode_job_config)
 LOCK = Decoder(LockDocument, _decode_lock)
 STATE = Decoder(StateDocument, writer="proctor")
+DETAILS = Decoder(TrialDetails)
+_CONFIG: Decoder[dict[str, Any]] = Decoder(dict[str, Any])
+
+
+def load_details(directory: str) -> TrialDetails | None:
+    """What a record needs of a trial's result.json; None when it never wrote one.
+
+    Raises:
+        JobError: it is unreadable, torn or not a trial result.
+    """
+    path = os.path.join(directory, "result.json")
+    return DETAILS.load(path) if os.path.lexists(path) else None
+
+
+def load_config(directory: str) -> dict[str, Any]:
+    """The configuration of a trial.
+
+    Raises:
+        JobError: its config.json is missing, unreadable or torn.
+    """
+    return _CONFIG.load(os.path.join(directory, "config.json"))
+
+
+def load_lock(job: str) -> LockDocument | None:
+    """What the job around a trial pinned; None where there is no lock.json.
+
+    Raises:
+        JobError: it is unreadable, torn or not as harbor writes it.
+    """
+    path = os.path.join(job, "lock.json")
+    return LOCK.load(path) if os.path.lexists(path) else None
+
+
+def check_is_trial(directory: str) -> None:
+    """See that a directory is a trial's.
+
+    Raises:
+        JobError: it is not.
+    """
+    if not os.path.isdir(directory):
+        what = "not a directory" if os.path.lexists(directory) else "no such directory"
+        raise JobError(f"{directory}: {what}; expected the directory of a harbor trial")
+    names = ("result.json", "config.json")
+    if not any(os.path.lexists(os.path.join(directory, name)) for name in names):
+        raise JobError(
+            f"{directory}: neither result.json nor config.json; "
+            "expected the directory of a harbor trial"
+        )
+    if os.path.lexists(os.path.join(directory, "lock.json")):
+        raise JobError(f"{directory}: a job; expected one of the trial directories in it")
+    for name in names:
+        path = os.path.join(directory, name)
+        if find_way_out(directory, path) is not None:
+            raise JobError(
+                f"{path}: a link that leads out of the trial, not followed; expected harbor's own "
+                "file"
+            )

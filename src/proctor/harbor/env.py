@@ -17,12 +17,12 @@ _SENSITIVE = re.compile(r"KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|AUTH", re.IGNOREC
 
 
 def is_template(value: str) -> bool:
-    """Whether a value stands for a variable of the host, whole: `${NAME}` or `${NAME:-default}`."""
+    """Whether a value is a reference to a variable of the host: `${NAME}` or `${NAME:-default}`."""
     return _TEMPLATE.fullmatch(value) is not None
 
 
 class Template(NamedTuple):
-    """A variable of the host that a value stands for."""
+    """A variable of the host that a value refers to."""
 
     name: str
     default: str | None

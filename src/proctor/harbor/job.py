@@ -3,33 +3,265 @@
     <job>/
       result.json config.json lock.json     about the job as a whole
       proctor.json                          what proctor left out of its numbers
-      <trial>/…                             one directory a trial
+      <trial>/…                             one directory per trial
 
 Reading salvages: a broken trial becomes a Problem and the others are kept. Only a directory that
 is no job at all is an error.
+
+No file states the order in which harbor added the trials up. A finished job was added up in the
+order of its plan, which lock.json keeps as a list of (task, agent) slots; trials of equal slots
+follow each other as they were started. A resumed job has its earlier trials first, in the order a
+directory listing once gave: only the published lists of names still show it. An unfinished job was
+added up as its trials ended.
 """
 
 import errno
+import heapq
+import json
 import os
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
 from proctor.errors import JobError
 from proctor.harbor.documents import (
+    JOB,
     JOB_CONFIG,
     LOCK,
     STATE,
+    AgentConfig,
     JobConfigDocument,
+    JobDocument,
     LockDocument,
     StateDocument,
+    TrialConfigDocument,
 )
-from proctor.harbor.order import Ordered, order_finished, order_unfinished
-from proctor.harbor.published import PublishedResult, load_published
 from proctor.harbor.trial import FoundTrial, load_trial
+from proctor.json_values import MOST_VALUES, check_values
 from proctor.reward.profile import DEFAULT_PROFILE, Profile
+
+
+class PublishedResult:
+    """What a job says of itself."""
+
+    __slots__ = ("document", "evals", "stats")
+
+    def __init__(self, document: JobDocument, path: str) -> None:
+        self.document = document
+        self.stats = parse_stats(bytes(document.stats), path)
+        """`stats` as plain values; keys that occur twice have their lists joined."""
+        evals = self.stats.get("evals")
+        items = evals.items() if isinstance(evals, dict) else ()
+        self.evals = {key: entry for key, entry in items if isinstance(entry, dict)}
+        """The groups that have the shape of groups."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job ran to its end; a killed job leaves a file that looks like any other."""
+        return self.document.finished_at is not None
+
+    def count(self, name: str) -> int:
+        """A counter of `stats`; 0 when it is missing or no whole number."""
+        value = self.stats.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+    def metrics(self, key: str) -> list[dict[str, object]]:
+        """The metric entries of a group."""
+        entries = self.evals.get(key, {}).get("metrics")
+        return (
+            [entry for entry in entries if isinstance(entry, dict)]
+            if isinstance(entries, list)
+            else []
+        )
+
+    def chains(self) -> Iterator[list[str]]:
+        """Lists of trial names, each in the order in which the trials were added up."""
+        for entry in self.evals.values():
+            rewards = entry.get("reward_stats")
+            tables = list(rewards.values()) if isinstance(rewards, dict) else []
+            for table in [*tables, entry.get("exception_stats")]:
+                if isinstance(table, dict):
+                    lists = [_names(value) for value in table.values()]
+                    yield from lists
+                    # Values and exceptions are listed as they first occurred.
+                    yield [names[0] for names in lists if names]
+
+    def names(self) -> set[str]:
+        """Every trial that is mentioned."""
+        return {name for chain in self.chains() for name in chain}
+
+
+def load_published(path: str) -> PublishedResult:
+    """The job result at path.
+
+    Raises:
+        JobError: unreadable, torn, or not a job's result.
+    """
+    return PublishedResult(JOB.load(path), path)
+
+
+def parse_stats(data: bytes, path: str) -> dict[str, object]:
+    """`stats` as plain values, with joined lists where a key occurs twice, as several nan do."""
+    try:
+        check_values(data, 4 * MOST_VALUES)
+        stats = json.loads(data, object_pairs_hook=_join_pairs)
+    except (ValueError, RecursionError) as error:
+        raise JobError(f"{path}: stats is torn or not JSON: {error}") from error
+    if not isinstance(stats, dict):
+        raise JobError(f"{path}: stats is a JSON {type(stats).__name__}; expected an object")
+    return stats
+
+
+def _join_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    joined: dict[str, object] = {}
+    for key, value in pairs:
+        earlier = joined.get(key)
+        if isinstance(earlier, list) and isinstance(value, list):
+            earlier.extend(value)
+        else:
+            joined[key] = value
+    return joined
+
+
+def _names(value: object) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+class OrderBasis(StrEnum):
+    """What the order of a job's trials was taken from."""
+
+    PLAN = "the plan in lock.json"
+    STARTED = "the time each started"
+    FINISHED = "the time each ended"
+    PUBLISHED = "the lists published in result.json"
+
+
+class Ordered(msgspec.Struct, frozen=True):
+    """Trials in the order harbor added them up, as far as it can be known."""
+
+    trials: list[FoundTrial]
+    basis: OrderBasis
+    contradicted: bool = False
+    """The published lists fit no single order of the trials."""
+    certain: bool = False
+    """No other order could have been taken: every slot of the plan has one trial."""
+
+
+type Slot = tuple[str | None, ...]
+
+
+def order_finished(
+    trials: Sequence[FoundTrial], lock: LockDocument | None, chains: Iterable[Sequence[str]]
+) -> Ordered:
+    """Trials of a finished job: by plan, unless the published lists of names say otherwise."""
+    planned = sorted(trials, key=_started)
+    basis = OrderBasis.STARTED
+    if lock is not None:
+        planned, basis = _by_plan(planned, lock), OrderBasis.PLAN
+    chains = [list(chain) for chain in chains]
+    place = {found.trial.name: index for index, found in enumerate(planned)}
+    if all(_ascending(chain, place) for chain in chains):
+        slots = {slot_of(found.document.config) for found in planned}
+        certain = basis is OrderBasis.PLAN and len(slots) == len(planned)
+        return Ordered(planned, basis, certain=certain)
+    merged = _merge(chains, place, len(planned))
+    if merged is None:
+        return Ordered(planned, basis, contradicted=True)
+    return Ordered([planned[index] for index in merged], OrderBasis.PUBLISHED)
+
+
+def order_unfinished(trials: Sequence[FoundTrial]) -> Ordered:
+    """Trials of a job that is running or was stopped: as they ended."""
+    return Ordered(sorted(trials, key=_finished), OrderBasis.FINISHED)
+
+
+def _started(found: FoundTrial) -> tuple[str, str]:
+    return (moment(found.document.started_at), found.trial.name)
+
+
+def _finished(found: FoundTrial) -> tuple[str, str]:
+    return (moment(found.document.finished_at), found.trial.name)
+
+
+def moment(written: str | None) -> str:
+    """A time of one clock as text that sorts as times do."""
+    # A time on the full second has no fraction, and its Z would sort after every fraction.
+    return (written or "").removesuffix("Z")
+
+
+def find_unplanned(trials: Sequence[FoundTrial], lock: LockDocument) -> list[FoundTrial]:
+    """Trials for which the plan has no slot left."""
+    return _others(trials, _fill_slots(trials, lock))
+
+
+def _by_plan(trials: Sequence[FoundTrial], lock: LockDocument) -> list[FoundTrial]:
+    placed = _fill_slots(trials, lock)
+    return placed + _others(trials, placed)
+
+
+def _others(trials: Sequence[FoundTrial], placed: Sequence[FoundTrial]) -> list[FoundTrial]:
+    taken = set(map(id, placed))
+    return [found for found in trials if id(found) not in taken]
+
+
+def _fill_slots(trials: Sequence[FoundTrial], lock: LockDocument) -> list[FoundTrial]:
+    """Trials that fit the planned slots, in the order of the slots; of equal ones the first."""
+    waiting: dict[Slot, deque[FoundTrial]] = {}
+    for found in trials:
+        waiting.setdefault(slot_of(found.document.config), deque()).append(found)
+    placed = []
+    for planned in lock.trials:
+        if queue := waiting.get(slot_of(planned)):
+            placed.append(queue.popleft())
+    return placed
+
+
+def slot_of(config: TrialConfigDocument) -> Slot:
+    """The task and agent that a trial is planned for."""
+    return (*config.task.identity, *agent_slot(config.agent))
+
+
+def agent_slot(agent: AgentConfig) -> Slot:
+    """What tells the agents of a job apart."""
+    kwargs = ""
+    if agent.kwargs:
+        kwargs = msgspec.json.encode(agent.kwargs, order="deterministic").decode()
+    return (agent.name or agent.import_path, agent.model_name, kwargs)
+
+
+def _ascending(chain: Sequence[str], place: Mapping[str, int]) -> bool:
+    places = [place[name] for name in chain if name in place]
+    return all(left < right for left, right in pairwise(places))
+
+
+def _merge(
+    chains: Iterable[Sequence[str]], place: Mapping[str, int], n_places: int
+) -> list[int] | None:
+    """Places in an order that keeps every chain, the earliest place first; None if there is none.
+
+    Two trials of one name have two places, of which `place` knows the later.
+    """
+    after: list[list[int]] = [[] for _ in range(n_places)]
+    waiting_for = [0] * n_places
+    for chain in chains:
+        places = [place[name] for name in chain if name in place]
+        for left, right in pairwise(places):
+            after[left].append(right)
+            waiting_for[right] += 1
+    ready = [index for index, count in enumerate(waiting_for) if count == 0]
+    merged = []
+    while ready:
+        index = heapq.heappop(ready)
+        merged.append(index)
+        for follower in after[index]:
+            waiting_for[follower] -= 1
+            if waiting_for[follower] == 0:
+                heapq.heappush(ready, follower)
+    return merged if len(merged) == n_places else None
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -95,7 +327,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 type Watch = Callable[[int, int], None]
-"""Told now and then how many trials of how many have been read."""
+"""Called now and then with how many trials of how many have been read."""
 
 _WATCH_EVERY = 500
 

@@ -2,7 +2,7 @@
 
     <trial>/
       result.json                  what harbor recorded; written once, at the end
-      config.json                  what it was told to do
+      config.json                  its configuration
       verifier/reward.txt|json     what the verifier left
       steps/<name>/verifier/…      the same, a step each, for multi-step tasks
 
@@ -116,7 +116,7 @@ def weigh(
 
     Its files decide if it ended without an exception. An exception of the agent is recorded and
     verification goes on, and one while stopping the environment comes after it: in both cases a
-    claim stands beside the exception.
+    claim is recorded beside the exception.
     """
     evidence = _find_evidence(trial, verifier_dir, profile)
     own_way = evidence is None and config.import_path is not None
@@ -235,7 +235,7 @@ def _claimed_verdict(claimed: VerifierDocument | None) -> Verdict | None:
         return None
     if claimed.rewards is None:
         return Verdict(None)
-    # null stands for nan or an infinity; which one is gone, and a mean is void either way.
+    # null means nan or an infinity; which one is lost, and a mean is void either way.
     return Verdict(
         {key: math.nan if value is None else value for key, value in claimed.rewards.items()}
     )

@@ -1,6 +1,6 @@
 """A trial's result.json, whole, with harbor's exact bytes. Nothing here writes or runs anything.
 
-Fields stand in harbor's order, since that is the order of the text. A reward that is nan or
+Fields are in harbor's order, since that is the order of the text. A reward that is nan or
 infinite is written as null, as harbor does; read back, null is nan.
 """
 
@@ -66,7 +66,7 @@ class ModelInfo(BaseModel, defer_build=True):
 
 
 class AgentInfo(BaseModel, defer_build=True):
-    """Who sat the task."""
+    """The agent that ran the task."""
 
     name: str
     version: str
@@ -174,7 +174,7 @@ class TrialResult(BaseModel, defer_build=True):
 def render_trial_result(result: TrialResult, config: str | None = None) -> bytes:
     """The bytes of result.json; they have no final newline.
 
-    `config` is the text of the trial's config.json, where somebody has it already.
+    `config` is the text of the trial's config.json, where the caller has it already.
 
     Raises:
         PydanticSerializationError: the agent's metadata holds what JSON cannot.
@@ -183,7 +183,7 @@ def render_trial_result(result: TrialResult, config: str | None = None) -> bytes
     if config is None:
         return result.model_dump_json(indent=4, warnings=False).encode()
     text = result.model_dump_json(indent=4, warnings=False, exclude=_CONFIG)
-    # A line end stands only between the lines of a text: this is the field, and never a value.
+    # Values have no raw line ends, so that this is the field and never part of a value.
     before, key, after = text.partition('\n    "agent_info": ')
     inner = config.replace("\n", "\n    ")
     return f'{before}\n    "config": {inner},{key}{after}'.encode()

@@ -25,7 +25,7 @@ from proctor.errors import JobError
 from proctor.harbor.configs import JobConfig, TrialConfig
 from proctor.harbor.declared import SCRIPT
 from proctor.harbor.lock import render_lock
-from proctor.harbor.result import JobResult, render_result
+from proctor.harbor.stats import JobResult, render_result
 from proctor.job.classes import check_classes
 from proctor.job.durable import Durable
 from proctor.job.flakes import Flakes, find_flakes, render_flakes

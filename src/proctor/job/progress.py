@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from proctor.errors import MetricError
-from proctor.harbor.live import count_trial
 from proctor.harbor.stats import (
     Group,
     JobStats,
@@ -18,6 +17,7 @@ from proctor.harbor.stats import (
     Trial,
     TrialTable,
     assemble_final,
+    count_trial,
     dataset_of_key,
 )
 

@@ -10,8 +10,7 @@ import msgspec
 
 from proctor.errors import JobError
 from proctor.harbor.configs import JobConfig
-from proctor.harbor.result import JobResult
-from proctor.harbor.stats import CANCELLED, TrialTable
+from proctor.harbor.stats import CANCELLED, JobResult, TrialTable
 from proctor.job.flakes import Flakes
 from proctor.job.planned import RefusedTask
 from proctor.job.settings import Settings

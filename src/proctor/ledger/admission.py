@@ -106,11 +106,11 @@ def find_fault(entry: AnyEntry) -> Fault | None:
             return None
 
 
-def find_trial_fault(entry: TrialEntry, row: TrialRow) -> Fault | None:
-    """The same for a trial whose record was read already."""
+def find_trial_fault(entry: TrialEntry, named: TrialRow | Subject) -> Fault | None:
+    """The same for a trial whose record was read already, and so its ids."""
     return (
-        _find_in_id(row.experiment_id, "experiment_id")
-        or _find_in_id(row.trial_id, "trial_id")
+        _find_in_id(named.experiment_id, "experiment_id")
+        or _find_in_id(named.trial_id, "trial_id")
         or (_find_in_evidence(entry.evidence) if entry.evidence else None)
         or (_find_in_source(entry.source) if entry.source else None)
     )

@@ -21,19 +21,18 @@ import msgspec
 from proctor.digest import sha256_hex
 from proctor.errors import (
     ConflictError,
-    DamageError,
     LedgerError,
     NotSealedError,
     RecordError,
 )
-from proctor.ledger.admission import find_fault, find_path_fault
+from proctor.ledger.admission import find_path_fault, find_trial_fault
 from proctor.ledger.entry import (
     Slot,
     Source,
+    Subject,
     TrialEntry,
     TrialScore,
     evidence_digest,
-    record_digest,
 )
 from proctor.ledger.keeping import (
     AROUND,
@@ -44,7 +43,7 @@ from proctor.ledger.keeping import (
     open_files,
 )
 from proctor.ledger.ledger import Ledger, SealedTrial
-from proctor.ledger.row import TrialRow, read_row
+from proctor.record.document import check_strict
 from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id
 from proctor.record.model import TrialRecord
@@ -55,6 +54,8 @@ LARGEST_RECORD = 8 << 20
 SHORTEST_SECRET = 6
 """Characters. A shorter value, such as `1`, occurs everywhere and is no secret."""
 _CHUNK = 1 << 20
+_BEYOND = 1 << 63
+"""The index is SQLite's, whose whole numbers have 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,8 @@ class Submission:
 
     record: bytes
     """The record's file, in any generation of the format."""
+    loaded: LoadedRecord | None = None
+    """The same record as a value, where somebody has decoded it already."""
     where: str
     """Where it comes from, for messages."""
     root: Path | None = None
@@ -153,14 +156,14 @@ def find_by_evidence(ledger: Ledger, submission: Submission) -> Sealed | None:
         NotSealedError: the record or its evidence may not be sealed.
     """
     draft = _draft(submission, {})
-    name = (draft.row.experiment_id, draft.row.trial_id)
+    name = (draft.subject.experiment_id, draft.subject.trial_id)
     found = ledger.find_sealed(*name)
     if found is None:
         return None
     # Of what is sealed nothing is put: its files are only measured.
-    if found.evidence != evidence_digest(_make_entry(draft, Keeper(ledger))):
+    if found.evidence != evidence_digest(_make_entry(draft, Keeper(ledger)).entry):
         return None
-    return Sealed(found.seq, *name, found.record, draft.row.status, is_new=False)
+    return Sealed(found.seq, *name, found.record, draft.status, is_new=False)
 
 
 def check_submission(submission: Submission, secrets: Secrets | None = None) -> None:
@@ -179,11 +182,23 @@ class _Draft(msgspec.Struct, frozen=True):
     submission: Submission
     record: bytes
     """One line, as it will be stored."""
-    row: TrialRow
+    subject: Subject
+    status: str
+    """How it is admitted."""
 
 
-def check_record(data: bytes, where: str) -> LoadedRecord:
+class NewEntry(msgspec.Struct, frozen=True):
+    """An entry to be appended, and what its record says, so that it is not decoded again."""
+
+    entry: TrialEntry
+    subject: Subject
+    status: str
+
+
+def check_record(data: bytes, where: str, loaded: LoadedRecord | None = None) -> LoadedRecord:
     """The record in a file's bytes, read strictly, with ids that are names.
+
+    `loaded` is the same record where it was decoded already, salvaging or not.
 
     Raises:
         NotSealedError: it is too large, or its ids are no names.
@@ -194,7 +209,9 @@ def check_record(data: bytes, where: str) -> LoadedRecord:
             f"{where}: a record of {len(data):,} bytes; at most {LARGEST_RECORD:,}: "
             "what is so large belongs into a file of the evidence"
         )
-    loaded = parse_record(data, where)
+    if loaded is None:
+        loaded = parse_record(data, where, salvage=True)
+    check_strict(loaded.record, loaded.diagnostics, where)
     try:
         check_id(loaded.record.trial_id, "trial_id")
         check_id(loaded.record.experiment_id, "experiment_id")
@@ -205,7 +222,7 @@ def check_record(data: bytes, where: str) -> LoadedRecord:
 
 def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
     where = submission.where
-    loaded = check_record(submission.record, where)
+    loaded = check_record(submission.record, where, submission.loaded)
     if fault := find_path_fault(_list_paths(submission)):
         raise NotSealedError(f"{where}: {fault.message}")
     if loaded.record.completeness == "complete" and submission.root is not None:
@@ -220,11 +237,43 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
         if submission.around is not None:
             _refuse_in_files(open_around(submission.around), needles, where)
     _refuse_secrets(_beside(submission), needles, f"{where}: what goes beside its record")
-    entry = TrialEntry(at="", seq=0, record=msgspec.Raw(record))
-    try:
-        return _Draft(submission, record, read_row(entry))
-    except DamageError as error:
-        raise NotSealedError(f"{where}: the record cannot be listed: {error.__cause__}") from error
+    if loaded.generation != "G2":
+        _check_listed(loaded.document, where)
+    status = "sealed" if loaded.record.completeness == "complete" else "diagnostic"
+    return _Draft(submission, record, _subject_of(loaded.record, record), status)
+
+
+def _check_listed(document: dict[str, Any], where: str) -> None:
+    """Refuse what the index has no place for, although the format of records allows it."""
+    if not isinstance(document["timestamp"], str):
+        raise NotSealedError(
+            f"{where}: the record cannot be listed: timestamp is {document['timestamp']!r}; "
+            "expected a text"
+        )
+    reward = document["evaluation"]["reward"]
+    if isinstance(reward, int) and not -_BEYOND <= reward < _BEYOND:
+        raise NotSealedError(
+            f"{where}: the record cannot be listed: evaluation.reward is a whole number of "
+            "more than 64 bits"
+        )
+
+
+def identify_submission(submission: Submission) -> Subject:
+    """What a trial would be sealed as.
+
+    Raises:
+        RecordError: its record cannot be read.
+    """
+    loaded = submission.loaded
+    if loaded is None:
+        loaded = parse_record(submission.record, submission.where, salvage=True)
+    return _subject_of(loaded.record, msgspec.json.format(submission.record, indent=-1))
+
+
+def _subject_of(record: TrialRecord, stored: bytes) -> Subject:
+    return Subject(
+        experiment_id=record.experiment_id, trial_id=record.trial_id, record=sha256_hex(stored)
+    )
 
 
 def _list_paths(submission: Submission) -> list[str]:
@@ -274,23 +323,23 @@ def _overlapping(file: BinaryIO, needles: Mapping[bytes, str]) -> Iterator[bytes
 
 def _check_conflict(ledger: Ledger, draft: _Draft) -> None:
     """Before anything is written: other bytes under the same name."""
-    row, digest = draft.row, sha256_hex(draft.record)
-    found = ledger.find_sealed(row.experiment_id, row.trial_id)
-    if found is not None and found.record != digest:
+    subject = draft.subject
+    found = ledger.find_sealed(subject.experiment_id, subject.trial_id)
+    if found is not None and found.record != subject.record:
         raise ConflictError(
-            f"{draft.submission.where}: trial {row.trial_id} of {row.experiment_id} is sealed "
-            f"already, with the record {found.record}; this one is {digest}"
+            f"{draft.submission.where}: trial {subject.trial_id} of {subject.experiment_id} is "
+            f"sealed already, with the record {found.record}; this one is {subject.record}"
         )
 
 
-def _make_entry(draft: _Draft, keeper: Keeper) -> TrialEntry:
+def _make_entry(draft: _Draft, keeper: Keeper) -> NewEntry:
     """The entry of a trial, once its evidence is put."""
-    submission = draft.submission
-    found = keeper.ledger.find_sealed(draft.row.experiment_id, draft.row.trial_id)
+    submission, subject = draft.submission, draft.subject
+    found = keeper.ledger.find_sealed(subject.experiment_id, subject.trial_id)
     files = [*keeper.put(_evidence(submission), is_new=found is None)]
     if submission.around is not None:
         files += keeper.put_around(submission.around, found)
-    return TrialEntry(
+    entry = TrialEntry(
         at="",
         seq=0,
         record=msgspec.Raw(draft.record),
@@ -302,6 +351,7 @@ def _make_entry(draft: _Draft, keeper: Keeper) -> TrialEntry:
         slot=submission.slot,
         source=submission.source,
     )
+    return NewEntry(entry, subject, draft.status)
 
 
 def _evidence(submission: Submission) -> Iterator[tuple[str, BinaryIO]]:
@@ -312,7 +362,7 @@ def _evidence(submission: Submission) -> Iterator[tuple[str, BinaryIO]]:
         yield path, io.BytesIO(data)
 
 
-def append_trials(ledger: Ledger, entries: Sequence[TrialEntry]) -> list[Sealed]:
+def append_trials(ledger: Ledger, entries: Sequence[NewEntry]) -> list[Sealed]:
     """Append what is new, inside `writing`. Whoever sealed a trial meanwhile came first.
 
     Raises:
@@ -320,52 +370,48 @@ def append_trials(ledger: Ledger, entries: Sequence[TrialEntry]) -> list[Sealed]
         NotSealedError: an entry would not be admitted when it is read.
         OSError: they cannot be written.
     """
-    new: dict[tuple[str, str], TrialEntry] = {}
+    new: dict[tuple[str, str], NewEntry] = {}
     before: dict[tuple[str, str], SealedTrial] = {}
-    for entry in entries:
-        name = _name(entry)
+    for each in entries:
+        name = (each.subject.experiment_id, each.subject.trial_id)
         found = ledger.find_sealed(*name)
         if found is not None:
             before[name] = found
         elif name in new:
-            found = SealedTrial(-1, record_digest(new[name]), evidence_digest(new[name]))
+            earlier = new[name]
+            found = SealedTrial(-1, earlier.subject.record, evidence_digest(earlier.entry))
         if found is None:
-            if fault := find_fault(entry):
+            if fault := find_trial_fault(each.entry, each.subject):
                 raise NotSealedError(f"trial {name[1]} of {name[0]}: {fault.message}")
-            new[name] = entry
+            new[name] = each
         else:
-            _check_same(entry, found)
-    places = dict(zip(new, ledger.append(list(new.values())), strict=True)) if new else {}
-    return [_tell(entry, places, before) for entry in entries]
+            _check_same(each, found)
+    appended = ledger.append([each.entry for each in new.values()]) if new else ()
+    places = dict(zip(new, appended, strict=True))
+    return [_make_answer(each, places, before) for each in entries]
 
 
-def _name(entry: TrialEntry) -> tuple[str, str]:
-    row = read_row(entry)
-    return row.experiment_id, row.trial_id
-
-
-def _check_same(entry: TrialEntry, found: SealedTrial) -> None:
-    experiment_id, trial_id = _name(entry)
-    sealed = f"trial {trial_id} of {experiment_id} is sealed already"
-    if found.record != record_digest(entry):
+def _check_same(new: NewEntry, found: SealedTrial) -> None:
+    subject, evidence = new.subject, evidence_digest(new.entry)
+    sealed = f"trial {subject.trial_id} of {subject.experiment_id} is sealed already"
+    if found.record != subject.record:
         raise ConflictError(
-            f"{sealed}, with the record {found.record}; this one is {record_digest(entry)}"
+            f"{sealed}, with the record {found.record}; this one is {subject.record}"
         )
-    if found.evidence not in (None, evidence_digest(entry)):
+    if found.evidence not in (None, evidence):
         raise ConflictError(
-            f"{sealed}, with the evidence {found.evidence}; this one's is {evidence_digest(entry)}"
+            f"{sealed}, with the evidence {found.evidence}; this one's is {evidence}"
         )
 
 
-def _tell(
-    entry: TrialEntry,
+def _make_answer(
+    new: NewEntry,
     places: Mapping[tuple[str, str], int],
     before: Mapping[tuple[str, str], SealedTrial],
 ) -> Sealed:
-    row, digest = read_row(entry), record_digest(entry)
-    name = (row.experiment_id, row.trial_id)
+    name = (new.subject.experiment_id, new.subject.trial_id)
     if name in places:
-        return Sealed(places[name], *name, digest, row.status, is_new=True)
+        return Sealed(places[name], *name, new.subject.record, new.status, is_new=True)
     found = before[name]
-    status = row.status if found.evidence is not None else "withheld"
-    return Sealed(found.seq, *name, digest, status, is_new=False)
+    status = new.status if found.evidence is not None else "withheld"
+    return Sealed(found.seq, *name, new.subject.record, status, is_new=False)

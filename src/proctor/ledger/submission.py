@@ -17,15 +17,15 @@ from typing import Any
 import msgspec
 
 from proctor.audit.certificate import certify_trial
-from proctor.errors import JobError, LinkedRewardError, NotSealedError
+from proctor.errors import JobError, LinkedRewardError, NotSealedError, RecordError
 from proctor.files import read_inside, read_small, walk_files
 from proctor.harbor.trial import FoundTrial, load_trial
-from proctor.json_values import check_values
 from proctor.ledger.entry import Slot, Source, TrialScore
 from proctor.ledger.keeping import AROUND, Around, check_evidence_path
-from proctor.ledger.sealing import Submission
+from proctor.ledger.sealing import Submission, identify_submission
 from proctor.record.ids import check_id
-from proctor.record.read import replace_id
+from proctor.record.model import TrialRecord
+from proctor.record.read import parse_record, replace_id
 from proctor.record.reasons import ReasonCode
 from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.reward.read import LARGEST
@@ -36,19 +36,6 @@ ATTEMPTS = "attempts"
 _MOST_NAMED = 100
 
 
-class _Evaluation(msgspec.Struct, frozen=True):
-    reward: float | None = None
-
-
-class _Record(msgspec.Struct, frozen=True):
-    """As much of a record as decides what goes beside it."""
-
-    trial_id: str
-    experiment_id: str
-    evaluation: _Evaluation
-
-
-_RECORD = msgspec.json.Decoder(_Record)
 _FINDINGS = msgspec.json.Decoder(list[dict[str, Any]])
 
 
@@ -100,11 +87,8 @@ def submit_trial(
     path = trial / "record.json"
     try:
         data = read_small(str(path))
-        check_values(data)
     except OSError as error:
         raise NotSealedError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise NotSealedError(f"{path}: holds {error}; expected a TrialRecord") from error
     if experiment is not None:
         data = _move_to(experiment, data, path)
     return submit_record(data, trial, beside)
@@ -118,11 +102,16 @@ def submit_record(record: bytes, trial: Path, beside: Beside | None = None) -> S
     """
     beside = beside or Beside()
     files, refused = list_files(str(trial))
-    head = _read_head(record, trial)
-    score, reason = _find_score(trial, head, beside.found)
+    # Salvaging, because unsealed trials are looked at as well; sealing is strict about it later.
+    try:
+        loaded = parse_record(record, f"{trial}: its record", salvage=True)
+    except RecordError as error:
+        raise NotSealedError(str(error)) from error
+    score, reason = _find_score(trial, loaded.record, beside.found)
     linked = read_linked(trial) if refused else {}
     return Submission(
         record=record,
+        loaded=loaded,
         where=str(trial),
         root=trial,
         evidence=tuple(files),
@@ -167,8 +156,10 @@ def rename_trial(submission: Submission, trial_id: str) -> Submission:
     Raises:
         NotSealedError: the record cannot be given that name.
     """
+    if identify_submission(submission).trial_id == trial_id:
+        return submission
     record = _replace(submission.record, "trial_id", trial_id, submission.where)
-    return submission if record is submission.record else replace(submission, record=record)
+    return replace(submission, record=record, loaded=None)
 
 
 def _move_to(experiment: str, data: bytes, path: Path) -> bytes:
@@ -185,13 +176,6 @@ def _replace(data: bytes, key: str, value: str, where: str) -> bytes:
     if changed is None:
         raise NotSealedError(f"{where}: its record cannot be given the {key} {value!r}")
     return changed
-
-
-def _read_head(record: bytes, trial: Path) -> _Record:
-    try:
-        return _RECORD.decode(record)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotSealedError(f"{trial}: its record is no TrialRecord: {error}") from error
 
 
 def list_files(root: str, left_out: Collection[str] = (ATTEMPTS,)) -> tuple[list[str], list[str]]:
@@ -246,18 +230,18 @@ def find_refused(names: list[str]) -> list[dict[str, Any]]:
 
 
 def _find_score(
-    trial: Path, head: _Record, found: FoundTrial | None
+    trial: Path, record: TrialRecord, found: FoundTrial | None
 ) -> tuple[TrialScore | None, str | None]:
     """How it was marked, and where it was not, why."""
     if found is None and not (trial / "result.json").exists():
-        scored = head.evaluation.reward is not None
+        scored = record.evaluation.reward is not None
         return None, None if scored else str(ReasonCode.HARBOR_TRIAL_RESULT_MISSING)
     try:
         found = found or load_trial(str(trial), DEFAULT_PROFILE)
     except JobError:
         return None, str(ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED)
-    score = TrialScore(profile=DEFAULT_PROFILE.name, certificate=_certify(found, head.trial_id))
-    if found.trial.exception == LinkedRewardError.__name__ and head.evaluation.reward is not None:
+    score = TrialScore(profile=DEFAULT_PROFILE.name, certificate=_certify(found, record.trial_id))
+    if found.trial.exception == LinkedRewardError.__name__ and record.evaluation.reward is not None:
         message = found.evidence.reason if isinstance(found.evidence, Unscored) else ""
         raise NotSealedError(f"{trial}: its record has a reward that its files do not: {message}")
     return score, found.reason

@@ -9,17 +9,20 @@ An attempt that was sealed while it was still the trial itself is not sealed a s
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
 
-import msgspec
-
-from proctor.digest import sha256_hex
 from proctor.ledger.entry import Subject, SupersedeEntry, TrialEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.row import read_row
-from proctor.ledger.sealing import Sealed, Secrets, Submission, check_submission, seal
+from proctor.ledger.sealing import (
+    Sealed,
+    Secrets,
+    Submission,
+    check_submission,
+    identify_submission,
+    seal,
+)
 from proctor.ledger.submission import find_attempts, has_record, rename_trial, submit_trial
 
 AUTHOR = "proctor resume"
@@ -27,14 +30,6 @@ _RERUN = ".rerun-"
 _FIRST_RERUN = f"{_RERUN}1"
 _REPLACED = ("superseded", "withheld")
 REASON = "the trial was run again under the same name"
-
-
-@dataclass(frozen=True, slots=True)
-class _Name:
-    """What a record is sealed as."""
-
-    experiment_id: str
-    trial_id: str
 
 
 def seal_trials(ledger: Ledger, trials: Sequence[Path], secrets: Secrets) -> list[Sealed]:
@@ -52,7 +47,7 @@ def seal_trials(ledger: Ledger, trials: Sequence[Path], secrets: Secrets) -> lis
         if former is not None:
             # Nothing is said to stand in for a trial that could not be sealed then.
             check_submission(submission, secrets)
-            standing_in.append(_supersede(former, *_identify(submission)))
+            standing_in.append(_supersede(former, identify_submission(submission)))
     if standing_in:
         # Before the trial itself: after a kill in between, no two of them are counted.
         with ledger.writing():
@@ -62,12 +57,12 @@ def seal_trials(ledger: Ledger, trials: Sequence[Path], secrets: Secrets) -> lis
 
 def find_before(ledger: Ledger, submission: Submission, trial: str) -> Sealed | None:
     """What a trial, or an attempt that is kept in it, was sealed as; None where it is new."""
-    name, _ = _identify(submission)
+    name = identify_submission(submission)
     for known in _names(trial):
         found = ledger.find_sealed(name.experiment_id, known)
         if found is None:
             return None
-        if found.record == _identify(rename_trial(submission, known))[1]:
+        if found.record == identify_submission(rename_trial(submission, known)).record:
             sealed = ledger.entry(found.seq)
             status = "withheld"
             if isinstance(sealed, TrialEntry):
@@ -95,7 +90,7 @@ def find_reruns(statuses: Mapping[str, str]) -> dict[str, list[str]]:
 def place_again(ledger: Ledger, submission: Submission) -> tuple[Submission, SupersedeEntry | None]:
     """A trial under a name that is free, and the entry by which it stands in for the one before."""
     for renamed, former in _find_new(ledger, submission):
-        return renamed, _supersede(former, *_identify(renamed)) if former else None
+        return renamed, _supersede(former, identify_submission(renamed)) if former else None
     return submission, None
 
 
@@ -112,14 +107,14 @@ def _find_unsealed(ledger: Ledger, trial: Path) -> Iterator[tuple[Submission, Su
 
 def _is_sealed(ledger: Ledger, submission: Submission, trial: str) -> bool:
     """Whether an attempt is sealed, under its own name or under one that it had as the trial."""
-    name, _ = _identify(submission)
+    name = identify_submission(submission)
     if ledger.find_sealed(name.experiment_id, name.trial_id) is not None:
         return True
     for known in _names(trial):
         found = ledger.find_sealed(name.experiment_id, known)
         if found is None:
             return False
-        if found.record == _identify(rename_trial(submission, known))[1]:
+        if found.record == identify_submission(rename_trial(submission, known)).record:
             return True
     return False
 
@@ -128,7 +123,7 @@ def _find_new(
     ledger: Ledger, submission: Submission
 ) -> Iterator[tuple[Submission, Subject | None]]:
     """The trial under the first name that is free, unless one of them is the very same."""
-    name, _ = _identify(submission)
+    name = identify_submission(submission)
     former = None
     for known in _names(name.trial_id):
         renamed = rename_trial(submission, known)
@@ -136,7 +131,7 @@ def _find_new(
         if found is None:
             yield renamed, former
             return
-        if found.record == _identify(renamed)[1]:
+        if found.record == identify_submission(renamed).record:
             return
         former = Subject(experiment_id=name.experiment_id, trial_id=known, record=found.record)
 
@@ -147,20 +142,12 @@ def _names(trial: str) -> Iterator[str]:
         yield f"{trial}{_RERUN}{number}"
 
 
-def _identify(submission: Submission) -> tuple[_Name, str]:
-    """What a record would be sealed as, and its digest."""
-    record = msgspec.json.format(submission.record, indent=-1)
-    entry = TrialEntry(at="", seq=0, record=msgspec.Raw(record))
-    row = read_row(entry)
-    return _Name(row.experiment_id, row.trial_id), sha256_hex(record)
-
-
-def _supersede(former: Subject, new: _Name, record: str) -> SupersedeEntry:
+def _supersede(former: Subject, new: Subject) -> SupersedeEntry:
     return SupersedeEntry(
         at="",
         seq=0,
         subject=former,
-        by=Subject(experiment_id=new.experiment_id, trial_id=new.trial_id, record=record),
+        by=new,
         cause="other",
         reason=REASON,
         author=AUTHOR,

@@ -11,8 +11,7 @@
     generation2   the two documents of the second generation, read into one record
     schema        the JSON Schema of the format
     ids           names that may become paths
-    comparable    what decides whether two numbers may be compared
-    pins          the digest of an agent's configuration
+    comparable    what decides whether two numbers may be compared; digests of settings
     reasons       the reason codes, which of them are worth a retry, and foreign text to codes
     outcome       a job's result.json to `BASE_BENCHMARK_RESULT={...}`, and back
     policy        many trials to one task score, many task scores to one job score

@@ -4,9 +4,10 @@
     RunConditions          what the whole run was given beyond what its tasks say, and where it ran
     TaskConditions         what one task was: its revision, its image, its limits
 
-Harbor's settings are told apart by name; of settings in another shape all are the agent's own.
+Harbor's settings are distinguished by name; of settings in another shape, all are the agent's own.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -14,6 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from proctor.digest import sha256_hex
+from proctor.errors import RecordError
+from proctor.record.fields import Object, check_json
 
 type Settings = Mapping[str, Any]
 
@@ -52,7 +55,7 @@ class RunConditions(msgspec.Struct, frozen=True, kw_only=True):
     backend: str
     """What ran it, such as docker or sandbox."""
     profile: str | None = None
-    """Name of the scoring rules; null: marked elsewhere."""
+    """Name of the scoring rules; null: scored elsewhere."""
     changed: dict[str, float | bool | str] = {}
     """Multipliers and overrides that are not the default, by their names in harbor's settings."""
 
@@ -63,10 +66,10 @@ class RunConditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskConditions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task was when it was sat."""
+    """What a task was when the trial ran."""
 
     revision: str
-    """Its checksum or revision, or a word for not knowing it."""
+    """Its checksum or revision, or `unknown`."""
     image: str
     """Image or root file system; a digest pins it, a tag or a path does not."""
     limits: dict[str, float | None] = {}
@@ -96,7 +99,7 @@ def settings_digest(adapter_revision: str | None, settings: Settings) -> str:
 
 
 def find_requested_model(settings: Settings) -> str | None:
-    """The model that an agent was told to use; the one that answered may be called otherwise."""
+    """The model that was requested; the one that answered may have another name."""
     agent = settings.get("agent")
     found = agent.get("model_name") if isinstance(agent, Mapping) else None
     return found if isinstance(found, str) else None
@@ -118,11 +121,11 @@ def find_run_conditions(settings: Settings, backend: str, profile: str | None) -
         if value is not None and value != 1:
             changed[name] = _plain(value)
     for part, names in _OVERRIDES.items():
-        told = settings.get(part)
-        if not isinstance(told, Mapping):
+        given = settings.get(part)
+        if not isinstance(given, Mapping):
             continue
         for name in names:
-            if (value := told.get(name)) is not None and value is not False:
+            if (value := given.get(name)) is not None and value is not False:
                 changed[f"{part}.{name}"] = _plain(value)
     # A trial whose environment could not be started has the import path on record, not the name.
     own = _OWN_ENVIRONMENT.match(backend)
@@ -134,17 +137,17 @@ def find_task_conditions(
     settings: Settings, revision: str, image: str, verifier: str | None = None
 ) -> TaskConditions:
     """The conditions of one task."""
-    told = settings.get(_LIMITS)
+    given = settings.get(_LIMITS)
     limits = {}
-    if isinstance(told, Mapping):
-        limits = {key: value for key, value in told.items() if _is_number_or_none(value)}
+    if isinstance(given, Mapping):
+        limits = {key: value for key, value in given.items() if _is_number_or_none(value)}
     return TaskConditions(revision=revision, image=image, limits=limits, verifier=verifier)
 
 
 def verifier_digest(files: Iterable[tuple[str, str]]) -> str | None:
-    """Names the files that marked a trial, each a path and a SHA-256: 12 hex digits.
+    """Names the files that scored a trial, each a path and a SHA-256: 12 hex digits.
 
-    None where there are none, or where a digest is no SHA-256: what marked it is then not known.
+    None where there are none, or where a digest is no SHA-256: what scored it is then not known.
     """
     listed = sorted(files)
     if not listed or not all(_SHA256.fullmatch(digest) for _, digest in listed):
@@ -158,3 +161,19 @@ def _is_number_or_none(value: object) -> bool:
 
 def _plain(value: object) -> float | bool | str:
     return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def configuration_digest(configuration: Object) -> str:
+    """SHA-256 of an agent's whole configuration: the same settings give the same digest.
+
+    Spelled as JSON with sorted keys, no blanks, raw UTF-8 and Python's numbers (1 is not 1.0).
+
+    Raises:
+        RecordError: it holds what JSON cannot.
+    """
+    try:
+        check_json(configuration)
+    except ValueError as error:
+        raise RecordError(f"configuration {error}") from error
+    text = json.dumps(configuration, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256_hex(text.encode())

@@ -84,7 +84,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         n_cache_tokens: int | None,
         n_output_tokens: int | None,
     ) -> Self:
-        """Harbor's counts: input with its cache reads in it; cache writes are not told apart."""
+        """Harbor's counts: input with its cache reads in it; cache writes are not reported."""
         return cls(input=n_input_tokens, output=n_output_tokens, cache_read=n_cache_tokens)
 
 
@@ -239,6 +239,10 @@ def find_cost(
         basis = reported_cost(reported_usd)
         free = (_FREE,) if basis.amount_usd == 0 and _has_tokens(spendings) else ()
         return msgspec.structs.replace(basis, notes=free)
+    asked = next((each for each in spendings if not _is_free(each)), None)
+    if asked is not None and not (asked.model or "").strip():
+        # The price table is slow to load, and agents without a model need none.
+        return unknown_cost(f"the {asked.who}'s model is not known")
     estimated: CostBasis = import_module("proctor.record.prices").estimate_cost(spendings, when)
     return estimated
 
@@ -269,6 +273,11 @@ def _add(amounts: Iterable[float]) -> float:
         return math.fsum(amounts)
     except OverflowError:
         return math.inf
+
+
+def _is_free(spending: Spending) -> bool:
+    """Whether it is known that nothing was asked of a model."""
+    return all(usage.input == 0 and usage.output == 0 for usage in spending.usages)
 
 
 def _has_tokens(spendings: Sequence[Spending]) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails, to_json
+from pydantic_core import ErrorDetails
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import IncompleteRecordError, RecordError
@@ -30,6 +30,12 @@ from proctor.record.model import TrialRecord
 from proctor.record.rules import check_complete
 
 _SHOWN = 60
+_EXPECTED = {
+    "dict_type": "an object",
+    "model_type": "an object",
+    "tuple_type": "a valid array",
+}
+"""pydantic names Python's types; a record's author writes JSON."""
 
 
 def render_path(path: Sequence[str | int]) -> str:
@@ -61,7 +67,7 @@ def _render(detail: ErrorDetails) -> str:
             return f"{where} is no key of the format"
         case "value_error":
             return f"{where}: {message.removeprefix('Value error, ')}"
-    expected = message.removeprefix("Input should be ")
+    expected = _EXPECTED.get(detail["type"]) or message.removeprefix("Input should be ")
     return f"{where} is {_shown_value(detail['input'])}; expected {expected}"
 
 
@@ -217,7 +223,7 @@ class Document(msgspec.Struct, frozen=True):
     """A JSON object and what was noticed about its bytes."""
 
     tree: dict[str, Any]
-    """The object, keys in the order of the file. Nobody else holds it: it may be taken apart."""
+    """The object, keys in the order of the file. No other code holds it: it may be changed."""
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -317,21 +323,16 @@ def validate[Model: BaseModel](
         RecordError: the document breaks the format in any other way.
     """
     try:
-        return _parse(model, tree), ()
+        return model.model_validate(tree), ()
     except ValidationError as error:
         paths = find_unknown(error)
         if paths is None:
             raise RecordError(f"{source}: {render_refusal(error)}") from None
     kept = take_out(tree, paths)
     try:
-        return _parse(model, tree), kept
+        return model.model_validate(tree), kept
     except ValidationError as error:
         raise RecordError(f"{source}: {render_refusal(error)}") from None
-
-
-def _parse[Model: BaseModel](model: type[Model], tree: dict[str, Any]) -> Model:
-    # From JSON and not from the tree: only there do texts become times and arrays tuples.
-    return model.model_validate_json(to_json(tree))
 
 
 def check_strict(record: TrialRecord, diagnostics: Iterable[Diagnostic], source: str) -> None:

@@ -1,4 +1,4 @@
-"""Do the files that a record names exist under a root, with the digests it gives?
+"""Whether the files that a record names exist under a root, with the digests it gives.
 
 Paths from a record are hostile: nothing outside the root is looked at, by no `..` and by no link,
 nothing but a plain file is opened. A path inside a container that is not under the root is not
@@ -28,15 +28,15 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """As the record names it."""
     state: Literal["verified", "present", "absent", "differs", "refused"]
-    """verified: the digest fits; present: there, and the record gives no digest to hold it to."""
+    """verified: the digest matches; present: exists, and the record gives no digest to compare."""
     message: str
     """A sentence for a person."""
     is_problem: bool = False
-    """Whether the record says something that is not so, or that must not be looked at."""
+    """Whether the record is wrong about the file, or names one that must not be opened."""
 
 
 def find_evidence(record: TrialRecord, root: Path) -> tuple[Evidence, ...]:
-    """Every file that the record names, and what became of it under the root."""
+    """Every file that the record names, and its state under the root."""
     return (*_find_inputs(record, root), *_find_traces(record, root))
 
 
@@ -114,7 +114,7 @@ def _find_file(field: str, path: str, root: Path) -> Path | Evidence:
 
 
 def _leave(field: str, path: str) -> Evidence:
-    """A path that is not under the root by its own words: a container's, or one with too many .."""
+    """A path that does not lead under the root: a container's, or one with too many .."""
     if Path(path).is_absolute():
         message = f"{field}: {path!r} is a path of the container; it was not looked for"
         return Evidence(field=field, path=path, state="absent", message=message)

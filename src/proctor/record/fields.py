@@ -7,7 +7,7 @@ epoch number) and are kept as given; whether a time needs an offset is rules.py'
 
 import math
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -111,6 +111,11 @@ type Timestamp = Annotated[datetime, Field(strict=False), AfterValidator(_check_
 
 type Object = Annotated[dict[str, Any], AfterValidator(_check_object)]
 """A free JSON object."""
+
+Item = TypeVar("Item")
+# No `type` statement: as a named type it would get a definition of its own in the schema.
+Array = Annotated[tuple[Item, ...], Field(strict=False)]
+"""A JSON array. Not strict, because a parsed document has lists; its items are."""
 
 type Count = Annotated[int, Field(ge=0)]
 type Seconds = Annotated[float, Field(ge=0)]

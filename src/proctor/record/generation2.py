@@ -16,7 +16,7 @@ from proctor.diagnostic import Diagnostic
 from proctor.errors import RecordError
 from proctor.record.cost import CostRecord
 from proctor.record.document import check_strict, parse_document, render_path, validate
-from proctor.record.fields import NonEmptyStr, Object, Part, Text, Timestamp
+from proctor.record.fields import Array, NonEmptyStr, Object, Part, Text, Timestamp
 from proctor.record.model import (
     AgentOutput,
     AgentReference,
@@ -90,7 +90,7 @@ class TrialInput(Part):
     """Who may see the task."""
     system_prompt: Text | None = None
     """The system prompt, where one was used."""
-    input_files: tuple[InputFile, ...] | None = None
+    input_files: Array[InputFile] | None = None
     """Files that decide the trial."""
 
 
@@ -107,7 +107,7 @@ class TrialOutput(Part):
     """What happened, step by step."""
     agent_result: Object | None = None
     """What the harness says about its own run."""
-    artifacts: tuple[Object, ...] = ()
+    artifacts: Array[Object] = ()
     """All files by role."""
     terminated: bool = False
     """The agent ended by itself."""
@@ -118,7 +118,7 @@ class TrialOutput(Part):
 
 
 class TrialV2(Part):
-    """The trial's own document. Agent, model and experiment stand in the manifest."""
+    """The trial's own document. Agent, model and experiment are in the manifest."""
 
     schema_version: Literal[2]
     """Always 2."""
@@ -150,11 +150,11 @@ class TrialV2(Part):
     """How long it took."""
     cost: CostRecord | None = None
     """What it used."""
-    authority_evidence: tuple[Object, ...] = ()
+    authority_evidence: Array[Object] = ()
     """Who vouches for what."""
     provider_evidence: Object | None = None
     """What the provider vouches for."""
-    extension_refs: tuple[Object, ...] = ()
+    extension_refs: Array[Object] = ()
     """Further documents, adaptation among them."""
 
     @model_validator(mode="after")
@@ -232,12 +232,12 @@ class RunManifest(Part):
     source: Object
     """Which source of the harness."""
     agent: AgentReference
-    """Who sat the tasks."""
+    """The agent that ran."""
     execution_environment: EnvironmentSnapshot
     """Where."""
     provider_route: Object
     """Through which provider."""
-    expected_authorities: tuple[Object, ...] = ()
+    expected_authorities: Array[Object] = ()
     """Who must vouch for what."""
     evaluation_regime: Any = None
     """How it was to be scored."""
@@ -246,7 +246,7 @@ class RunManifest(Part):
 
 
 UNKNOWN: Final = "unknown"
-"""What stands in a salvaged record for what only the missing manifest says."""
+"""Used in a salvaged record for what only the missing manifest says."""
 
 _HOMELESS: Final = (
     "run_id",
@@ -306,6 +306,7 @@ def parse_g2(
         generation="G2",
         record=made,
         original=record,
+        document=document.tree,
         manifest=manifest,
         without_place=(*_find_homeless(trial, run), *unknown),
         diagnostics=tuple(notes),

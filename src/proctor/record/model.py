@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from proctor.record.cost import CostRecord
 from proctor.record.fields import (
+    Array,
     Count,
     NonEmptyStr,
     Object,
@@ -22,7 +23,7 @@ from proctor.record.fields import (
 
 
 class TaskReference(Part):
-    """The task that was sat."""
+    """The task that was run."""
 
     task_id: NonEmptyStr
     """Name of the task."""
@@ -31,7 +32,7 @@ class TaskReference(Part):
 
 
 class AgentReference(Part):
-    """Who sat it."""
+    """The agent and model that ran it."""
 
     adapter: NonEmptyStr
     """Name of the harness."""
@@ -72,7 +73,7 @@ class InputRecord(Part):
     """The task's instruction, whole."""
     system_prompt: Text | None = None
     """The system prompt, where one was used."""
-    input_files: tuple[FileReference, ...] | None = None
+    input_files: Array[FileReference] | None = None
     """Files that decide the trial, each with its digest."""
 
 
@@ -113,7 +114,7 @@ class ValidityCheck(Part):
     """The answer has the shape that was asked for."""
     verifier_completed: bool
     """The verifier ran to its end."""
-    errors: tuple[Text, ...] = ()
+    errors: Array[Text] = ()
     """What went wrong, one sentence each."""
 
 
@@ -135,7 +136,7 @@ class ConfidenceMetadata(Part):
     """How many people judged."""
     inter_rater_agreement: Annotated[float, Field(ge=0, le=1)] | None = None
     """How far they agree, 0 to 1."""
-    confidence_interval: tuple[float, float] | None = None
+    confidence_interval: Annotated[tuple[float, float], Field(strict=False)] | None = None
     """Low and high end, in that order."""
     confidence_method: NonEmptyStr | None = None
     """How the interval was made."""
@@ -161,7 +162,7 @@ class Annotation(Part):
     """When they said it."""
     judgment: Literal["pass", "fail", "defer"]
     """What they found."""
-    categories: tuple[Text, ...] = ()
+    categories: Array[Text] = ()
     """Kinds of mistake they saw."""
     notes: Text | None = None
     """In their own words."""
@@ -176,11 +177,11 @@ class EvaluationResult(Part):
     """Whether the score is one."""
     breakdown: Object | None = None
     """The raw rewards and metrics, as the verifier gave them."""
-    error_taxonomy: tuple[ErrorTag, ...] | None = None
+    error_taxonomy: Array[ErrorTag] | None = None
     """Mistakes by kind."""
     confidence: ConfidenceMetadata | None = None
     """How sure the reward is."""
-    annotations: tuple[Annotation, ...] | None = None
+    annotations: Array[Annotation] | None = None
     """What reviewers said before the record was sealed."""
 
     @model_validator(mode="after")
@@ -221,7 +222,7 @@ class AdaptationProvenance(Part):
     """The variation as one name, by convention axis=value__axis=value."""
     variation: Annotated[dict[NonEmptyStr, NonEmptyStr], Field(min_length=1)]
     """Each axis with its value; not empty."""
-    derivation_lineage: tuple[DerivationStepRecord, ...] = ()
+    derivation_lineage: Array[DerivationStepRecord] = ()
     """The changes that led here, at most one per axis."""
 
     @model_validator(mode="after")

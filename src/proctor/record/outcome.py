@@ -197,7 +197,7 @@ class RunReading:
     reason_code: str | None
     """A code, a slug of foreign text, or `timed_out`; a completed run may have one too."""
     payload: Mapping[str, object]
-    """The JSON of the line as it stands; empty if there is no readable line."""
+    """The JSON of the line, unchanged; empty if there is no readable line."""
 
 
 def read_run(stdout: str, returncode: int, *, timed_out: bool, prefix: str = PREFIX) -> RunReading:
@@ -317,7 +317,7 @@ STALE = AttemptOutcome("stale", 0.0, ReasonCode.TERMINAL_BENCH_ATTEMPT_NOT_RUNNI
 def read_trial(data: bytes | None, *, directory: str, task_id: str) -> TrialReading:
     """A trial by the bytes of its result.json (None: no file).
 
-    The directory's name and the task's id stand in where the result names neither.
+    The directory's name and the task's id are used where the result names neither.
     """
     if data is None:
         missing = ReasonCode.HARBOR_TRIAL_RESULT_MISSING

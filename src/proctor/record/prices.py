@@ -1,7 +1,7 @@
 """genai-prices, offline: a model's name and its tokens to an amount.
 
 Only the table that came with the installed package is used: it is never updated over the network,
-and a table that somebody else set in this process is not looked at. The table carries no date, so
+and a table that other code set in this process is ignored. The table carries no date, so
 the package's version and the digest of its file say which one it was.
 
 A name is "provider/model", "provider:model" or a model alone. The provider must be one by name;

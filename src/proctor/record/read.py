@@ -53,6 +53,8 @@ class LoadedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """As far as a record of the first generation can hold it."""
     original: bytes
     """The file's bytes, untouched."""
+    document: dict[str, Any]
+    """The same as a JSON object, without the keys in `kept`."""
     kept: tuple[Kept, ...] = ()
     """Keys beyond the first generation; `render_record(record, kept)` writes them back. None for
     G2, whose keys stand elsewhere: there, `original` is the only whole copy."""
@@ -109,6 +111,7 @@ def _parse_document(
         generation="G1x" if any(item.is_known for item in kept) else "G1",
         record=record,
         original=data,
+        document=document.tree,
         kept=kept,
         diagnostics=notes,
     )

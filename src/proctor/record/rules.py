@@ -9,7 +9,7 @@
 
 `complete` promises three fields that hold real values: an empty map, a blank revision, a
 placeholder, a hash that is not a SHA-256 or a file named twice leaves a record partial. Old records
-may have times without an offset; a new one may not, because nobody can tell later which clock it
+may have times without an offset; a new one may not, because it cannot be known later which clock it
 was. Whether the files behind the digests exist is checked in evidence.py.
 """
 
@@ -48,7 +48,7 @@ class Missing(msgspec.Struct, frozen=True):
     """One field that keeps a record from being complete."""
 
     field: str
-    """One of REQUIRED, or another that whoever makes a record could not fill."""
+    """One of REQUIRED, or another field that could not be filled."""
     why: str
     """What is wrong with it."""
     remedy: str
@@ -140,7 +140,7 @@ _SHOWN_ID: Final = 60
 
 
 def check_record(record: TrialRecord) -> None:
-    """Refuse a new record that breaks a rule. Whoever makes a record calls this before writing it.
+    """Refuse a new record that breaks a rule. Call this before writing a record that was made here.
 
     Raises:
         IncompleteRecordError: it is called complete and is not.
@@ -155,7 +155,7 @@ def check_record(record: TrialRecord) -> None:
 
 
 def check_dataset_id(text: str) -> None:
-    """Refuse a name of a dataset that nobody could look up.
+    """Refuse a dataset name that cannot be looked up.
 
     name@version is a convention; `repository:<id>@<revision>:<path>` and `bundle:<id>@<sha256>`
     are others.

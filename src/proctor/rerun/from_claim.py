@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from proctor.errors import DamageError, MissingArtifactError, NotReplayableError
-from proctor.exchange.trial_inputs import UNRESOLVED
 from proctor.harbor.documents import TRIAL, TrialDocument, WrittenRewards
+from proctor.harbor.record import UNRESOLVED
 from proctor.ledger.artifacts import Artifacts
 from proctor.ledger.claims.claim import Proven, find_differences, parse_claim, prove_claim
 from proctor.ledger.claims.document import load_document

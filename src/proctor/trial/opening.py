@@ -204,7 +204,6 @@ def open_files(sitting: Sitting) -> None:
     for name in ("agent", "verifier", "artifacts"):
         _make_directory(f"{place}/{name}")
     replace_file(f"{place}/config.json", render_config(sitting.plan).encode())
-    sitting.recording.begin(sitting.result)
     os.close(os.open(f"{place}/trial.log", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
 
 

@@ -1,54 +1,39 @@
-"""A trial as a TrialRecord, part by part: pure functions of its plan, its result and what it left.
+"""What the runner knows of a trial for its record: pure functions of its plan and its result.
 
-The same fields are made of a finished trial by `proctor record make`; where both know a thing,
-both say the same.
+The record itself is built by `proctor.harbor.record`, as for imported trials.
 """
 
-import math
-from datetime import datetime
-from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypedDict
-
-import msgspec
+from typing import Any, Final
 
 from proctor import __version__
-from proctor.harbor.account import AgentResultAccount
 from proctor.harbor.documents import ExceptionDocument
-from proctor.harbor.evaluation import find_status, make_evaluation, render_error
-from proctor.harbor.spending import NO_MODEL, Reported, has_spending, make_trial_cost
-from proctor.harbor.trial_result import (
-    AgentContext,
-    ExceptionInfo,
-    TimingInfo,
-    TrialResult,
+from proctor.harbor.record import (
+    NO_MODEL,
+    NOT_CONFIGURATION,
+    UNRESOLVED,
+    AgentReport,
+    Ending,
+    find_image,
+    find_said,
+    find_seconds,
+    join_instructions,
+    make_timing,
+    refer_files,
 )
-from proctor.record.cost import CostRecord
-from proctor.record.fields import Object, check_json
+from proctor.harbor.trial_result import AgentContext, ExceptionInfo, TrialResult
 from proctor.record.model import (
-    AgentOutput,
     AgentReference,
     EnvironmentSnapshot,
-    EvaluationResult,
-    FileReference,
     InputRecord,
-    OutputRecord,
     TaskReference,
     TimingRecord,
-    ValidityCheck,
 )
 from proctor.task.config import TaskConfig
-from proctor.task.manifest import FileDigest, find_role
-from proctor.traces.entry import TraceKind
 from proctor.traces.trace import Trace
-from proctor.trial.environment import Watched
+from proctor.trial.environment import Snapshot
 from proctor.trial.plan import Plan
 from proctor.trial.timeouts import find_timeouts
 
-UNRESOLVED: Final = "unresolved"
-"""For what a record must say and nobody knows."""
-_DOCKERFILE: Final = "environment/Dockerfile"
-_NOT_CONFIGURATION: Final = frozenset({"task", "trial_name", "trials_dir", "job_id"})
-"""What says where and as what a trial ran, not how."""
 _NO_VERSION: Final = frozenset({"", "unknown"})
 
 
@@ -57,28 +42,16 @@ def make_task(plan: Plan) -> TaskReference:
     return TaskReference(task_id=plan.task.name, task_revision=plan.digests.task_checksum)
 
 
-class KnownAgent(NamedTuple):
-    """What may become known of the agent while its trial runs."""
-
-    adapter: str
-    model: str
-    adapter_revision: str | None
-
-
-def make_agent(plan: Plan, known: KnownAgent) -> AgentReference:
-    """Who sits the task: the harness, the model it was told to use, and how both were set up."""
-    configuration = plan.shared.once("configuration", lambda: make_configuration(plan))
-    return AgentReference(**known._asdict(), configuration=configuration)
-
-
-def describe_agent(plan: Plan, result: TrialResult, answered: str | None = None) -> KnownAgent:
-    """The agent as it is known by now; `answered`: the model that did."""
-    info, wished = result.agent_info, plan.record.adapter_revision
+def make_agent(plan: Plan, result: TrialResult, trace: Trace | None) -> AgentReference:
+    """The agent, the model that answered or was requested, and how both were set up."""
+    info, pinned = result.agent_info, plan.record.adapter_revision
     version = None if info.version.strip() in _NO_VERSION else info.version
-    return KnownAgent(
+    answered = trace.models[0] if trace is not None and len(trace.models) == 1 else None
+    return AgentReference(
         adapter=info.name if info.name.strip() else UNRESOLVED,
         model=answered or find_model_requested(plan, result) or NO_MODEL,
-        adapter_revision=_join_revision(wished or version, plan.record.adapter_carrier),
+        adapter_revision=_join_revision(pinned or version, plan.record.adapter_carrier),
+        configuration=plan.shared.once("configuration", lambda: make_configuration(plan)),
     )
 
 
@@ -100,7 +73,7 @@ def find_model_requested(plan: Plan, result: TrialResult) -> str | None:
 def make_configuration(plan: Plan) -> dict[str, Any]:
     """What was asked for, and the limits that followed from job and task."""
     written = plan.config.model_dump(mode="json")
-    asked = {key: told for key, told in written.items() if key not in _NOT_CONFIGURATION}
+    asked = {key: told for key, told in written.items() if key not in NOT_CONFIGURATION}
     return asked | {"limits": _find_limits(plan, plan.task.config)}
 
 
@@ -120,132 +93,58 @@ def _find_limits(plan: Plan, task: TaskConfig) -> dict[str, Any]:
     }
 
 
-def make_environment(plan: Plan, watched: Watched | None) -> EnvironmentSnapshot:
+def make_environment(plan: Plan, snapshot: Snapshot | None) -> EnvironmentSnapshot:
     """Where it runs: what the environment itself says, else as much as job and task say."""
-    if watched is not None:
-        snapshot = watched.snapshot
+    if snapshot is not None:
         return EnvironmentSnapshot(
             runtime_image=snapshot.runtime_image,
             compute_backend=snapshot.compute_backend,
             tool_versions={"proctor": __version__, **snapshot.tool_versions},
         )
-    told = plan.config.environment
+    asked = plan.config.environment
     return EnvironmentSnapshot(
-        runtime_image=_find_image(plan),
-        compute_backend=told.import_path or told.type or "docker",
+        runtime_image=find_image(plan.task, plan.digests.followed or plan.digests.files),
+        compute_backend=asked.import_path or asked.type or "docker",
         tool_versions={"proctor": __version__},
     )
 
 
-def _find_image(plan: Plan) -> str:
-    named = plan.task.config.environment.docker_image
-    if named:
-        return named
-    files = plan.digests.followed or plan.digests.files
-    digest = next((file.sha256 for file in files if file.path == _DOCKERFILE), None)
-    return f"harbor-dockerfile:{_DOCKERFILE}@sha256:{digest}" if digest else UNRESOLVED
-
-
-def make_inputs(plan: Plan, trace: Trace | None = None) -> InputRecord:
+def make_inputs(plan: Plan, trace: Trace | None) -> InputRecord:
     """What the agent is given: every file of the task, each with its digest."""
-    task = plan.task
-    text = "\n\n".join([step.instruction for step in task.steps] or [task.instruction])
-    system = find_system_prompt(plan, trace)
     return InputRecord(
-        instruction=text if text.strip() else UNRESOLVED,
-        system_prompt=system,
-        input_files=_refer_files(plan.digests.followed),
+        instruction=join_instructions(plan.task),
+        system_prompt=plan.record.system_prompt or find_said(trace, "system"),
+        input_files=refer_files(plan.digests.followed),
     )
 
 
-def find_system_prompt(plan: Plan, trace: Trace | None) -> str | None:
-    """The system prompt that the agent was to use, else the one that its trace shows."""
-    return plan.record.system_prompt or (_find_system(trace) if trace else None)
-
-
-@lru_cache(maxsize=64)
-def _refer_files(files: tuple[FileDigest, ...] | None) -> tuple[FileReference, ...] | None:
-    # Many attempts at one task name the same files; they are made once.
-    if files is None:
-        return None
-    return tuple(
-        FileReference(path=file.path, hash=file.sha256, source=find_role(file.path))
-        for file in files
-    )
-
-
-def _find_system(trace: Trace) -> str | None:
-    said = [entry.content for entry in trace.entries if entry.role == "system"]
-    said += [turn.text for turn in trace.turns if turn.role == "system"]
-    return next((text for text in said if text and text.strip()), None)
-
-
-@lru_cache(maxsize=64)
-def make_unfinished_evaluation(phase: str) -> EvaluationResult:
-    """No score yet, and where the trial is: what a killed runner leaves."""
-    errors = (f"the trial did not end: it was in its {phase} phase",)
-    validity = ValidityCheck(
-        output_parseable=False, schema_valid=False, verifier_completed=False, errors=errors
-    )
-    return EvaluationResult(reward=None, validity=validity)
-
-
-def make_final_evaluation(result: TrialResult) -> EvaluationResult:
-    """What the trial scored, and what went wrong."""
+def make_ending(result: TrialResult) -> Ending:
+    """How the trial ended."""
     verified = result.verifier_result
-    rewards = verified.rewards if verified else None
-    exceptions = _find_exceptions(result)
-    further = []
-    if verified is not None and rewards is None and not exceptions:
-        further.append("reward.json: null; the verifier declined to score")
-    return make_evaluation(rewards, exceptions, further, [])
+    steps = result.step_results or ()
+    declined = verified is not None and verified.rewards is None
+    return Ending(
+        rewards=verified.rewards if verified else None,
+        error=_copy_error(result.exception_info) if result.exception_info else None,
+        step_errors=tuple(
+            _copy_error(step.exception_info) for step in steps if step.exception_info
+        ),
+        reasons=("reward.json: null; the verifier declined to score",) if declined else (),
+        was_verified=result.verifier is not None,
+        report=_copy_report(result.agent_result) if result.agent_result else None,
+        steps=tuple(
+            (step.step_name, _copy_report(step.agent_result) if step.agent_result else None)
+            for step in steps
+        ),
+    )
 
 
-def _find_exceptions(result: TrialResult) -> list[ExceptionDocument]:
-    steps = [step.exception_info for step in result.step_results or ()]
-    return [_document(error) for error in (result.exception_info, *steps) if error is not None]
-
-
-def _document(error: ExceptionInfo) -> ExceptionDocument:
+def _copy_error(error: ExceptionInfo) -> ExceptionDocument:
     return ExceptionDocument(error.exception_type, error.exception_message)
 
 
-def make_outputs(
-    result: TrialResult, trace: Trace | None, place: str, *, has_artifacts: bool
-) -> OutputRecord:
-    """What the agent left, with paths relative to the trial's directory, which is `place`."""
-    error = _document(result.exception_info) if result.exception_info else None
-    status = find_status(error, was_verified=result.verifier is not None)
-    path = trace.path.removeprefix(f"{place}/") if trace else None
-    spoken = trace is not None and trace.kind is TraceKind.CONVERSATION
-    output = AgentOutput(
-        status=status,
-        output_path="artifacts" if has_artifacts else "agent",
-        output_format="directory",
-        error_message=render_error(error) if error and status != "completed" else None,
-    )
-    return OutputRecord(
-        agent_output=output,
-        conversation_path=path if spoken else None,
-        trajectory_path=None if spoken else path,
-        agent_result=_find_said(result.agent_result),
-    )
-
-
-def _find_said(context: AgentContext | None) -> Object | None:
-    if context is None:
-        return None
-    said: Object = msgspec.to_builtins(_account(context))
-    try:
-        check_json(said)
-    except ValueError:
-        # An agent may say of itself what no record can hold.
-        return said | {"metadata": None}
-    return said
-
-
-def _account(context: AgentContext) -> AgentResultAccount:
-    return AgentResultAccount(
+def _copy_report(context: AgentContext) -> AgentReport:
+    return AgentReport(
         n_input_tokens=context.n_input_tokens,
         n_cache_tokens=context.n_cache_tokens,
         n_output_tokens=context.n_output_tokens,
@@ -254,68 +153,12 @@ def _account(context: AgentContext) -> AgentResultAccount:
     )
 
 
-def make_timing(result: TrialResult) -> TimingRecord:
-    """How long the trial took, and its phases."""
-    return TimingRecord(**find_times(result))
-
-
-class Times(TypedDict):
-    """The fields of a TimingRecord."""
-
-    total_seconds: float
-    agent_seconds: float | None
-    setup_seconds: float | None
-    verification_seconds: float | None
-
-
-def find_times(result: TrialResult) -> Times:
-    """Seconds per phase, those of several steps added up; what has no end yet is left out."""
+def make_run_timing(result: TrialResult) -> TimingRecord:
+    """How long the trial and its phases took; what has no end yet is left out."""
     steps = result.step_results or ()
-    return {
-        "total_seconds": find_seconds(result.started_at, result.finished_at) or 0.0,
-        "agent_seconds": _add(result.agent_execution, *[step.agent_execution for step in steps]),
-        "setup_seconds": _add(result.environment_setup, result.agent_setup),
-        "verification_seconds": _add(result.verifier, *[step.verifier for step in steps]),
-    }
-
-
-def find_seconds(started_at: datetime | None, finished_at: datetime | None) -> float | None:
-    """How long something took; None where it has not ended or the clock was turned back."""
-    if started_at is None or finished_at is None:
-        return None
-    # Both are of one clock.
-    seconds = (finished_at - started_at).total_seconds()
-    return seconds if seconds >= 0 else None
-
-
-def _add(*phases: TimingInfo | None) -> float | None:
-    known = []
-    for phase in phases:
-        if phase is not None:
-            seconds = find_seconds(phase.started_at, phase.finished_at)
-            if seconds is None:
-                return None
-            known.append(seconds)
-    # Clocks tell microseconds; a sum of them tells no more.
-    return round(math.fsum(known), 6) if known else None
-
-
-def make_cost(result: TrialResult, trace: Trace | None, model: str) -> CostRecord | None:
-    """Tokens and money; null where nothing is known."""
-    reported = _find_reported(result)
-    when = result.finished_at or result.started_at
-    if when is None or not has_spending(reported, trace):
-        return None
-    cost, _ = make_trial_cost(reported, trace, model, when, [])
-    return cost
-
-
-def _find_reported(result: TrialResult) -> Reported:
-    if result.agent_result is not None:
-        return Reported((_account(result.agent_result),))
-    steps = result.step_results or []
-    if not any(step.agent_result for step in steps):
-        return Reported(())
-    silent = [step.step_name for step in steps if step.agent_result is None]
-    told = [_account(step.agent_result or AgentContext()) for step in steps]
-    return Reported(tuple(told), silent[0] if silent else None)
+    return make_timing(
+        find_seconds(result),
+        agent=[result.agent_execution, *(step.agent_execution for step in steps)],
+        setup=[result.environment_setup, result.agent_setup],
+        verification=[result.verifier, *(step.verifier for step in steps)],
+    )

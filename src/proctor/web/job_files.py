@@ -17,8 +17,8 @@ from typing import Any
 
 from proctor.errors import JobError, NotSealedError
 from proctor.harbor.documents import JOB, LOCK, STATE, JobDocument
-from proctor.harbor.evaluation import find_reward
-from proctor.harbor.published import PublishedResult
+from proctor.harbor.job import PublishedResult
+from proctor.harbor.record import find_reward
 from proctor.harbor.render import render_json
 from proctor.harbor.trial import load_trial
 from proctor.ledger.counting import NOT_COUNTED, RESTARTED, SET_ASIDE, UNSEALED

@@ -8,8 +8,7 @@ import pytest
 
 from proctor.agents.chat.accounting import find_names
 from proctor.agents.chat.wire import parse_spent
-from proctor.harbor.account import AgentResultAccount
-from proctor.harbor.spending import Reported, make_trial_cost
+from proctor.harbor.record import AgentReport, Reported, make_trial_cost
 from proctor.record.cost import CostBasis
 from tests.agents.chat.server import USAGE, refuses, runs, says, serving
 from tests.agents.chat.talks import Talk, talk
@@ -30,7 +29,7 @@ def basis_of(*steps: Talk) -> CostBasis:
     """What a record says of the cost of a trial with these steps."""
     contexts = [run.context for run in steps]
     accounts = tuple(
-        AgentResultAccount(
+        AgentReport(
             context.n_input_tokens,
             context.n_cache_tokens,
             context.n_output_tokens,
@@ -181,14 +180,14 @@ def test_a_price_is_looked_for_under_the_model_that_answered(
     ],
 )
 def test_a_basis_that_does_not_fit_the_amount_is_not_believed(said: Any) -> None:
-    account = AgentResultAccount(1, 0, 1, 1.0, {"cost_basis": said})
+    account = AgentReport(1, 0, 1, 1.0, {"cost_basis": said})
     _, basis = make_trial_cost(Reported((account,)), None, "m", NOW, [])
     assert (basis.kind, basis.amount_usd) == ("reported", 1.0)
 
 
 def test_an_estimate_below_zero_is_no_amount() -> None:
     said = {"cost_basis": {"kind": "estimated", "amount_usd": -1.0}}
-    account = AgentResultAccount(1, 0, 1, -1.0, said)
+    account = AgentReport(1, 0, 1, -1.0, said)
     notes: list[str] = []
     cost, basis = make_trial_cost(Reported((account,)), None, "m", NOW, notes)
     assert (cost, basis.kind) == (None, "unknown")

@@ -15,8 +15,7 @@ from proctor.cli.running.watching import first_line
 from proctor.errors import JobError
 from proctor.files import read_small
 from proctor.harbor.documents import TRIAL
-from proctor.harbor.result import JobResult, render_result
-from proctor.harbor.stats import GroupStats, JobStats, stats_document
+from proctor.harbor.stats import GroupStats, JobResult, JobStats, render_result, stats_document
 from proctor.job.flakes import Flakes, NotAgain, TaskFlakes
 from proctor.job.wish import JobOutcome, SealedTrials
 from proctor.record.cost import LARGEST_USD

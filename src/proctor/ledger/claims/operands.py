@@ -23,7 +23,7 @@ from proctor.audit.certificate import (
 )
 from proctor.audit.scoring import Origin, summarize_metrics
 from proctor.errors import DamageError, LedgerError
-from proctor.harbor.spending import NO_MODEL
+from proctor.harbor.record import NO_MODEL
 from proctor.harbor.stats import ADHOC, evals_key
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.row import ErrorTag, TrialRow, find_exception, read_row

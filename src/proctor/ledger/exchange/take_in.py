@@ -32,7 +32,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import VerifierKey
 from proctor.ledger.review import find_remarks
 from proctor.ledger.row import read_row
-from proctor.ledger.sealing import append_trials, check_record
+from proctor.ledger.sealing import NewEntry, append_trials, check_record
 
 _BATCH = 200
 AUTHOR = "proctor import"
@@ -128,10 +128,15 @@ def _seal(ledger: Ledger, entries: list[TrialEntry], taken: TakenIn) -> None:
         withheld = list(_find_missing(ledger, entries))
         if withheld:
             ledger.append(withheld)
-        sealed = append_trials(ledger, entries)
+        sealed = append_trials(ledger, [_make_new(entry) for entry in entries])
     taken.new += sum(answer.is_new for answer in sealed)
     taken.known += sum(not answer.is_new for answer in sealed)
     taken.without += sum(len(entry.artifacts) for entry in withheld)
+
+
+def _make_new(entry: TrialEntry) -> NewEntry:
+    row = read_row(entry)
+    return NewEntry(entry, row.subject, row.status)
 
 
 def _find_missing(ledger: Ledger, entries: list[TrialEntry]) -> Iterator[WithholdEntry]:

@@ -18,7 +18,7 @@ import msgspec
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import ProofFileError, RewardError
-from proctor.harbor.evaluation import make_evaluation
+from proctor.harbor.record import make_evaluation
 from proctor.ledger.claims.document import check_unique
 from proctor.report.case.facts import REWARD_FILES
 from proctor.report.case.opened import OpenedCase

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.job import Audit
-from proctor.exchange.trial_inputs import UNRESOLVED
-from proctor.harbor.spending import NO_MODEL
+from proctor.harbor.record import NO_MODEL, UNRESOLVED
 from proctor.ledger.counting import account_for, count_exceptions
 from proctor.ledger.withheld import render_unnamed
 from proctor.report.policy.grade import find_open, grade_attempt

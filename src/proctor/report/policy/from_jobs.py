@@ -9,7 +9,7 @@ from proctor.audit.findings import Kind
 from proctor.audit.job import Audit, audit_job
 from proctor.errors import JobError
 from proctor.exchange.harbor_job import find_jobs
-from proctor.harbor.account import LockAccount, load_lock
+from proctor.harbor.documents import LockDocument, load_lock
 from proctor.harbor.job import Watch
 from proctor.harbor.trial import FoundTrial
 from proctor.ledger.row import TrialRow
@@ -76,7 +76,7 @@ def _submit(audit: Audit, attempts: list[TrialRow]) -> Iterator[SubmittedTrial]:
 
 
 def make_trial(
-    attempt: TrialRow, place: str, scored: FoundTrial | None, lock: LockAccount | None
+    attempt: TrialRow, place: str, scored: FoundTrial | None, lock: LockDocument | None
 ) -> SubmittedTrial:
     """The trial in a directory."""
     facts = find_facts(place, scored, lock, load_own_record(place))
@@ -101,7 +101,7 @@ def open_directory(place: str) -> OpenTraces:
     return partial(opened_traces, trial)
 
 
-def _load_lock(job: str) -> LockAccount | None:
+def _load_lock(job: str) -> LockDocument | None:
     try:
         return load_lock(job)
     except JobError:

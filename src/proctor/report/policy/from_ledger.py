@@ -16,7 +16,7 @@ from pathlib import Path
 from proctor.audit.job import Audit, audit_job
 from proctor.errors import LedgerError
 from proctor.files import find_room
-from proctor.harbor.account import LockAccount, load_lock
+from proctor.harbor.documents import LockDocument, load_lock
 from proctor.harbor.trial import FoundTrial
 from proctor.ledger.claims.proof import load_checkpoint
 from proctor.ledger.counting import SUPERSEDED
@@ -106,7 +106,7 @@ class _Unpacked:
     def __init__(self, ledger: Ledger, scratch: Path) -> None:
         self._ledger = ledger
         self._scratch = scratch
-        self._found: dict[str, tuple[FoundTrial, LockAccount | None]] = {}
+        self._found: dict[str, tuple[FoundTrial, LockDocument | None]] = {}
         """Trials by their place among the jobs, each with the lock of its job."""
         self._too_large: set[int] = set()
         """Places in the log of trials that were not unpacked."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import InputError
-from proctor.exchange.harbor_trial import Wish, make_bare_record
-from proctor.exchange.trial_inputs import UNRESOLVED
+from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
 from proctor.exchange.trial_sources import ReadBefore
 from proctor.files import read_small
-from proctor.harbor.account import LockAccount
+from proctor.harbor.documents import LockDocument
+from proctor.harbor.record import UNRESOLVED
 from proctor.harbor.trial import FoundTrial
 from proctor.ledger.submission import has_record
 from proctor.record.comparable import find_run_conditions
@@ -36,7 +36,7 @@ class TrialFacts:
 
 
 def find_facts(
-    trial: str, scored: FoundTrial | None, lock: LockAccount | None, record: bytes | None
+    trial: str, scored: FoundTrial | None, lock: LockDocument | None, record: bytes | None
 ) -> TrialFacts:
     """The facts in a trial's directory, and in its record where it has one of its own.
 
@@ -46,8 +46,8 @@ def find_facts(
         return TrialFacts()
     document = scored.document
     asked = document.config.task
-    locked = lock.find_task({"task": {"path": asked.path, "name": asked.name}}) if lock else None
-    digests = (locked.digest if locked else None, document.task_checksum)
+    locked = lock.find_digest(asked.path, asked.name) if lock else None
+    digests = (locked, document.task_checksum)
     model = document.agent_info.model_info
     return TrialFacts(
         digests=tuple(digest for digest in digests if digest),
@@ -72,7 +72,9 @@ def _find_contradictions(trial: str, before: ReadBefore, record: bytes | None) -
         return
     try:
         said = parse_record(record, trial, salvage=True).record
-        made, _ = make_bare_record(Wish(trial=trial, experiment=said.experiment_id), before)
+        made, _ = make_bare_record(
+            RecordRequest(trial=trial, experiment=said.experiment_id), before
+        )
     except InputError as error:
         yield f"cannot be held against its files: {error}"
         return

@@ -11,7 +11,8 @@ import msgspec
 
 from proctor.errors import DamageError
 from proctor.files import read_small
-from proctor.harbor.account import TimedPhase
+from proctor.harbor.documents import TimedPhase
+from proctor.harbor.record import find_seconds
 from proctor.record.model import TimingRecord
 from proctor.web.trials.known import Known
 
@@ -129,13 +130,13 @@ def _list_phases(times: TrialTimes) -> Iterator[tuple[str, str, TimedPhase]]:
 def _place(
     times: TrialTimes, start: datetime, found: list[tuple[str, str, TimedPhase]]
 ) -> Timeline:
-    total = TimedPhase(times.started_at, times.finished_at).seconds
+    total = find_seconds(times)
     ends = [_after(start, each.finished_at or each.started_at) or 0.0 for _, _, each in found]
     whole = max([total or 0.0, *ends]) or 1.0
     phases = []
     for name, kind, each in found:
         began = _after(start, each.started_at)
-        seconds = each.seconds
+        seconds = find_seconds(each)
         left = _SHARES * min(max(began or 0.0, 0.0) / whole, 1.0)
         width = min(_SHARES * (seconds or 0.0) / whole, _SHARES - left)
         phases.append(Phase(name, kind, seconds, began, left, width))

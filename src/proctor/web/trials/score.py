@@ -11,7 +11,7 @@ from typing import Any
 from proctor.audit.certificate import write_number
 from proctor.errors import DamageError, RewardError
 from proctor.files import read_head
-from proctor.harbor.evaluation import find_reward
+from proctor.harbor.record import find_reward
 from proctor.reward.number import Number, Rewards, is_finite, same_number
 from proctor.reward.profile import DEFAULT_PROFILE, PROFILES, Profile
 from proctor.reward.read import LARGEST, parse_reward_json, parse_reward_text

@@ -6,16 +6,17 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import JobError
-from proctor.harbor.account import (
-    LockAccount,
-    LockedTask,
-    LockedTrial,
+from proctor.harbor.documents import (
+    LockDocument,
+    TaskConfig,
     TimedPhase,
+    TrialConfigDocument,
     check_is_trial,
-    load_account,
     load_config,
+    load_details,
     load_lock,
 )
+from proctor.harbor.record import find_seconds
 from tests.audit.directories import COPIED, find_trial
 
 JOB = COPIED / "04-binary-scripted-k5"
@@ -25,12 +26,11 @@ EARLY, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinf
 def test_a_real_trial(tmp_path: Path) -> None:
     trial = find_trial(JOB, "pass-two")
     check_is_trial(str(trial))
-    account = load_account(str(trial))
-    assert account is not None
-    assert (account.task_name, account.trial_name) == ("pass-two", trial.name)
-    assert account.config == load_config(str(trial))
-    assert (account.agent_info.name, account.agent_info.version) == ("scripted", "0.0.1")
-    assert load_account(str(tmp_path)) is None
+    details = load_details(str(trial))
+    assert details is not None
+    assert details.config == load_config(str(trial))
+    assert details.agent_info.version == "0.0.1"
+    assert load_details(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
@@ -46,35 +46,32 @@ def test_a_real_trial(tmp_path: Path) -> None:
     ],
 )
 def test_seconds_of_a_phase(phase: TimedPhase, seconds: float | None) -> None:
-    assert phase.seconds == seconds
+    assert find_seconds(phase) == seconds
 
 
 def test_the_lock_pins_the_task_of_a_trial(tmp_path: Path) -> None:
     lock = load_lock(str(JOB))
     assert lock is not None
-    task = lock.find_task(load_config(str(find_trial(JOB, "pass-two"))))
-    assert task is not None
-    assert task.digest is not None
-    assert task.digest.startswith("sha256:")
+    task = load_config(str(find_trial(JOB, "pass-two")))["task"]
+    digest = lock.find_digest(task["path"], task["name"])
+    assert digest is not None
+    assert digest.startswith("sha256:")
     assert lock.harbor.version == "0.13.1"
     assert load_lock(str(tmp_path)) is None
 
 
 def test_a_task_is_found_by_path_else_by_name_and_only_if_it_is_one() -> None:
     tasks = [
-        LockedTask(name="a", path="x/a", digest="1"),
-        LockedTask(name="b", digest="2"),
-        LockedTask(name="c", path="x/c", digest="3"),
-        LockedTask(name="c", path="x/c", digest="4"),
+        TaskConfig(name="a", path="x/a", digest="1"),
+        TaskConfig(name="b", digest="2"),
+        TaskConfig(name="c", path="x/c", digest="3"),
+        TaskConfig(name="c", path="x/c", digest="4"),
     ]
-    lock = LockAccount(trials=[LockedTrial(task) for task in tasks for _ in range(2)])
-    assert lock.find_task({"task": {"path": "x/a"}}) == tasks[0]
-    assert lock.find_task({"task": {"path": None, "name": "b"}}) == tasks[1]
-    assert lock.find_task({"task": {"path": "x/c"}}) is None
-    assert lock.find_task({"task": {"path": "y"}}) is None
-    assert lock.find_task({"task": {"path": ["odd"]}}) is None
-    assert lock.find_task({"task": "odd"}) is None
-    assert lock.find_task({}) is None
+    lock = LockDocument(trials=[TrialConfigDocument(task) for task in tasks for _ in range(2)])
+    assert lock.find_digest("x/a", None) == "1"
+    assert lock.find_digest(None, "b") == "2"
+    for path, name in (("x/c", None), ("y", None), (["odd"], None), (None, None)):
+        assert lock.find_digest(path, name) is None
 
 
 def test_what_is_no_trial_is_refused(tmp_path: Path) -> None:
@@ -102,11 +99,11 @@ def test_a_link_is_not_harbor_s_own_file(tmp_path: Path, name: str) -> None:
         ('{"task_name": "a"', "torn or not JSON"),
         ("", "torn or not JSON"),
         ('{"config": ' + '{"a": ' * 100_000, "torn or not JSON"),
-        ("{}", "not as harbor writes it: Object missing required field `task_name`"),
+        ("{}", "not as harbor writes it: Object missing required field `config`"),
     ],
     ids=["torn", "empty", "deep", "another"],
 )
 def test_a_torn_result_is_refused(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "result.json").write_text(text, encoding="utf-8")
     with pytest.raises(JobError, match=why):
-        load_account(str(tmp_path))
+        load_details(str(tmp_path))

@@ -1,0 +1,543 @@
+"""The one builder of records of harbor trials, for trials that run here and for imported ones.
+
+The runner and the importers hand over a RecordSource: the references that they made themselves
+(task, agent, environment, inputs) and how the trial ended. Outputs, evaluation, timing, cost and
+completeness follow from these in one way. Scores are reward/'s, prices are record/'s; no file is
+read here.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final, Literal, Protocol
+
+import msgspec
+from pydantic import ValidationError
+
+from proctor.errors import RecordError
+from proctor.harbor.documents import ExceptionDocument
+from proctor.record.cost import (
+    CostBasis,
+    CostRecord,
+    Spending,
+    Usage,
+    find_cost,
+    make_cost,
+    merge_bases,
+    reported_cost,
+    sum_usage,
+    unknown_cost,
+)
+from proctor.record.document import render_refusal
+from proctor.record.fields import Object, check_json
+from proctor.record.ids import make_id
+from proctor.record.model import (
+    AdaptationProvenance,
+    AgentOutput,
+    AgentReference,
+    EnvironmentSnapshot,
+    ErrorTag,
+    EvaluationResult,
+    FileReference,
+    InputRecord,
+    OutputRecord,
+    TaskReference,
+    TimingRecord,
+    TrialRecord,
+    ValidityCheck,
+)
+from proctor.record.reasons import reason_for_exception
+from proctor.record.rules import check_record
+from proctor.reward.number import Number, Rewards, find_primary
+from proctor.task.directory import Task
+from proctor.task.manifest import FileDigest, find_role
+from proctor.traces.entry import Entry, TraceKind
+from proctor.traces.trace import Trace
+
+type Status = Literal["completed", "partial", "failed"]
+
+NO_MODEL: Final = "none"
+"""For agents that use no model, such as the oracle."""
+UNRESOLVED: Final = "unresolved"
+"""For what a record must contain and is not known."""
+KILLED: Final = "the trial was killed before it wrote a result"
+
+BUILT_FROM: Final = "harbor-dockerfile:"
+"""Before the path and digest of the Dockerfile, where harbor built the image itself."""
+NOT_CONFIGURATION: Final = frozenset({"task", "trial_name", "trials_dir", "job_id"})
+"""Keys of a trial's config that say where and as what it ran, not how."""
+
+_DOCKERFILE: Final = "environment/Dockerfile"
+_CUT_SHORT: Final = frozenset({"AgentTimeoutError", "CancelledError"})
+_LONGEST_MESSAGE: Final = 2000
+_MOST_TOKENS: Final = 10**15
+"""No trial uses more; a larger number is no count, and too large for what adds them up."""
+_BASIS: Final = "cost_basis"
+"""Key of an agent's metadata under which it says how it came to its amount: a CostBasis."""
+
+
+class AgentReport(msgspec.Struct, frozen=True):
+    """What an agent reported: tokens with the cache among the input, money, anything else."""
+
+    n_input_tokens: int | None = None
+    n_cache_tokens: int | None = None
+    n_output_tokens: int | None = None
+    cost_usd: float | None = None
+    metadata: Object | None = None
+
+
+class Reported(msgspec.Struct, frozen=True):
+    """What an agent reported of a trial."""
+
+    results: tuple[AgentReport, ...]
+    """One, or one for each step; a step that reported nothing among those that did is empty."""
+    silent_step: str | None = None
+    """A step that reported nothing although another did."""
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a trial ended: what its result.json says, or will say."""
+
+    rewards: Rewards | None
+    """None: not scored."""
+    error: ExceptionDocument | None = None
+    step_errors: tuple[ExceptionDocument, ...] = ()
+    reasons: tuple[str, ...] = ()
+    """Why it is not scored, used where no exception says it."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the score should know."""
+    was_verified: bool = False
+    report: AgentReport | None = None
+    """What the agent reported of the whole trial."""
+    steps: tuple[tuple[str, AgentReport | None], ...] = ()
+    """What it reported of each step, by the step's name."""
+
+    @property
+    def errors(self) -> tuple[ExceptionDocument, ...]:
+        """The trial's exception and those of its steps."""
+        return (self.error, *self.step_errors) if self.error else self.step_errors
+
+    @property
+    def reported(self) -> Reported:
+        """What the agent reported, for its cost."""
+        if self.report is not None:  # which is for all steps
+            return Reported((self.report,))
+        if not any(report for _, report in self.steps):
+            return Reported(())
+        silent = [name for name, report in self.steps if report is None]
+        reports = tuple(report or AgentReport() for _, report in self.steps)
+        return Reported(reports, silent[0] if silent else None)
+
+
+class RecordSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the record of one trial is made from."""
+
+    name: str
+    """The trial's own name; its id is made of it."""
+    experiment: str
+    dataset_id: str | None = None
+    adaptation: AdaptationProvenance | None = None
+    when: datetime
+    task: TaskReference
+    agent: AgentReference
+    environment: EnvironmentSnapshot
+    inputs: InputRecord
+    timing: TimingRecord
+    directory: str
+    """The trial's, which paths in the record are relative to."""
+    trace: Trace | None = None
+    has_artifacts: bool = False
+    ending: Ending | None = None
+    """None: it was killed before it wrote a result, or still runs."""
+    phase: str | None = None
+    """The phase that it is in, while it runs."""
+
+
+def build_record(source: RecordSource, notes: list[str]) -> tuple[TrialRecord, CostBasis]:
+    """The record of a trial, partial as yet, and where its amount of money comes from.
+
+    `notes` collects what a reader of the record should know.
+
+    Raises:
+        RecordError: what is known makes no record.
+    """
+    cost, basis = None, unknown_cost("the trial has not ended")
+    if source.phase is None:
+        reported = source.ending.reported if source.ending else Reported(())
+        cost, basis = make_trial_cost(
+            reported, source.trace, source.agent.model, source.when, notes
+        )
+    try:
+        record = TrialRecord(
+            trial_id=make_id(source.name),
+            experiment_id=source.experiment,
+            dataset_id=source.dataset_id,
+            timestamp=source.when,
+            task=source.task,
+            agent=source.agent,
+            environment=source.environment,
+            inputs=source.inputs,
+            outputs=_make_outputs(source, notes),
+            evaluation=_evaluate(source, notes),
+            timing=source.timing,
+            cost=cost,
+            adaptation=source.adaptation,
+            completeness="partial",
+        )
+    except ValidationError as error:
+        raise RecordError(f"{source.directory}: {render_refusal(error)}") from None
+    return record, basis
+
+
+def complete_record(record: TrialRecord, *, is_complete: bool) -> TrialRecord:
+    """A new record as it is written: called complete where it is, and checked.
+
+    Raises:
+        RecordError: it breaks a rule of new records.
+    """
+    if is_complete:
+        record = record.model_copy(update={"completeness": "complete"})
+    check_record(record)
+    return record
+
+
+# What the runner and importers say in the same words
+
+
+def find_image(task: Task, files: Iterable[FileDigest]) -> str:
+    """The image that a task names, or the digest of the Dockerfile that it is built from."""
+    if task.config.environment.docker_image:
+        return task.config.environment.docker_image
+    digest = next((file.sha256 for file in files if file.path == _DOCKERFILE), None)
+    return f"{BUILT_FROM}{_DOCKERFILE}@sha256:{digest}" if digest else UNRESOLVED
+
+
+def refer_files(files: Iterable[FileDigest] | None) -> tuple[FileReference, ...] | None:
+    """The files of a task, each with its digest and what it is for."""
+    if files is None:
+        return None
+    return tuple(
+        FileReference(path=file.path, hash=file.sha256, source=find_role(file.path))
+        for file in files
+    )
+
+
+def join_instructions(task: Task) -> str:
+    """The task's instruction, or those of all its steps."""
+    text = "\n\n".join([step.instruction for step in task.steps] or [task.instruction])
+    return text if text.strip() else UNRESOLVED
+
+
+def find_said(trace: Trace | None, role: str) -> str | None:
+    """The first words of the system or the user in a trace."""
+    if trace is None:
+        return None
+    said = [entry.content for entry in trace.entries if entry.role == role]
+    said += [turn.text for turn in trace.turns if turn.role == role]
+    return next((text for text in said if text and text.strip()), None)
+
+
+# Outputs
+
+
+def _make_outputs(source: RecordSource, notes: list[str]) -> OutputRecord:
+    """What the agent left, with paths relative to the trial."""
+    if source.phase is not None:
+        return OutputRecord()
+    ending, trace = source.ending, source.trace
+    status: Status = "failed"
+    error: str | None = KILLED
+    if ending is not None:
+        status = find_status(ending.error, was_verified=ending.was_verified)
+        failed = ending.error if status != "completed" else None
+        error = render_error(failed) if failed else None
+    path = trace.path.removeprefix(f"{source.directory}/") if trace else None
+    is_conversation = trace is not None and trace.kind is TraceKind.CONVERSATION
+    return OutputRecord(
+        agent_output=AgentOutput(
+            status=status,
+            output_path="artifacts" if source.has_artifacts else "agent",
+            output_format="directory",
+            error_message=error,
+        ),
+        conversation_path=path if is_conversation else None,
+        trajectory_path=None if is_conversation else path,
+        agent_result=_render_report(ending.report, notes) if ending and ending.report else None,
+    )
+
+
+def _render_report(report: AgentReport, notes: list[str]) -> Object:
+    written: Object = msgspec.to_builtins(report)
+    try:
+        check_json(written)
+    except ValueError as error:
+        # An agent must not be able to keep its trial out of the ledger by what it says of itself.
+        notes.append(f"the agent's metadata {error}; outputs.agent_result.metadata is null")
+        return written | {"metadata": None}
+    return written
+
+
+def find_status(error: ExceptionDocument | None, *, was_verified: bool) -> Status:
+    """How the agent's own work ended, from the trial's exception."""
+    if error is None or (was_verified and not _is_agents(error)):
+        return "completed"
+    return "partial" if error.exception_type in _CUT_SHORT else "failed"
+
+
+def _is_agents(error: ExceptionDocument) -> bool:
+    """Whether an exception ended the agent's work although verification went on."""
+    return error.exception_type in (*_CUT_SHORT, "NonZeroAgentExitCodeError")
+
+
+def render_error(error: ExceptionDocument) -> str:
+    """An exception on one line, or the beginning of it."""
+    text = f"{error.exception_type}: {error.exception_message}".rstrip(": ")
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"
+
+
+# Evaluation
+
+
+def _evaluate(source: RecordSource, notes: list[str]) -> EvaluationResult:
+    if source.phase is not None:
+        reason = f"the trial did not end: it was in its {source.phase} phase"
+        return make_evaluation(None, (), [reason], notes)
+    ending = source.ending
+    if ending is None:
+        return make_evaluation(None, (), [KILLED], notes)
+    notes += ending.notes
+    reasons = () if ending.errors else ending.reasons
+    return make_evaluation(ending.rewards, ending.errors, reasons, notes)
+
+
+def make_evaluation(
+    rewards: Rewards | None,
+    exceptions: Sequence[ExceptionDocument],
+    further: Sequence[str],
+    notes: list[str],
+) -> EvaluationResult:
+    """What a trial scored, null where it did not, and what went wrong."""
+    return EvaluationResult(
+        reward=find_reward(rewards, notes),
+        validity=ValidityCheck(
+            output_parseable=rewards is not None,
+            schema_valid=rewards is not None,
+            verifier_completed=rewards is not None,
+            errors=(*map(render_error, exceptions), *further),
+        ),
+        breakdown=_render_rewards(rewards),
+        error_taxonomy=tuple(map(_tag, exceptions)) or None,
+    )
+
+
+def _tag(error: ExceptionDocument) -> ErrorTag:
+    code = reason_for_exception(error.exception_type)
+    return ErrorTag(
+        category=str(code or error.exception_type or "unknown"),
+        description=render_error(error),
+        source="mechanical",
+    )
+
+
+def find_reward(rewards: Rewards | None, notes: list[str]) -> float | None:
+    """The only reward, or the one of several that is called `reward`."""
+    if not rewards:
+        return None
+    reward = find_primary(rewards)
+    if reward is None:
+        notes.append("several rewards and none is called `reward`; the record's reward is null")
+        return None
+    if not _is_float(reward):
+        notes.append(f"the reward is {reward!r}; the record's reward is null")
+        return None
+    return float(reward)
+
+
+def _render_rewards(rewards: Rewards | None) -> Object | None:
+    if rewards is None:
+        return None
+    # A record holds no nan and no infinity; their names say what was there.
+    return {key: value if _is_float(value) else repr(value) for key, value in rewards.items()}
+
+
+def _is_float(value: Number) -> bool:
+    """Whether a record can hold it: not nan, not infinite, and not an int beyond all floats."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+# Timing
+
+
+class Timed(Protocol):
+    """A phase with a beginning and an end."""
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When it began."""
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When it ended."""
+
+
+def find_seconds(timed: Timed) -> float | None:
+    """How long it took; None where an end is missing or the clock was turned back."""
+    start, end = timed.started_at, timed.finished_at
+    if start is None or end is None or (start.tzinfo is None) != (end.tzinfo is None):
+        return None
+    seconds = (end - start).total_seconds()
+    return seconds if seconds >= 0 else None
+
+
+def make_timing(
+    total: float | None,
+    *,
+    agent: Iterable[Timed | None],
+    setup: Iterable[Timed | None],
+    verification: Iterable[Timed | None],
+) -> TimingRecord:
+    """Seconds per phase, those of several steps added up; the total is 0.0 where it is unknown."""
+    return TimingRecord(
+        total_seconds=total or 0.0,
+        agent_seconds=_add_phases(agent),
+        setup_seconds=_add_phases(setup),
+        verification_seconds=_add_phases(verification),
+    )
+
+
+def _add_phases(phases: Iterable[Timed | None]) -> float | None:
+    """The sum; None where a phase has begun and has no known end."""
+    seconds = [find_seconds(phase) for phase in phases if phase is not None]
+    known = [each for each in seconds if each is not None]
+    # Clocks tell microseconds; a sum of them tells no more.
+    return round(math.fsum(known), 6) if known and len(known) == len(seconds) else None
+
+
+def find_span(phases: Iterable[Timed | None]) -> float | None:
+    """Seconds from the beginning of the first known phase to the end of the last."""
+    known = [each for each in phases if each is not None and find_seconds(each) is not None]
+    starts = [_in_utc(each.started_at) for each in known if each.started_at]
+    ends = [_in_utc(each.finished_at) for each in known if each.finished_at]
+    return (max(ends) - min(starts)).total_seconds() if starts and ends else None
+
+
+def _in_utc(time: datetime) -> datetime:
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+# Cost
+
+
+def make_trial_cost(
+    reported: Reported, trace: Trace | None, model: str, when: datetime, notes: list[str]
+) -> tuple[CostRecord | None, CostBasis]:
+    """Tokens and money, and where the amount comes from."""
+    results = reported.results
+    try:
+        advisor_calls, advisor = _find_advisor(trace)
+        usage = sum_usage([_usage(result) for result in results]) if results else Usage()
+        spendings = [Spending(usages=(usage,), model=None if model == NO_MODEL else model)]
+        if advisor is not None:
+            spendings.append(Spending(usages=(advisor,), model=None, who="advisor"))
+        basis = _find_own_basis(results) or _find_basis(
+            reported, trace, find_cost(spendings, when, reported_usd=_sum_usd(results))
+        )
+    except RecordError as error:
+        notes.append(f"the trial's figures cannot be: {error}; cost is null")
+        return None, unknown_cost(str(error))
+    notes += [f"cost: {note}" for note in basis.notes]
+    if usage == Usage() and basis.amount_usd is None and not advisor_calls:
+        return None, basis
+    return make_cost(usage, basis, advisor=advisor, advisor_calls=advisor_calls), basis
+
+
+def _find_basis(reported: Reported, trace: Trace | None, basis: CostBasis) -> CostBasis:
+    """The basis, unknown where the trial itself says why it must be."""
+    if basis.kind == "estimated" and trace is not None and len(trace.models) > 1:
+        return unknown_cost("several models answered, and their tokens are not counted separately")
+    if basis.kind == "unknown" and reported.silent_step is not None:
+        return unknown_cost(f"step {reported.silent_step} says neither tokens nor cost, others do")
+    return basis
+
+
+def _find_own_basis(results: Sequence[AgentReport]) -> CostBasis | None:
+    """How an agent came to its amount, where it says so of every step.
+
+    Raises:
+        RecordError: it is no amount of money.
+    """
+    bases = [_basis_in(result) for result in results]
+    known = [basis for basis in bases if basis is not None]
+    return merge_bases(known) if known and len(known) == len(bases) else None
+
+
+def _basis_in(result: AgentReport) -> CostBasis | None:
+    """What a result says of its own amount; None where it says nothing that fits."""
+    try:
+        basis = msgspec.convert((result.metadata or {}).get(_BASIS), CostBasis)
+    except msgspec.ValidationError:
+        return None
+    if basis.amount_usd != result.cost_usd:
+        return None
+    if basis.amount_usd is None:
+        return unknown_cost(basis.why_unknown or "the agent does not say why")
+    reported_cost(basis.amount_usd)
+    return None if basis.kind == "unknown" else basis
+
+
+def _usage(result: AgentReport) -> Usage:
+    counts = (result.n_input_tokens, result.n_cache_tokens, result.n_output_tokens)
+    if any(count is not None and count > _MOST_TOKENS for count in counts):
+        # In full it may have more digits than Python is willing to write.
+        raise RecordError(f"more than {_MOST_TOKENS:,} tokens are reported; expected fewer")
+    return Usage.from_harbor(
+        n_input_tokens=result.n_input_tokens,
+        n_cache_tokens=result.n_cache_tokens,
+        n_output_tokens=result.n_output_tokens,
+    )
+
+
+def _sum_usd(results: Sequence[AgentReport]) -> float | None:
+    amounts = [result.cost_usd for result in results]
+    known = [amount for amount in amounts if amount is not None]
+    if not known or len(known) < len(amounts):
+        return None
+    try:
+        return math.fsum(known)
+    except OverflowError as error:
+        raise RecordError("reported costs add up to more than a number can hold") from error
+
+
+class _AdvisorTokens(msgspec.Struct, frozen=True):
+    """What a harness says in an entry's metadata about one question to an advisor."""
+
+    input: int | None = None
+    output: int | None = None
+
+
+def _find_advisor(trace: Trace | None) -> tuple[int | None, Usage | None]:
+    """How often an advisor was asked, and its tokens; None where no trace can tell."""
+    if trace is None or trace.kind is not TraceKind.TRAJECTORY:
+        return None, None
+    marked = list(_find_marked(trace.entries))
+    # A call and its result are one question, and both may be marked.
+    asked = [entry for entry in marked if entry.role == "tool_result"] or marked
+    if not asked:
+        return 0, None
+    return len(asked), sum_usage([_advisor_usage(entry) for entry in asked])
+
+
+def _find_marked(entries: Iterable[Entry]) -> Iterable[Entry]:
+    return (entry for entry in entries if (entry.metadata or {}).get("advisor") is True)
+
+
+def _advisor_usage(entry: Entry) -> Usage:
+    metadata: Object = entry.metadata or {}
+    try:
+        tokens = msgspec.convert(metadata.get("advisor_tokens"), _AdvisorTokens)
+    except msgspec.ValidationError:
+        return Usage()  # the question counts nevertheless
+    return Usage(input=tokens.input, output=tokens.output)
