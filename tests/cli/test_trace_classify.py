@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proctor.digest import sha256_hex
-from proctor.exchange.submission import Asked, find_submissions
+from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.sealing import seal
 from tests.agents.chat.server import Connection, refuses, serving
 from tests.cli.programs import Proctor, command_line, environment
@@ -90,7 +90,7 @@ def test_one_damaged_trace_does_not_hide_the_labels_of_the_others(
 def test_sealed_trials_are_chosen_by_filters(proctor: Proctor, tmp_path: Path) -> None:
     (trial,) = sorted((JOBS / "16-agent-nonzero").glob("pass-simple__*"))
     with make_ledger(tmp_path) as ledger:
-        seal(ledger, list(find_submissions(trial, Asked(experiment="night"))))
+        seal(ledger, list(find_submissions(trial, SealOptions(experiment="night"))))
     sealed = ("--ledger", tmp_path / "ledger", "--task")
     ran = proctor("trace", "classify", *sealed, "pass")
     assert ran.code == 0

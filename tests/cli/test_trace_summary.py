@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proctor.exchange.submission import Asked, find_submissions
+from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.sealing import seal
 from tests.cli.programs import Proctor
 from tests.ledger.ledgers import make_ledger
@@ -112,7 +112,7 @@ def test_sealed_trials_are_summed_up_by_name_and_by_filter(
         [
             each
             for trial in job.iterdir()
-            for each in find_submissions(trial, Asked(experiment="night"))
+            for each in find_submissions(trial, SealOptions(experiment="night"))
         ],
     )
     names = sorted(trial.name for trial in job.iterdir())

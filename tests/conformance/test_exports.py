@@ -11,7 +11,7 @@ import pytest
 
 from proctor.exchange.atif import export_trials as export_atif
 from proctor.exchange.eee import export_trials as export_eee
-from proctor.exchange.exporting import Chosen, Exporter
+from proctor.exchange.exporting import Exporter, Selection
 from proctor.exchange.otel import export_trials as export_otel
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trials
@@ -54,7 +54,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def exported(ledger: Path, export_trials: Exporter, target: Path) -> Path:
     with Ledger.open(ledger) as opened:
-        export_trials(Chosen(opened, find_trials(opened), is_all=True), target)
+        export_trials(Selection(opened, find_trials(opened), is_all=True), target)
     return target
 
 

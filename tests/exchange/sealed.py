@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proctor.exchange.exporting import Chosen, Report, SealedTrial, read_trials
-from proctor.exchange.submission import Asked, find_submissions
+from proctor.exchange.exporting import Report, SealedTrial, Selection, read_trials
+from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.api import Ledger
 from proctor.ledger.query import find_trials
 from proctor.ledger.sealing import seal
@@ -65,7 +65,7 @@ def seal_job(ledger: Ledger, job: str) -> list[Path]:
     """Seal all trials of a real job under the first two characters of its name."""
     trials = sorted(path.parent for path in next(JOBS.glob(job)).glob("*__*/config.json"))
     for trial in trials:
-        seal(ledger, list(find_submissions(trial, Asked(experiment=f"job-{job[:2]}"))))
+        seal(ledger, list(find_submissions(trial, SealOptions(experiment=f"job-{job[:2]}"))))
     return trials
 
 
@@ -101,7 +101,7 @@ def sealed_trial(directory: Path) -> SealedTrial:
     report = Report(BytesIO())
     report.trials = 1
     with open_ledger(directory, "a") as ledger:
-        (trial,) = read_trials(Chosen(ledger, find_trials(ledger), is_all=True), report)
+        (trial,) = read_trials(Selection(ledger, find_trials(ledger), is_all=True), report)
     return trial
 
 

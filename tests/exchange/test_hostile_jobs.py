@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.exchange.harbor_job import JobAsked, find_trials
+from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.exchange.intake import Reconciliation, take_in
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.exchange.harbor_jobs import write_jobs
@@ -29,7 +29,7 @@ def bring_in(job: Path, tmp_path: Path) -> Reconciliation:
     place = tmp_path / "ledger"
     if not place.exists():
         make_ledger(tmp_path).close()
-    found = find_trials(job, JobAsked())
+    found = find_trials(job, JobOptions())
     outcome = take_in(found.offers, lambda: Ledger.open(place, key=find_key(tmp_path)))
     outcome.later += found.later
     outcome.notes += found.notes
@@ -158,7 +158,7 @@ def test_a_file_that_the_job_takes_away_meanwhile_keeps_no_trial_out(
 ) -> None:
     make_ledger(tmp_path).close()
     (job / "result.json.tmp").write_text("half of it")
-    found = find_trials(job, JobAsked())
+    found = find_trials(job, JobOptions())
     (job / "result.json.tmp").unlink()
     opened = partial(Ledger.open, tmp_path / "ledger", key=find_key(tmp_path))
     assert len(take_in(found.offers, opened).new) == 3

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from proctor.errors import InputError, NotSealedError, RecordError
-from proctor.exchange.submission import Asked, find_submissions
+from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.sealing import Submission, check_submission
 from tests.audit.directories import COPIED
 from tests.exchange.trials import TRIALS, copy_trial, find_task
 from tests.ledger.ledgers import record_bytes
 from tests.record.samples import DATA
 
-NIGHTLY = Asked(experiment="nightly")
+NIGHTLY = SealOptions(experiment="nightly")
 
 
-def submit(path: Path, asked: Asked = NIGHTLY) -> Submission:
+def submit(path: Path, asked: SealOptions = NIGHTLY) -> Submission:
     (found,) = find_submissions(path, asked)
     return found
 
@@ -69,7 +69,7 @@ def test_the_score_is_an_operand_to_the_last_bit(tmp_path: Path) -> None:
 
 def test_with_its_task_the_record_is_complete(tmp_path: Path) -> None:
     trial = copy_trial(tmp_path)
-    asked = Asked(experiment="e", task=str(find_task(trial)), dataset_id="set@1")
+    asked = SealOptions(experiment="e", task=str(find_task(trial)), dataset_id="set@1")
     found = submit(trial, asked)
     record = json.loads(found.record)
     assert (record["completeness"], record["dataset_id"]) == ("complete", "set@1")
@@ -91,7 +91,7 @@ def test_kept_attempts_of_a_harbor_trial_come_before_it(tmp_path: Path) -> None:
 
 def test_a_record_of_the_second_generation_takes_the_original_along() -> None:
     path = DATA / "g2" / "experiment-001" / "trial-004.json"
-    found = submit(path, Asked())
+    found = submit(path, SealOptions())
     assert "schema_version" not in json.loads(found.record)
     assert found.evidence[0] == "trial-004.json"
     assert found.evidence[1].startswith("_runs/")
@@ -99,7 +99,7 @@ def test_a_record_of_the_second_generation_takes_the_original_along() -> None:
 
 
 def test_a_record_that_names_its_files_inside_a_container_stands_alone() -> None:
-    found = submit(DATA / "g1-complete.json", Asked())
+    found = submit(DATA / "g1-complete.json", SealOptions())
     check_submission(found)
     assert found.evidence == ()
     assert found.findings[0]["detail"] == {"files": ["/workspace/conversation.jsonl"]}
@@ -110,7 +110,7 @@ def test_a_torn_result_is_a_reason_and_no_hindrance(tmp_path: Path) -> None:
     trial.mkdir()
     (trial / "result.json").write_text('{"task_name": ')
     (trial / "record.json").write_bytes(record_bytes("one"))
-    found = submit(trial, Asked())
+    found = submit(trial, SealOptions())
     assert (found.score, found.reason_code) == (None, "harbor_trial_result_malformed")
 
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, name: str, text: str) ->
     (tmp_path / "record.json").write_bytes(record_bytes("one"))
     (tmp_path / name).write_text(text, encoding="latin-1")
     with pytest.raises(NotSealedError):
-        submit(tmp_path, Asked())
+        submit(tmp_path, SealOptions())
 
 
 def test_a_record_of_another_experiment_is_refused(tmp_path: Path) -> None:
@@ -137,4 +137,4 @@ def test_an_experiment_that_is_no_name_is_refused(tmp_path: Path, experiment: st
     (tmp_path / "record.json").write_bytes(record_bytes("one"))
     for path in (tmp_path, TRIALS[0]):
         with pytest.raises(InputError, match="experiment is"):
-            submit(path, Asked(experiment=experiment))
+            submit(path, SealOptions(experiment=experiment))

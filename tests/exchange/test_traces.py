@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from proctor.errors import InputError, TraceError
 from proctor.exchange.intake import Reconciliation, take_in
-from proctor.exchange.traces import TracesAsked, find_traces
+from proctor.exchange.traces import TraceOptions, find_traces
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import Submission
 from proctor.ledger.traced_trials import find_named
@@ -24,7 +24,7 @@ from tests.audit.directories import COPIED
 from tests.ledger.ledgers import find_key, make_ledger
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
-ASKED = TracesAsked(experiment="loose", when=WHEN)
+ASKED = TraceOptions(experiment="loose", when=WHEN)
 ATIF = min((COPIED / "04-binary-scripted-k5").glob("*/agent/trajectory.json"))
 HEADER = {"version": 1, "format": "aec-bench-trajectory", "timestamp": "2026-03-01T10:00:00Z"}
 
@@ -49,7 +49,7 @@ def put(root: Path, name: str, text: str) -> Path:
     return path
 
 
-def submit_all(root: Path, asked: TracesAsked = ASKED) -> list[Submission]:
+def submit_all(root: Path, asked: TraceOptions = ASKED) -> list[Submission]:
     return [offer.submit() for offer in find_traces(root, asked).offers]
 
 
@@ -58,7 +58,7 @@ def record_of(submission: Submission) -> dict[str, Any]:
     return record
 
 
-def bring_in(root: Path, place: Path, asked: TracesAsked = ASKED) -> Reconciliation:
+def bring_in(root: Path, place: Path, asked: TraceOptions = ASKED) -> Reconciliation:
     if not (place / "ledger").exists():
         make_ledger(place).close()
     offers = find_traces(root, asked).offers
@@ -111,7 +111,7 @@ def test_a_record_says_what_the_trace_tells_and_no_more(root: Path) -> None:
 
 def test_what_is_known_beside_a_trace_stands_in_its_record(root: Path) -> None:
     put(root, "one.jsonl", CONVERSATION)
-    asked = TracesAsked(task="fix", model="acme/x", agent="mini", dataset_id="set@1", when=WHEN)
+    asked = TraceOptions(task="fix", model="acme/x", agent="mini", dataset_id="set@1", when=WHEN)
     (record,) = map(record_of, submit_all(root, asked))
     assert record["experiment_id"] == root.name
     assert (record["task"]["task_id"], record["dataset_id"]) == ("fix", "set@1")
@@ -154,7 +154,7 @@ def test_without_a_time_a_trace_is_refused_with_the_way_on(root: Path) -> None:
     path = put(root, "one.jsonl", CONVERSATION)
     os.utime(path, (1_700_000_000, 1_700_000_000))
     with pytest.raises(TraceError, match=r"--when TIME says it .* at 2023-11-14T22:13:20Z"):
-        submit_all(root, TracesAsked())
+        submit_all(root, TraceOptions())
 
 
 def test_links_pipes_and_hidden_files_are_passed_over(root: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from proctor.exchange.harbor_job import JobAsked, find_trials
+from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.exchange.intake import take_in
 from proctor.ledger.api import Ledger
 from tests.audit.directories import Document, edit_json, publish, read_json
@@ -80,7 +80,7 @@ def seal_anew(handed: HandedIn, keys: Path | None = None) -> None:
     origin = (handed.ledger / "checkpoint").read_text().splitlines()[0]
     shutil.rmtree(handed.ledger)
     with _keys_in(keys or handed.keys):
-        found = find_trials(handed.job, JobAsked())
+        found = find_trials(handed.job, JobOptions())
         take_in(found.offers, partial(Ledger.open_or_create, handed.ledger, origin=origin))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from backports import zstd
 
-from proctor.exchange.harbor_job import JobAsked, find_trials
+from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.exchange.intake import take_in
 from proctor.ledger.entry import TrialEntry, decode_line, encode_entry
 from proctor.ledger.exchange.bundle import FORMAT
@@ -104,7 +104,7 @@ def _make_outside(outside: Path) -> None:
 def _seal_job(place: Path) -> None:
     make_ledger(place).close()
     job = copy_job(JOB, place)
-    found = find_trials(job, JobAsked())
+    found = find_trials(job, JobOptions())
     take_in(found.offers, lambda: Ledger.open(place / "ledger", key=find_key(place)))
     shutil.rmtree(job)
     for index in (place / "ledger").glob("index.sqlite*"):

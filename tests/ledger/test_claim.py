@@ -16,7 +16,7 @@ import pytest
 from proctor.audit.certificate import make_certificate
 from proctor.audit.scoring import score_jobs
 from proctor.errors import DamageError, LedgerError, ProofFileError
-from proctor.exchange.submission import Asked, find_submissions
+from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.harbor.job import load_job
 from proctor.ledger.claims.checks import check_claim_file
 from proctor.ledger.claims.claim import Claim, find_differences, parse_claim, prove_claim
@@ -370,7 +370,7 @@ def test_the_walk_that_the_page_prints_gives_the_root(ledger: Ledger) -> None:
 def test_a_claim_of_a_real_job_has_the_numbers_that_score_gives(tmp_path: Path) -> None:
     job = load_job(str(ROOT / "tests/data/harbor/jobs/04-binary-scripted-k5"), DEFAULT_PROFILE)
     made = make_ledger(tmp_path)
-    asked = Asked(experiment="nightly")
+    asked = SealOptions(experiment="nightly")
     for found in job.trials:
         seal(made, list(find_submissions(Path(found.directory), asked)))
     claimed = claim_of(made, Wishes(scope=Scope("nightly"))).certificate

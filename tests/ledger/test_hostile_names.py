@@ -13,7 +13,7 @@ import pytest
 
 from proctor.errors import AlteredArtifactError, InputError, JobError, LedgerError, ProctorError
 from proctor.exchange import atif
-from proctor.exchange.exporting import Chosen
+from proctor.exchange.exporting import Selection
 from proctor.job.kept import keep_attempt
 from proctor.job.store import CONFIG, LOG, RUNNER, held_job
 from proctor.ledger.entry import EvidenceFile, Source, TrialEntry
@@ -118,7 +118,7 @@ def test_an_id_that_is_no_name_makes_no_path(
         pass
     hostile = [msgspec.structs.replace(row, **{field: name}) for row in rows]
     with pytest.raises(ProctorError):
-        atif.export_trials(Chosen(ledger, hostile, is_all=True), out)
+        atif.export_trials(Selection(ledger, hostile, is_all=True), out)
     assert outside(out) == before
     assert not out.exists()
 

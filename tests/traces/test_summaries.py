@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proctor.cli.trace_summary import summarise_path
-from proctor.exchange.submission import Asked, find_submissions
+from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.exchange.traced_files import find_in_files, list_places
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter
@@ -133,7 +133,7 @@ def test_a_lone_trace_has_no_cause(trial: Path) -> None:
 @pytest.fixture
 def ledger(trial: Path, tmp_path: Path) -> Ledger:
     made = make_ledger(tmp_path)
-    seal(made, list(find_submissions(trial, Asked(experiment="night"))))
+    seal(made, list(find_submissions(trial, SealOptions(experiment="night"))))
     return made
 
 

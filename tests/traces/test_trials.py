@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import InputError, LedgerError
-from proctor.exchange.submission import Asked, find_submissions
+from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.exchange.traced_files import find_in_files
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter
@@ -96,7 +96,7 @@ def test_what_has_no_trace_is_refused(tmp_path: Path) -> None:
 @pytest.fixture
 def ledger(trial: Path, tmp_path: Path) -> Ledger:
     made = make_ledger(tmp_path / "ledger")
-    seal(made, list(find_submissions(trial, Asked(experiment="night"))))
+    seal(made, list(find_submissions(trial, SealOptions(experiment="night"))))
     return made
 
 
@@ -126,7 +126,7 @@ def test_the_steps_of_a_trial_come_in_the_order_they_were_run(tmp_path: Path) ->
     for step in ("one", "two", "three"):
         (trial / "steps" / step / "agent" / "trajectory.jsonl").write_text(ENTRY)
     ledger = make_ledger(tmp_path)
-    seal(ledger, list(find_submissions(trial, Asked(experiment="night"))))
+    seal(ledger, list(find_submissions(trial, SealOptions(experiment="night"))))
     for found in (*find_in_files(str(trial)), *find_sealed(ledger, TrialFilter())):
         assert [part for part, _, _ in used_of(found)] == ["one", "two", "three"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.exchange.harbor_job import JobAsked, find_trials
+from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import Submission, seal
 from tests.ledger.ledgers import ORIGIN, find_key, record_bytes
@@ -35,7 +35,7 @@ def seal_jobs(directory: Path, *names: str) -> Path:
     """Where a new ledger is, with all trials of these jobs sealed."""
     with Ledger.create(directory / "ledger", find_key(directory), ORIGIN) as ledger:
         for name in names:
-            offers = find_trials(JOBS / name, JobAsked(dataset_id="fixtures@1")).offers
+            offers = find_trials(JOBS / name, JobOptions(dataset_id="fixtures@1")).offers
             seal(ledger, [offer.submit() for offer in offers])
         ledger.refresh()
     return directory / "ledger"

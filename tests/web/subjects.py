@@ -4,7 +4,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from proctor.exchange.harbor_job import JobAsked, find_jobs, find_trials
+from proctor.exchange.harbor_job import JobOptions, find_jobs, find_trials
 from proctor.exchange.intake import take_in
 from proctor.ledger.api import Ledger
 
@@ -20,7 +20,7 @@ def all_jobs() -> tuple[Path, ...]:
 def seal_jobs(directory: Path, names: tuple[str, ...] = SEALED) -> Path:
     """A ledger with the trials of some jobs, its index up to date."""
     for name in names:
-        found = find_trials(JOBS / name, JobAsked(is_over=True))
+        found = find_trials(JOBS / name, JobOptions(is_over=True))
         take_in(found.offers, partial(Ledger.open_or_create, directory))
     with Ledger.open(directory) as ledger:
         ledger.refresh()

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page
 
 from proctor.errors import NotThereError
-from proctor.exchange.harbor_job import JobAsked, find_trials
+from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.exchange.intake import take_in
 from proctor.ledger.api import Ledger
 from proctor.web.app import make_app
@@ -95,7 +95,7 @@ def test_what_is_sealed_meanwhile_is_told_and_shown(tmp_path: Path) -> None:
         with client.stream("GET", f"/experiments/{name}/events?since=old") as stream:
             lines = (line for line in stream.iter_lines() if line.startswith("event:"))
             assert next(lines) == "event: change"
-            offers = find_trials(JOBS / JOB, JobAsked(experiment=name)).offers
+            offers = find_trials(JOBS / JOB, JobOptions(experiment=name)).offers
             take_in(offers, partial(Ledger.open_or_create, ledger))
             assert next(lines) == "event: change"
         assert offers[0].where.rpartition("/")[2] in client.get(f"/experiments/{name}").text

@@ -12,7 +12,7 @@ from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.errors import InputError
-from proctor.exchange.exporting import Chosen, Exported, Exporter
+from proctor.exchange.exporting import Exported, Exporter, Selection
 from proctor.ledger.query import TrialFilter, find_trials
 from proctor.sentence import count_of
 
@@ -70,13 +70,13 @@ def command(
         if not rows and form != "bundle":
             raise InputError(f"{ledger.directory}: no trial is meant by these options")
         progress = make_progress()
-        chosen = Chosen(
+        selection = Selection(
             ledger,
             rows,
             wanted == TrialFilter(),
             watch=lambda done: progress("trials", done, len(rows)),
         )
-        exported = export_trials(chosen, Path(output))
+        exported = export_trials(selection, Path(output))
     if as_json:
         print_json(msgspec.to_builtins(exported))
     else:

@@ -20,10 +20,10 @@ from proctor.contained import create_below
 from proctor.errors import NotSealedError, TraceError
 from proctor.exchange.exporting import (
     NAME,
-    Chosen,
     Exported,
     Report,
     SealedTrial,
+    Selection,
     new_directory,
     read_trace,
     read_trials,
@@ -47,7 +47,7 @@ from proctor.traces.traced_trial import FoundTrace, opened_traces
 _FILE = "trajectory.json"
 
 
-def export_trials(chosen: Chosen, target: Path) -> Exported:
+def export_trials(selection: Selection, target: Path) -> Exported:
     """Write one document a trial, or a step of one, below a new directory.
 
     Raises:
@@ -55,17 +55,17 @@ def export_trials(chosen: Chosen, target: Path) -> Exported:
         LedgerError: something is at that path, or it cannot be written.
         DamageError: the ledger does not hold what it should.
     """
-    withheld = withheld_of(chosen.ledger)
+    withheld = withheld_of(selection.ledger)
     with new_directory(target) as place, (place / NAME).open("xb") as file:
         report = Report(file)
-        for trial in read_trials(chosen, report):
+        for trial in read_trials(selection, report):
             say_withheld(trial, withheld, report)
             with writable(trial, report):
-                _write_trial(chosen, trial, place, report)
+                _write_trial(selection, trial, place, report)
     return report.exported(target, target / NAME)
 
 
-def _write_trial(chosen: Chosen, trial: SealedTrial, place: Path, report: Report) -> None:
+def _write_trial(selection: Selection, trial: SealedTrial, place: Path, report: Report) -> None:
     documents = list(_make_documents(trial))
     if not documents:
         report.leave_out(
@@ -77,7 +77,7 @@ def _write_trial(chosen: Chosen, trial: SealedTrial, place: Path, report: Report
         folder = f"{home}/{make_id(document.part)}" if document.part else home
         with create_below(place, f"{folder}/{_FILE}") as file:
             file.write(document.data)
-        missing = _write_media(chosen, trial, document, place / folder)
+        missing = _write_media(selection, trial, document, place / folder)
         report.lose(trial.name, [*document.losses, *missing], document.part)
     report.lose(trial.name, list_losses(trial.document(), _read_back(documents[0])))
     report.trials += 1
@@ -170,7 +170,7 @@ def _read_back(document: _Document) -> Object:
 
 
 def _write_media(
-    chosen: Chosen, trial: SealedTrial, document: _Document, folder: Path
+    selection: Selection, trial: SealedTrial, document: _Document, folder: Path
 ) -> list[Loss]:
     """Put what a document shows beside it; what cannot be put there is lost."""
     kept = {file.path: file for file in trial.entry.evidence}
@@ -179,11 +179,11 @@ def _write_media(
         if "://" in name or name.startswith("data:"):
             continue
         file = kept.get(str(PurePosixPath(document.folder, name)))
-        if file is None or not _is_plain(name) or not chosen.ledger.artifacts.holds(file.sha256):
+        if file is None or not _is_plain(name) or not selection.ledger.artifacts.holds(file.sha256):
             losses.append(Loss("media", render_summary(name), "it is not among the evidence"))
         elif not os.path.lexists(folder / name):
             with create_below(folder, name) as target:
-                chosen.ledger.artifacts.copy_sealed(file.sha256, file.size, target)
+                selection.ledger.artifacts.copy_sealed(file.sha256, file.size, target)
     return losses
 
 

@@ -5,7 +5,7 @@ What is in each is described in `proctor.ledger.exchange`.
 
 from pathlib import Path
 
-from proctor.exchange.exporting import Chosen, Exported, check_some
+from proctor.exchange.exporting import Exported, Selection, check_some
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.exchange.aec_tree import write_tree
 from proctor.ledger.exchange.bundle import write_bundle
@@ -14,16 +14,16 @@ from proctor.ledger.trial_sealing import find_reruns
 from proctor.ledger.withhold import find_withheld
 
 
-def export_bundle(chosen: Chosen, target: Path) -> Exported:
-    """Write a bundle: of everything, or of the chosen trials and what is no trial.
+def export_bundle(selection: Selection, target: Path) -> Exported:
+    """Write a bundle: of everything, or of the selected trials and every entry that is no trial.
 
     Raises:
         LedgerError: something is at that path, or it cannot be written.
         DamageError: the ledger does not hold what it should.
     """
-    places = None if chosen.is_all else {row.seq for row in chosen.rows}
-    _check_evidence(chosen)
-    made = write_bundle(chosen.ledger, target, places)
+    places = None if selection.is_all else {row.seq for row in selection.rows}
+    _check_evidence(selection)
+    made = write_bundle(selection.ledger, target, places)
     return Exported(
         output=str(target),
         trials=made.trials,
@@ -33,17 +33,17 @@ def export_bundle(chosen: Chosen, target: Path) -> Exported:
     )
 
 
-def _check_evidence(chosen: Chosen) -> None:
+def _check_evidence(selection: Selection) -> None:
     """Refuse to pass on as withheld, which a bundle's reader would take it for, what is lost."""
     named: dict[str, EvidenceFile] = {}
-    for row in chosen.rows:
-        entry = chosen.ledger.entry(row.seq)
+    for row in selection.rows:
+        entry = selection.ledger.entry(row.seq)
         if isinstance(entry, TrialEntry):
             named |= {file.sha256: file for file in entry.evidence}
-    find_withheld(chosen.ledger, named.values())
+    find_withheld(selection.ledger, named.values())
 
 
-def export_jobs(chosen: Chosen, target: Path) -> Exported:
+def export_jobs(selection: Selection, target: Path) -> Exported:
     """Write the jobs below a directory; nothing there is replaced.
 
     Raises:
@@ -51,15 +51,15 @@ def export_jobs(chosen: Chosen, target: Path) -> Exported:
         LedgerError: something is at that path, or it cannot be written.
         DamageError: the ledger does not hold what it should.
     """
-    rows = {row.name: row for row in chosen.rows}
+    rows = {row.name: row for row in selection.rows}
     reruns = find_reruns({name: row.status for name, row in rows.items()})
     names = {rows[run].seq: rows[base].trial_id for base, runs in reruns.items() for run in runs}
-    made = write_jobs(chosen.ledger, [row.seq for row in chosen.rows], target, names)
+    made = write_jobs(selection.ledger, [row.seq for row in selection.rows], target, names)
     check_some(made.written, made.refused)
     return Exported(output=str(target), trials=made.written, jobs=made.jobs, refused=made.refused)
 
 
-def export_records(chosen: Chosen, target: Path) -> Exported:
+def export_records(selection: Selection, target: Path) -> Exported:
     """Write the trials below a directory; nothing there is replaced.
 
     Raises:
@@ -67,6 +67,6 @@ def export_records(chosen: Chosen, target: Path) -> Exported:
         LedgerError: a file is there with other bytes, or cannot be written.
         DamageError: the ledger does not hold what it should.
     """
-    tree = write_tree(chosen.ledger, [row.seq for row in chosen.rows], target)
+    tree = write_tree(selection.ledger, [row.seq for row in selection.rows], target)
     check_some(tree.written, tree.refused)
     return Exported(output=str(target), trials=tree.written, refused=tree.refused)

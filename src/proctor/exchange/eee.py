@@ -26,11 +26,11 @@ from proctor.digest import sha256_file, sha256_hex
 from proctor.exchange.chats import Answer, Chat, Placed, find_thought, flatten_entry, group_chats
 from proctor.exchange.exporting import (
     NAME,
-    Chosen,
     Exported,
     ReadTrace,
     Report,
     SealedTrial,
+    Selection,
     find_at,
     new_directory,
     put_at,
@@ -238,7 +238,7 @@ class Source(msgspec.Struct, frozen=True):
     """The root hash of its tree, as hex."""
     size: int
     taken: str
-    """When the newest of the chosen trials was sealed, in seconds since 1970."""
+    """When the newest of the selected trials was sealed, in seconds since 1970."""
 
 
 @dataclass(slots=True)
@@ -470,7 +470,7 @@ def _read_call(call: Object) -> Object:
     }
 
 
-def export_trials(chosen: Chosen, target: Path) -> Exported:
+def export_trials(selection: Selection, target: Path) -> Exported:
     """Write aggregates and rows below a new directory.
 
     Raises:
@@ -478,12 +478,12 @@ def export_trials(chosen: Chosen, target: Path) -> Exported:
         LedgerError: something is at that path, or it cannot be written.
         DamageError: the ledger does not hold what it should.
     """
-    withheld = withheld_of(chosen.ledger)
-    source = _find_source(chosen)
+    withheld = withheld_of(selection.ledger)
+    source = _find_source(selection)
     groups: dict[Key, Group] = {}
     with new_directory(target) as place, (place / NAME).open("xb") as file:
         report = Report(file)
-        for trial in read_trials(chosen, report):
+        for trial in read_trials(selection, report):
             say_withheld(trial, withheld, report)
             if trial.row.status == "superseded":
                 report.leave_out(f"{trial.name}: superseded; another trial counts in its place")
@@ -497,10 +497,10 @@ def export_trials(chosen: Chosen, target: Path) -> Exported:
     return report.exported(target, target / NAME)
 
 
-def _find_source(chosen: Chosen) -> Source:
-    checkpoint = chosen.ledger.checkpoint()
-    newest = max(row.seq for row in chosen.rows)
-    at = chosen.ledger.index.time_of(newest)
+def _find_source(selection: Selection) -> Source:
+    checkpoint = selection.ledger.checkpoint()
+    newest = max(row.seq for row in selection.rows)
+    at = selection.ledger.index.time_of(newest)
     tree = checkpoint.tree
     taken = int(datetime.fromisoformat(at).timestamp())
     return Source(checkpoint.origin, tree.root.hex(), tree.size, str(taken))

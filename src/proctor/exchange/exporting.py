@@ -36,14 +36,14 @@ from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """The sealed trials that are meant."""
+class Selection:
+    """The sealed trials to export."""
 
     ledger: Ledger
     rows: list[TrialRow]
     """In the order they were sealed."""
     is_all: bool
-    """Whether nothing was asked for in particular."""
+    """Whether no filter was given."""
     watch: Callable[[int], None] = lambda _done: None
     """Called with how many of the trials are done."""
 
@@ -79,7 +79,7 @@ def check_some(written: int, left_out: Sequence[str]) -> None:
         raise InputError(f"none of these trials can be exported so: {left_out[0]}")
 
 
-type Exporter = Callable[[Chosen, Path], Exported]
+type Exporter = Callable[[Selection, Path], Exported]
 """Writes the trials to a path where nothing is."""
 
 
@@ -297,17 +297,17 @@ class ReadTrace:
     """What the entries do not say of the file."""
 
 
-def read_trials(chosen: Chosen, report: Report) -> Iterator[SealedTrial]:
-    """The chosen trials in their order; what was withheld is left out and said.
+def read_trials(selection: Selection, report: Report) -> Iterator[SealedTrial]:
+    """The selected trials in their order; withheld ones are left out and reported.
 
     Raises:
         RecordError: an id is no name that may become part of a path.
         DamageError: the ledger does not hold what it should.
         InputError: nothing is left.
     """
-    for done, row in enumerate(chosen.rows):
-        chosen.watch(done)
-        entry = chosen.ledger.entry(row.seq)
+    for done, row in enumerate(selection.rows):
+        selection.watch(done)
+        entry = selection.ledger.entry(row.seq)
         name = row.name
         if not isinstance(entry, TrialEntry):
             report.leave_out(f"{name}: withheld; `proctor show {row.seq}` says why")
@@ -315,8 +315,8 @@ def read_trials(chosen: Chosen, report: Report) -> Iterator[SealedTrial]:
         check_id(row.trial_id, "trial_id")
         check_id(row.experiment_id, "experiment_id")
         record = parse_record(bytes(entry.record), name, salvage=True).record
-        yield SealedTrial(row, entry, record, trace_row(chosen.ledger, row))
-    chosen.watch(len(chosen.rows))
+        yield SealedTrial(row, entry, record, trace_row(selection.ledger, row))
+    selection.watch(len(selection.rows))
     check_some(report.trials, report.left_out)
 
 

@@ -43,8 +43,8 @@ _OF_A_TRIAL = ("trial.log", "agent", "verifier", "steps")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobAsked:
-    """How the trials of jobs are to be sealed."""
+class JobOptions:
+    """How to seal the trials of jobs."""
 
     experiment: str | None = None
     """Where none is named, it is the job's own name."""
@@ -83,15 +83,15 @@ def _has(path: Path, names: tuple[str, ...]) -> bool:
     return any(os.path.lexists(path / name) for name in names)
 
 
-def find_trials(path: Path, asked: JobAsked, watch: Watch | None = None) -> FoundJob:
+def find_trials(path: Path, options: JobOptions, watch: Watch | None = None) -> FoundJob:
     """The trials of a job.
 
     Raises:
         JobError: it is no job, or its lock.json cannot be used.
         RecordError: the experiment's name breaks the rule.
     """
-    if asked.experiment is not None:
-        check_id(asked.experiment, "experiment")
+    if options.experiment is not None:
+        check_id(options.experiment, "experiment")
     job = load_job(str(path), watch=watch)
     # What is named `.` or by a link still has a name.
     name = shown_name(path.resolve().name)
@@ -99,14 +99,14 @@ def find_trials(path: Path, asked: JobAsked, watch: Watch | None = None) -> Foun
     reader = _Reader(
         job=path,
         name=name,
-        experiment=asked.experiment or make_id(name),
-        asked=asked,
+        experiment=options.experiment or make_id(name),
+        options=options,
         lock=_load_lock(str(path)),
         around=around,
     )
     found = FoundJob(notes=_find_notes(job, refused), set_aside=job.set_aside)
     scored = {each.directory: each for each in job.trials}
-    places = dict.fromkeys(_list_trials(job, found, is_over=asked.is_over))
+    places = dict.fromkeys(_list_trials(job, found, is_over=options.is_over))
     for seq, place in enumerate(places):
         found.offers += reader.offer(Path(place), seq, scored.get(place))
     return found
@@ -190,7 +190,7 @@ class _Reader:
     job: Path
     name: str
     experiment: str
-    asked: JobAsked
+    options: JobOptions
     lock: LockDocument | None
     around: Around
 
@@ -218,10 +218,10 @@ class _Reader:
             found=scored,
         )
         if has_record(trial):
-            own = submit_trial(trial, experiment=self.asked.experiment, beside=beside)
+            own = submit_trial(trial, experiment=self.options.experiment, beside=beside)
             return replace(own, own_trial=trial.relative_to(self.job).parts[0])
         request = RecordRequest(
-            trial=str(trial), experiment=self.experiment, dataset_id=self.asked.dataset_id
+            trial=str(trial), experiment=self.experiment, dataset_id=self.options.dataset_id
         )
         record, basis = make_bare_record(request, ReadBefore(self.lock, scored))
         return submit_record(render_record(record), trial, replace(beside, cost_basis=basis.kind))

@@ -19,11 +19,11 @@ from proctor.exchange import otel_model as carried
 from proctor.exchange.chats import flatten_entry
 from proctor.exchange.exporting import (
     UNWRITABLE,
-    Chosen,
     Exported,
     ReadTrace,
     Report,
     SealedTrial,
+    Selection,
     check_absent,
     new_file,
     put_at,
@@ -177,7 +177,7 @@ def _parse(text: object) -> list[Object]:
 _SERVICE = "proctor"
 
 
-def export_trials(chosen: Chosen, target: Path) -> Exported:
+def export_trials(selection: Selection, target: Path) -> Exported:
     """Write one line a trial to a new file.
 
     Raises:
@@ -187,10 +187,10 @@ def export_trials(chosen: Chosen, target: Path) -> Exported:
     """
     beside = report_path(target)
     check_absent(beside)
-    withheld = withheld_of(chosen.ledger)
+    withheld = withheld_of(selection.ledger)
     with new_file(target) as file, new_file(beside) as losses:
         report = Report(losses)
-        for trial in read_trials(chosen, report):
+        for trial in read_trials(selection, report):
             say_withheld(trial, withheld, report)
             begin = file.tell()
             try:

@@ -18,9 +18,9 @@ import pyarrow.parquet
 
 from proctor.errors import DamageError
 from proctor.exchange.exporting import (
-    Chosen,
     Exported,
     Report,
+    Selection,
     as_real,
     check_absent,
     find_at,
@@ -130,7 +130,7 @@ _SCHEMA = pyarrow.schema(
 )
 
 
-def export_trials(chosen: Chosen, target: Path) -> Exported:
+def export_trials(selection: Selection, target: Path) -> Exported:
     """Write the trials' rows to a new file.
 
     Raises:
@@ -143,15 +143,15 @@ def export_trials(chosen: Chosen, target: Path) -> Exported:
     with new_file(target) as file, new_file(beside) as losses:
         report = Report(losses)
         with pyarrow.parquet.ParquetWriter(file, _SCHEMA) as writer:
-            for rows in batched(_make_rows(chosen, report), _BATCH):
+            for rows in batched(_make_rows(selection, report), _BATCH):
                 writer.write_table(pyarrow.Table.from_pylist(list(rows), schema=_SCHEMA))
         file.flush()
-        _report_losses(chosen.ledger, file, report)
+        _report_losses(selection.ledger, file, report)
     return report.exported(target, beside)
 
 
-def _make_rows(chosen: Chosen, report: Report) -> Iterator[Object]:
-    for trial in read_trials(chosen, report):
+def _make_rows(selection: Selection, report: Report) -> Iterator[Object]:
+    for trial in read_trials(selection, report):
         document = trial.document()
         row: Object = trial.row.public()
         # A list also names datasets that only the job knew; a field of the record stays its own.

@@ -33,8 +33,8 @@ _KEPT = ("verified", "present")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """How things are to be sealed."""
+class SealOptions:
+    """How to seal what is found."""
 
     experiment: str | None = None
     task: str | None = None
@@ -42,7 +42,7 @@ class Asked:
     dataset_id: str | None = None
 
 
-def find_submissions(path: Path, asked: Asked) -> Iterator[Submission]:
+def find_submissions(path: Path, options: SealOptions) -> Iterator[Submission]:
     """All that a path leads to: one record, or a trial with its kept attempts before it.
 
     Raises:
@@ -51,9 +51,9 @@ def find_submissions(path: Path, asked: Asked) -> Iterator[Submission]:
     if path.is_dir() or _is_trials_own(path):
         trial = path if path.is_dir() else path.parent
         for directory in [*find_attempts(trial), trial]:
-            yield _submit_directory(directory, asked)
+            yield _submit_directory(directory, options)
         return
-    yield _submit_file(path, asked)
+    yield _submit_file(path, options)
 
 
 def _is_trials_own(path: Path) -> bool:
@@ -62,10 +62,10 @@ def _is_trials_own(path: Path) -> bool:
     return path.name == "record.json" and any((path.parent / name).exists() for name in names)
 
 
-def _submit_directory(trial: Path, asked: Asked) -> Submission:
+def _submit_directory(trial: Path, options: SealOptions) -> Submission:
     if has_record(trial):
-        return submit_trial(trial, experiment=asked.experiment)
-    if asked.experiment is None:
+        return submit_trial(trial, experiment=options.experiment)
+    if options.experiment is None:
         raise NotSealedError(
             f"{trial}: has no record.json; a harbor trial takes --experiment E, under which its "
             "record is made"
@@ -73,9 +73,9 @@ def _submit_directory(trial: Path, asked: Asked) -> Submission:
     made = make_record(
         RecordRequest(
             trial=str(trial),
-            experiment=asked.experiment,
-            task=asked.task,
-            dataset_id=asked.dataset_id,
+            experiment=options.experiment,
+            task=options.task,
+            dataset_id=options.dataset_id,
         )
     )
     job = trial.resolve().parent
@@ -88,7 +88,7 @@ def _is_kept(trial: Path) -> bool:
     return trial.resolve().parent.name == "attempts"
 
 
-def _submit_file(path: Path, asked: Asked) -> Submission:
+def _submit_file(path: Path, options: SealOptions) -> Submission:
     try:
         with open_plain(path) as file:
             data = file.read(LARGEST_RECORD + 1)
@@ -101,10 +101,10 @@ def _submit_file(path: Path, asked: Asked) -> Submission:
             "belongs into a file of the evidence"
         )
     loaded = load_record(path)
-    if asked.experiment not in (None, loaded.record.experiment_id):
+    if options.experiment not in (None, loaded.record.experiment_id):
         raise RecordError(
             f"{path}: a record of experiment {loaded.record.experiment_id!r}, not "
-            f"{asked.experiment!r}; --experiment is for trials whose record is made here"
+            f"{options.experiment!r}; --experiment is for trials whose record is made here"
         )
     found = find_evidence(loaded.record, path.parent)
     evidence = [each.path for each in found if each.state in _KEPT]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proctor.audit.things import TRACES, Thing, find_thing
 from proctor.errors import InputError
-from proctor.exchange.submission import Asked, find_submissions
+from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.sealing import Submission
 from proctor.record.ids import make_id
 from proctor.record.read import parse_record
@@ -69,7 +69,7 @@ def _is_trial(place: Path) -> bool:
 def _trials_at(path: Path) -> Iterator[TracedTrial]:
     experiment = make_id(path.resolve().parent.name) if path.is_dir() else None
     try:
-        for submission in find_submissions(path, Asked(experiment=experiment)):
+        for submission in find_submissions(path, SealOptions(experiment=experiment)):
             yield _traced(submission)
     except InputError as error:
         yield _without_record(path, str(error))

@@ -180,7 +180,7 @@ _TOGETHER = ("trajectory.jsonl", "conversation.jsonl", "trajectory.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TracesAsked:
+class TraceOptions:
     """What is known of the runs that their traces do not say."""
 
     experiment: str | None = None
@@ -212,21 +212,21 @@ class FoundTraces:
     """JSON files that are no traces."""
 
 
-def find_traces(root: Path, asked: TracesAsked) -> FoundTraces:
+def find_traces(root: Path, options: TraceOptions) -> FoundTraces:
     """Every trace below a directory, by its path.
 
     Raises:
         InputError: there is no such directory, or no trace in it.
         RecordError: a name breaks the rules.
     """
-    if asked.experiment is not None:
-        check_id(asked.experiment, "experiment")
-    if asked.dataset_id is not None:
-        check_dataset_id(asked.dataset_id)
+    if options.experiment is not None:
+        check_id(options.experiment, "experiment")
+    if options.dataset_id is not None:
+        check_dataset_id(options.dataset_id)
     if not root.is_dir():
         what = "this is a file" if os.path.lexists(root) else "no such directory"
         raise InputError(f"{root}: {what}; expected a directory of traces")
-    experiment = asked.experiment or make_id(shown_name(root.resolve().name))
+    experiment = options.experiment or make_id(shown_name(root.resolve().name))
     found: list[_Found] = []
     closed: list[OSError] = []
     n_others = 0
@@ -237,7 +237,7 @@ def find_traces(root: Path, asked: TracesAsked) -> FoundTraces:
     if not found and not closed:
         raise InputError(f"{root}: no trace in it; expected trajectories, conversations or ATIF")
     offers = [
-        Offer(shown_name(str(each.path)), partial(submit_trace, root, each, experiment, asked))
+        Offer(shown_name(str(each.path)), partial(submit_trace, root, each, experiment, options))
         for each in found
     ]
     offers += [Offer(shown_name(str(each.filename)), partial(_refuse, each)) for each in closed]
@@ -294,7 +294,7 @@ def _group(folder: Path, traces: dict[str, TraceKind]) -> Iterator[_Found]:
             yield _Found(folder / name, kind)
 
 
-def submit_trace(root: Path, found: _Found, experiment: str, asked: TracesAsked) -> Submission:
+def submit_trace(root: Path, found: _Found, experiment: str, options: TraceOptions) -> Submission:
     """One trace with its record.
 
     Raises:
@@ -307,7 +307,7 @@ def submit_trace(root: Path, found: _Found, experiment: str, asked: TracesAsked)
         raise TraceError(f"{path}: a {found.kind}, whose name must end in .jsonl; rename it")
     facts = load_facts(path, found.kind)
     try:
-        record, basis = _make_record(found, facts, (experiment, make_id(relative)), asked)
+        record, basis = _make_record(found, facts, (experiment, make_id(relative)), options)
     except ValidationError as error:
         raise RecordError(f"{path}: {render_refusal(error)}") from None
     check_record(record)
@@ -335,20 +335,20 @@ def _find_media(path: Path, facts: TraceFacts) -> list[str]:
 
 
 def _make_record(
-    found: _Found, facts: TraceFacts, ids: tuple[str, str], asked: TracesAsked
+    found: _Found, facts: TraceFacts, ids: tuple[str, str], options: TraceOptions
 ) -> tuple[TrialRecord, str]:
-    when = _find_time(found.path, facts, asked)
-    model = next(iter(facts.models)) if len(facts.models) == 1 else asked.model or NO_MODEL
+    when = _find_time(found.path, facts, options)
+    model = next(iter(facts.models)) if len(facts.models) == 1 else options.model or NO_MODEL
     reported = Reported((facts.reported,) if facts.reported else ())
     cost, basis = make_trial_cost(reported, None, model, when, [])
     record = TrialRecord(
         trial_id=ids[1],
         experiment_id=ids[0],
-        dataset_id=asked.dataset_id,
+        dataset_id=options.dataset_id,
         timestamp=when,
-        task=TaskReference(task_id=asked.task or UNRESOLVED, task_revision=UNRESOLVED),
+        task=TaskReference(task_id=options.task or UNRESOLVED, task_revision=UNRESOLVED),
         agent=AgentReference(
-            adapter=asked.agent or facts.agent or UNRESOLVED,
+            adapter=options.agent or facts.agent or UNRESOLVED,
             model=model,
             adapter_revision=facts.agent_version,
         ),
@@ -378,8 +378,8 @@ def _find_seconds(facts: TraceFacts) -> float:
     return (facts.ended - facts.began).total_seconds() if facts.began and facts.ended else 0.0
 
 
-def _find_time(path: Path, facts: TraceFacts, asked: TracesAsked) -> datetime:
-    when = facts.ended or asked.when
+def _find_time(path: Path, facts: TraceFacts, options: TraceOptions) -> datetime:
+    when = facts.ended or options.when
     if when is not None:
         return when
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")

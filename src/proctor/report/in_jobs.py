@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.errors import InputError
-from proctor.exchange.harbor_job import JobAsked, find_jobs, find_trials
+from proctor.exchange.harbor_job import JobOptions, find_jobs, find_trials
 from proctor.ledger.counting import SET_ASIDE, UNSEALED
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.query import with_restarted
@@ -46,7 +46,7 @@ def load_jobs(path: str) -> JobAttempts:
     """
     found = JobAttempts()
     for job in find_jobs(Path(path)):
-        trials = find_trials(job, JobAsked())
+        trials = find_trials(job, JobOptions())
         found.notes += trials.notes
         found.unreadable += [Unreadable(each.where, each.message) for each in trials.later]
         for offer in trials.offers:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import LedgerError
-from proctor.exchange.harbor_job import JobAsked, find_trials
+from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.exchange.intake import take_in
 from proctor.ledger.api import Ledger
 from proctor.report.policy.checking import check_attempts
@@ -165,7 +165,7 @@ def test_the_level_of_a_finding_and_its_code_decide(
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in (SCRIPTED, "06-errors-oracle-k1"):
-        found = find_trials(COPIED / name, JobAsked())
+        found = find_trials(COPIED / name, JobOptions())
         take_in(found.offers, partial(Ledger.open_or_create, tmp_path / "ledger"))
     with Ledger.open(tmp_path / "ledger") as made:
         yield made

@@ -12,7 +12,7 @@ from proctor.cli.ledger.secrets import find_secrets
 from proctor.cli.options import PATH
 from proctor.cli.redaction import secret_option
 from proctor.errors import JobError
-from proctor.exchange.harbor_job import FoundJob, JobAsked, find_jobs, find_trials
+from proctor.exchange.harbor_job import FoundJob, JobOptions, find_jobs, find_trials
 from proctor.exchange.intake import Offer
 from proctor.ledger.belonging import Admission
 from proctor.ledger.sealing import Submission
@@ -61,7 +61,7 @@ def command(
     Example: proctor import harbor jobs/nightly
     """
     secrets = find_secrets(secret_names)
-    asked = JobAsked(experiment=experiment, dataset_id=dataset_id, is_over=is_over)
+    asked = JobOptions(experiment=experiment, dataset_id=dataset_id, is_over=is_over)
     paths = _list_jobs(jobs)
     found = [_find(path, asked, is_one=len(paths) == 1) for path in paths]
     outcome = bring_in(
@@ -83,7 +83,7 @@ def _list_jobs(paths: tuple[str, ...]) -> list[Path]:
     return list({job.resolve(): job for job in jobs}.values())
 
 
-def _find(job: Path, asked: JobAsked, *, is_one: bool) -> FoundJob:
+def _find(job: Path, asked: JobOptions, *, is_one: bool) -> FoundJob:
     """The trials of a job; one of several that cannot be read does not stop the others."""
     progress = make_progress()
     try:

@@ -11,7 +11,7 @@ from proctor.cli.ledger.secrets import find_secrets
 from proctor.cli.options import PATH
 from proctor.cli.redaction import secret_option
 from proctor.errors import InputError
-from proctor.exchange.traces import TracesAsked, find_traces
+from proctor.exchange.traces import TraceOptions, find_traces
 from proctor.sentence import count_of
 
 _NOUN = "trace"
@@ -59,7 +59,7 @@ def command(
     Example: proctor import traces runs/ --model acme/model-x --task fix-bug
     """
     secrets = find_secrets(secret_names)
-    asked = TracesAsked(
+    asked = TraceOptions(
         experiment=experiment,
         task=task,
         dataset_id=dataset_id,

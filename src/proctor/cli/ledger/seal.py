@@ -22,7 +22,7 @@ from proctor.cli.output import print_json, print_line
 from proctor.cli.printable import printable
 from proctor.cli.redaction import secret_option
 from proctor.errors import ConflictError, InputError, KeyFileError, NotSealedError
-from proctor.exchange.submission import Asked, find_submissions
+from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.belonging import Admission
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import (
@@ -105,7 +105,7 @@ def command(
     Example: proctor ledger seal jobs/nightly/fix-bug__a1B2c3D --experiment nightly
     """
     secrets = find_secrets(secret_names)
-    asked = Asked(experiment=experiment, task=task, dataset_id=dataset_id)
+    asked = SealOptions(experiment=experiment, task=task, dataset_id=dataset_id)
     refused: list[_Refused] = []
     # Before a ledger is made: a slip of the pen must not leave an empty one.
     submissions: list[Submission] = []
@@ -127,7 +127,7 @@ def command(
     return _SOME_REFUSED if sealed else 2
 
 
-def _find(thing: str, asked: Asked, refused: list[_Refused]) -> Iterator[Submission]:
+def _find(thing: str, asked: SealOptions, refused: list[_Refused]) -> Iterator[Submission]:
     try:
         yield from find_submissions(Path(thing), asked)
     except InputError as error:
