@@ -64,18 +64,16 @@ from proctor.record.model import (
 )
 from proctor.record.rules import Missing, check_dataset_id, check_record, find_missing
 from proctor.reward.score import Unscored
-from proctor.task.config import TaskConfig
 from proctor.traces.entry import Object, TraceKind
 from proctor.traces.media import Medium, collect_media, places_beside
 from proctor.traces.trace import Trace
 from proctor.traces.writer import Redactor
+from proctor.trial.timeouts import find_limits
 
 LONGEST_SAID: Final = 1 << 20
 """Characters of an instruction or a system prompt; what is longer stays in the trace alone, or an
 agent could keep its trial from being sealed."""
 _PINNED_IMAGE: Final = re.compile(r"@(sha256:[0-9a-f]{64})$")
-_AGENT_SETUP_SEC: Final = 360.0
-"""Harbor's limit for setting an agent up, in seconds, where none is configured."""
 
 
 class RecordRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -429,46 +427,7 @@ def make_configuration(sources: Sources) -> Object:
     asked = {key: value for key, value in sources.config.items() if key not in NOT_CONFIGURATION}
     if sources.given is None:
         return asked
-    return asked | {"limits": _find_limits(sources, sources.given.task.config)}
-
-
-def _find_limits(sources: Sources, task: TaskConfig) -> Object:
-    """Seconds, processors and megabytes that the trial really had; null is no limit."""
-    asked = sources.asked
-    agent, verifier, environment = asked.agent, asked.verifier, asked.environment
-
-    def scaled(seconds: float | None, most: float | None, own: float | None) -> float | None:
-        if seconds is None:  # then harbor looks at no maximum either
-            return None
-        multiplier = own if own is not None else asked.timeout_multiplier
-        return min(seconds, most or seconds) * (1.0 if multiplier is None else multiplier)
-
-    setup = agent.override_setup_timeout_sec
-
-    return {
-        "agent_sec": scaled(
-            agent.override_timeout_sec or task.agent.timeout_sec,
-            agent.max_timeout_sec,
-            asked.agent_timeout_multiplier,
-        ),
-        "agent_setup_sec": scaled(
-            _AGENT_SETUP_SEC if setup is None else setup,
-            None,
-            asked.agent_setup_timeout_multiplier,
-        ),
-        "verifier_sec": scaled(
-            verifier.override_timeout_sec or task.verifier.timeout_sec,
-            verifier.max_timeout_sec,
-            asked.verifier_timeout_multiplier,
-        ),
-        "environment_build_sec": scaled(
-            task.environment.build_timeout_sec, None, asked.environment_build_timeout_multiplier
-        ),
-        "cpus": environment.override_cpus or task.environment.cpus,
-        "memory_mb": environment.override_memory_mb or task.environment.memory_mb,
-        "storage_mb": environment.override_storage_mb or task.environment.storage_mb,
-        "gpus": environment.override_gpus or task.environment.gpus,
-    }
+    return asked | {"limits": find_limits(sources.asked, sources.given.task.config)}
 
 
 def make_environment(sources: Sources) -> EnvironmentSnapshot:

@@ -28,11 +28,10 @@ from proctor.record.model import (
     TaskReference,
     TimingRecord,
 )
-from proctor.task.config import TaskConfig
 from proctor.traces.trace import Trace
 from proctor.trial.environment import Snapshot
 from proctor.trial.plan import Plan
-from proctor.trial.timeouts import find_timeouts
+from proctor.trial.timeouts import find_limits
 
 _NO_VERSION: Final = frozenset({"", "unknown"})
 
@@ -74,23 +73,7 @@ def make_configuration(plan: Plan) -> dict[str, Any]:
     """What was asked for, and the limits that followed from job and task."""
     written = plan.config.model_dump(mode="json")
     asked = {key: told for key, told in written.items() if key not in NOT_CONFIGURATION}
-    return asked | {"limits": _find_limits(plan, plan.task.config)}
-
-
-def _find_limits(plan: Plan, task: TaskConfig) -> dict[str, Any]:
-    """Seconds, processors and megabytes that the trial is given; null is no limit."""
-    timeouts = find_timeouts(plan.config, task)
-    told, own = plan.config.environment, task.environment
-    return {
-        "agent_sec": timeouts.agent,
-        "agent_setup_sec": timeouts.agent_setup,
-        "verifier_sec": timeouts.verifier,
-        "environment_build_sec": timeouts.environment,
-        "cpus": told.override_cpus or own.cpus,
-        "memory_mb": told.override_memory_mb or own.memory_mb,
-        "storage_mb": told.override_storage_mb or own.storage_mb,
-        "gpus": told.override_gpus or own.gpus,
-    }
+    return asked | {"limits": find_limits(plan.config, plan.task.config)}
 
 
 def make_environment(plan: Plan, snapshot: Snapshot | None) -> EnvironmentSnapshot:

@@ -7,6 +7,7 @@ phase's own, else the one for all. Without a limit on the agent no maximum is lo
 import msgspec
 
 from proctor.harbor.configs import TrialConfig
+from proctor.harbor.documents import TrialConfigDocument
 from proctor.task.config import StepConfig, TaskConfig
 
 AGENT_SETUP_SEC = 360.0
@@ -24,9 +25,9 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 def find_timeouts(
-    config: TrialConfig, task: TaskConfig, step: StepConfig | None = None
+    config: TrialConfig | TrialConfigDocument, task: TaskConfig, step: StepConfig | None = None
 ) -> Timeouts:
-    """The limits of a trial, or those of one of its steps."""
+    """The limits of a trial, or those of one of its steps; the config may be one that was read."""
     agent, verifier = config.agent, config.verifier
     setup = agent.override_setup_timeout_sec
     agent_sec = task.agent.timeout_sec
@@ -38,7 +39,7 @@ def find_timeouts(
 
     def scaled(seconds: float, most: float | None, own: float | None) -> float:
         multiplier = config.timeout_multiplier if own is None else own
-        return min(seconds, most or float("inf")) * multiplier
+        return min(seconds, most or float("inf")) * (1.0 if multiplier is None else multiplier)
 
     return Timeouts(
         environment=scaled(
@@ -58,3 +59,24 @@ def find_timeouts(
             config.verifier_timeout_multiplier,
         ),
     )
+
+
+def find_limits(
+    config: TrialConfig | TrialConfigDocument, task: TaskConfig
+) -> dict[str, float | None]:
+    """Seconds, processors and megabytes that a trial is given, as its record lists them.
+
+    null is no limit.
+    """
+    timeouts = find_timeouts(config, task)
+    asked, own = config.environment, task.environment
+    return {
+        "agent_sec": timeouts.agent,
+        "agent_setup_sec": timeouts.agent_setup,
+        "verifier_sec": timeouts.verifier,
+        "environment_build_sec": timeouts.environment,
+        "cpus": asked.override_cpus or own.cpus,
+        "memory_mb": asked.override_memory_mb or own.memory_mb,
+        "storage_mb": asked.override_storage_mb or own.storage_mb,
+        "gpus": asked.override_gpus or own.gpus,
+    }
