@@ -7,7 +7,7 @@ import pytest
 
 from proctor.errors import TraceError
 from proctor.traces.entry import Entry, Header
-from proctor.traces.trajectory import Trajectory, load_trajectory
+from proctor.traces.trajectory import Chunk, load_trajectory
 
 HEADER = b'{"version": 1, "format": "aec-bench-trajectory"}\n'
 USER = b'{"step": 0, "role": "user", "content": "go"}\n'
@@ -28,15 +28,15 @@ def trace(tmp_path: Path) -> Path:
     return tmp_path / "trajectory.jsonl"
 
 
-def problems(found: Trajectory) -> list[tuple[str, int | None]]:
+def problems(found: Chunk) -> list[tuple[str, int | None]]:
     return [(seen.code, seen.line) for seen in found.diagnostics if seen.is_problem]
 
 
-def notes(found: Trajectory) -> list[tuple[str, int | None]]:
+def notes(found: Chunk) -> list[tuple[str, int | None]]:
     return [(seen.code, seen.line) for seen in found.diagnostics if not seen.is_problem]
 
 
-def steps(found: Trajectory) -> list[int]:
+def steps(found: Chunk) -> list[int]:
     return [entry.step for entry in found.entries]
 
 

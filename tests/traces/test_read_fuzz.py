@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import TraceError
-from proctor.traces.trajectory import Trajectory, load_trajectory
+from proctor.traces.trajectory import Chunk, load_trajectory
 
 SEEDS = (
     b"""\
@@ -69,7 +69,7 @@ def read_all_ways(path: Path) -> None:
     check_against_the_standard_library(path.read_bytes(), slow)
 
 
-def check_against_the_standard_library(data: bytes, found: Trajectory) -> None:
+def check_against_the_standard_library(data: bytes, found: Chunk) -> None:
     """Every line that plain json takes as an object with a step and a role is an entry."""
     numbers = set(found.lines)
     for number, line in enumerate(data.split(b"\n"), 1):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from proctor.traces import writer as module
-from proctor.traces.trajectory import Trajectory, load_trajectory
+from proctor.traces.trajectory import Chunk, load_trajectory
 from proctor.traces.writer import TrajectoryWriter
 from tests.unprivileged import unprivileged
 
@@ -25,7 +25,7 @@ HEADER = b'{"version": 1, "format": "aec-bench-trajectory"}\n'
 ENTRY = b'{"role": "assistant", "step": 3, "content": "x"}\n'
 
 
-def load(path: Path) -> Trajectory:
+def load(path: Path) -> Chunk:
     return load_trajectory(str(path), salvage=True)
 
 

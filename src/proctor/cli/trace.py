@@ -29,7 +29,7 @@ from proctor.cli.trace_text import LONGEST, render_entry, render_header
 from proctor.diagnostic import Diagnostic
 from proctor.digest import sha256_hex
 from proctor.errors import InputError, TraceError
-from proctor.traces.trajectory import CarefulReader, Found
+from proctor.traces.trajectory import CarefulReader, LineReading
 
 _WRITER = "trajectory_writer.py"
 _POLL_SECONDS = 0.2
@@ -171,7 +171,7 @@ def _check_kind(path: str) -> None:
         raise InputError(f"{path}: a {thing}; expected a trajectory. `proctor show` shows it")
 
 
-type _Show = Callable[[Line, Found], None]
+type _Show = Callable[[Line, LineReading], None]
 
 
 def _follow(tail: Tail, wishes: _Wishes, show: _Show) -> None:
@@ -211,7 +211,7 @@ def _show_lines(lines: Iterable[Line], reader: CarefulReader, show: _Show) -> in
         count += 1
         if line.text is None:
             message = f"{line.length:,} bytes long; expected no more than {LINE_LIMIT:,}"
-            show(line, Found(diagnostics=[Diagnostic("line-too-long", message, line.number)]))
+            show(line, LineReading(diagnostics=[Diagnostic("line-too-long", message, line.number)]))
         else:
             show(line, reader.read(line.text, line.number, torn=not line.ended))
     return count
@@ -222,7 +222,7 @@ def _shower(*, full: bool) -> _Show:
     longest = None if full else LONGEST
     is_screen = sys.stdout is not None and sys.stdout.isatty()
 
-    def show(line: Line, found: Found) -> None:
+    def show(line: Line, found: LineReading) -> None:
         width = shutil.get_terminal_size().columns if is_screen else None
         if found.header is not None:
             send(render_header(found.header))
@@ -235,7 +235,7 @@ def _shower(*, full: bool) -> _Show:
     return show
 
 
-def _show_as_json(line: Line, found: Found) -> None:
+def _show_as_json(line: Line, found: LineReading) -> None:
     document = {
         "line": line.number,
         "header": found.header,

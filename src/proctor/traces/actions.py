@@ -11,7 +11,6 @@ is replaced by its name; NORMALISATIONS lists all of them. The answers themselve
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import groupby, islice
 from typing import Final
 
@@ -96,8 +95,6 @@ SAYS = "(says)"
 _MOST_OF_A_STEP = 1000
 """Entries of one step that are looked at together."""
 _BLANKS = re.compile(r"(?<=\S)[ \t]+")
-_REMEMBERED = 1 << 16
-"""Characters of an answer that is worth remembering for a moment."""
 
 
 class Action(msgspec.Struct, frozen=True, gc=False):
@@ -153,20 +150,8 @@ def _make_action(step: int, tool: str, command: str, results: list[Entry]) -> Ac
         answer=answer,
         exit_code=code,
         key=_digest(f"{tool}\0{compared}"),
-        answer_key=None if answer is None else _make_answer_key(code, answer),
+        answer_key=None if answer is None else _digest(f"{code}\0{normalise_answer(answer)}"),
     )
-
-
-def _make_answer_key(code: int | None, answer: str) -> bytes:
-    if len(answer) > _REMEMBERED:
-        return _digest(f"{code}\0{normalise_answer(answer)}")
-    return _recall_answer_key(code, answer)
-
-
-# Two runs that go together are answered the same, one right after the other.
-@lru_cache(maxsize=64)
-def _recall_answer_key(code: int | None, answer: str) -> bytes:
-    return _digest(f"{code}\0{normalise_answer(answer)}")
 
 
 def _text_of(result: Entry) -> str:

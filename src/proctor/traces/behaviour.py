@@ -182,6 +182,7 @@ def _find_distance(
 ) -> Distance | None:
     if not run.labels or run.task is None:
         return None
+    # Runs at the same task say most; the family is the fallback.
     alike = by_task.get(run.task, _Group()).measure(run, "task")
     family = find_family(run.task) or ""
     return alike or by_family.get(family, _Group()).measure(run, "family")
@@ -202,6 +203,7 @@ def _measure(first: _Transitions, second: _Transitions) -> float:
         _divergence(first[step] / n_first, second[step] / n_second)
         for step in first.keys() | second.keys()
     )
+    # Rounding can leave a sum slightly outside 0 to 1.
     return math.sqrt(min(max(total / 2, 0.0), 1.0))
 
 

@@ -33,6 +33,7 @@ def find_command(arguments: Object | None) -> str:
     """What a call's arguments ask for: a command among them, else all of them as JSON."""
     if not arguments:
         return ""
+    # Keystrokes count as a command here: what a terminal was sent is what the agent asked for.
     for key in _COMMANDS:
         value = arguments.get(key)
         if isinstance(value, str) and value:
@@ -48,6 +49,7 @@ def find_command(arguments: Object | None) -> str:
 def take_answered(waiting: list[Call], entry: Entry) -> Call:
     """Take out the call that a result belongs to; without one, what the result itself says."""
     name = entry.tool_name or ""
+    # Results come in the order of their calls, so the first call that fits is the one.
     for at, call in enumerate(waiting):
         if call.step == entry.step and (not name or call.tool == name):
             return waiting.pop(at)

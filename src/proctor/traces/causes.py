@@ -315,6 +315,7 @@ def _task(case: Case) -> _Found:
 
 def _verifier_silent(case: Case) -> _Found:
     codes = [case.reason_code, *(normalize_reason(text) for _, text in case.exceptions)]
+    # With a reward, or without a verifier, silence is not the verifier's fault.
     if case.reward is not None or not case.was_verified:
         return None
     if found := _exception(case, _REWARD_ERRORS):
@@ -422,6 +423,7 @@ def _find_phase(case: Case) -> Cause | None:
 
 def _in_phase(case: Case, kind: CauseKind) -> CauseKind:
     """The cause of a phase's end: a command of the agent that took too long hit a limit."""
+    # A time-out in the agent's phase is a limit, though the traceback only names the phase.
     is_late = any(_TIMED_OUT.search(text[:2000]) for _, text in case.exceptions)
     return CauseKind.LIMIT if kind is CauseKind.AGENT and is_late else kind
 

@@ -171,6 +171,7 @@ def _read_call(entry: Entry, result: Entry | None) -> Call:
 
 
 def _find_reason(tool: str, command: str, arguments: Object) -> str | None:
+    # Replaying an unknown tool as a command would run something the agent never ran.
     if tool.lower() not in SHELLS:
         return "is not known to run shell commands"
     if "keystrokes" in arguments:
@@ -199,6 +200,7 @@ def _find_timeout(tool: str, arguments: Object) -> int | None:
     for key, unit in units.items():
         value = arguments.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e9:
+            # Rounded up: a limit cut short would time out commands that finished.
             return max(1, -int(-value // unit))
     return None
 
@@ -263,6 +265,7 @@ def find_likeness(commands: Iterable[str], script: str) -> Likeness | None:
     """How much of a script comes back in commands; None for a script too short to say."""
     wanted = set(_parts_of(script))
     n_characters = sum(map(len, wanted))
+    # Short scripts are alike by chance: `make` and `make test` prove nothing.
     if len(wanted) < LEAST_PARTS or n_characters < LEAST_CHARACTERS:
         return None
     given = {part for command in commands for part in _parts_of(command)}

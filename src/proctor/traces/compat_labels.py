@@ -33,6 +33,7 @@ class CompatMatrix(msgspec.Struct, frozen=True):
 def make_matrix(bonds: Sequence[str]) -> CompatMatrix:
     """The transitions of one run."""
     counts = count_transitions(bonds)
+    # A row without transitions is all 0 there, not undefined.
     rows = tuple(tuple(count / (sum(row) or 1) for count in row) for row in counts)
     return CompatMatrix(LABELS, rows, len(bonds))
 

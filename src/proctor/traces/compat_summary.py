@@ -269,6 +269,7 @@ def read_signals(trajectory: str | None, conversation: str | None) -> Signals:
     Raises:
         TraceError: the file cannot be read at all.
     """
+    # Even an empty trajectory hides the conversation, as it does in aec-bench.
     if trajectory is not None:
         return read_trajectory_signals(trajectory)
     if conversation is not None:

@@ -194,6 +194,7 @@ class _Reading:
             if call.call_id is not None and call.name:
                 self._names.pop(call.call_id, None)
                 self._names[call.call_id] = call.name
+        # Ids of calls are kept for a few thousand calls only: memory must not grow with the file.
         while len(self._names) > _REMEMBERED:
             del self._names[next(iter(self._names))]
         if all(result.name is not None for result in turn.results):

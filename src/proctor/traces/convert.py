@@ -21,7 +21,7 @@ from proctor.traces.atif.rules import render_atif
 from proctor.traces.conversation import load_conversation
 from proctor.traces.entry import HEADER_KEYS, Entry, Header, TraceKind
 from proctor.traces.loss import Loss, render_summary
-from proctor.traces.trajectory import Kept, load_trajectory
+from proctor.traces.trajectory import LineRest, load_trajectory
 from proctor.traces.turn import turns_to_entries
 from proctor.traces.writer import HEADER, Redactor, render_line
 
@@ -109,7 +109,7 @@ def _headers(headers: Iterable[Header]) -> list[Loss]:
     ]
 
 
-def _kept(kept: Iterable[Kept]) -> list[Loss]:
+def _kept(kept: Iterable[LineRest]) -> list[Loss]:
     return [
         Loss(f"line {each.line}: {key}", render_summary(value), "is not of the format")
         for each in kept
@@ -127,6 +127,7 @@ def _unread(diagnostics: Iterable[Diagnostic]) -> list[Loss]:
 
 def render_as_trajectory(loaded: Loaded, *, header: bool = True) -> tuple[bytes, list[Loss]]:
     """trajectory.jsonl; later generations of aec-bench refuse the header."""
+    # Only the first generation has a header; later ones refuse it.
     lines = [render_line(HEADER)] if header else []
     lines += [render_line(msgspec.to_builtins(entry)) for entry in loaded.entries]
     return b"".join(lines), loaded.losses

@@ -37,6 +37,7 @@ class Tally:
 
 def rank(counts: dict[str, int]) -> dict[str, int]:
     """The most frequent first; equals by name."""
+    # Most traces have one tool and one reason: nothing to sort.
     if len(counts) < 2:
         return counts
     return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
@@ -90,6 +91,7 @@ class Steps:
         self._ends.append(end)
 
     def _go_back(self, step: int) -> None:
+        # Gaps are sorted and disjoint: the first that ends at or after the step may hold it.
         at = bisect_left(self._ends, step)
         if at == len(self._ends) or self._starts[at] > step:
             return

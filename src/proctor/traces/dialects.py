@@ -226,6 +226,7 @@ def _add_object(blocks: Blocks, block: Any) -> bool:
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str):
         return False
+    # A signature beside the thought makes it say more than its text, and is kept.
     if kind == "thinking" and isinstance(block.get("thinking"), str):
         left = {key: value for key, value in block.items() if key != "thinking"}
         says_more = left != {"type": "thinking"}

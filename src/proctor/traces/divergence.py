@@ -52,6 +52,7 @@ def align[Item: Hashable](left: Sequence[Item], right: Sequence[Item]) -> list[B
             pairs.append((end, high))
         if begin == end or low == high or depth > _DEEPEST:
             continue
+        # The budget is shared by all stretches, so that the total time is bounded.
         if (cost := (end - begin) * (high - low)) <= left_over:
             left_over -= cost
             found = _compare_all(left[begin:end], right[low:high])
@@ -256,6 +257,7 @@ def compare_actions(a: Iterable[Action], b: Iterable[Action]) -> Divergence:
     prefix = differing = 0
     answer: Sides | None = None
     action: Sides | None = None
+    # Streams, so that two long traces are never held in memory up to where they part.
     for mine, theirs in zip_longest(left, right):
         if mine is None or theirs is None or mine.key != theirs.key:
             action = Sides(number=prefix + 1, a=mine, b=theirs)

@@ -163,6 +163,7 @@ def group_errors(firsts: Sequence[tuple[str, ToolError]]) -> tuple[GroupedError,
     """First errors of many trials, those that read the same together."""
     groups: dict[tuple[str, str], list[tuple[str, ToolError]]] = {}
     for name, error in firsts:
+        # Numbers vary from run to run (ports, sizes, addresses); the rest of the line does not.
         key = error.tool, _VARYING.sub("#", most_informative_line(error))
         groups.setdefault(key, []).append((name, error))
     ranked = sorted(groups.values(), key=lambda group: -len(group))

@@ -230,8 +230,10 @@ def _tell(n_strange: int, n_second: int) -> tuple[str, ...]:
 
 def _find_items(answer: str) -> list[Any] | str:
     """The items of an answer, or why it cannot be used."""
+    # An endpoint is not trusted either: a huge answer is not parsed.
     if len(answer) > _MOST_ANSWER:
         return f"the answer has {len(answer):,} characters; expected {_MOST_ANSWER:,} at most"
+    # Models like to wrap JSON in a code fence, or in a sentence.
     fenced = _FENCED.search(answer)
     text = fenced[1] if fenced else answer[answer.find("{") : answer.rfind("}") + 1]
     try:

@@ -212,6 +212,7 @@ class Classifier:
     def add(self, entry: Entry) -> None:
         """Take the next entry of the trace."""
         if entry.step != self._step:
+            # A step that has ended cannot be known to be the last one until another begins.
             if self._has_spoken:
                 self._close(is_last=False)
             self._step = entry.step
@@ -257,6 +258,7 @@ class Classifier:
             facts |= self._look(calls)
             self._calls = []
         decision = _decide(text, facts)
+        # Steps may come back in a hostile trace: the first decision stands.
         self._given.setdefault(step, decision)
         if facts & WRITES:
             self._before = _CHANGED | _ACTED
@@ -284,6 +286,7 @@ class Classifier:
                 if not ran.isdisjoint(runs):
                     facts |= _AGAIN
                 ran |= runs
+        # Forgetting everything at once is crude, but only traces made to fill memory get here.
         if len(ran) > _MOST_REMEMBERED or len(written) > _MOST_REMEMBERED:
             ran.clear()
             written.clear()
@@ -334,6 +337,7 @@ def _decide_by_words(facts: int, cues: Cues, length: int) -> _Decision:
 @lru_cache(maxsize=1 << 12)
 def _decide_by_action(facts: int) -> _Decision | None:
     """The label that the actions alone decide, whatever was said."""
+    # The order of these rules is their meaning: docs/behaviour.md lists them the same way.
     if facts & CHECKS and _has_own_work(facts):
         return VERIFICATION, "checks its work", _PLAINLY
     if facts & _ACTED and not facts & WRITES:

@@ -66,6 +66,7 @@ def exception_types(record: TrialRecord) -> list[tuple[str, str]]:
     """The class of each error on record, with its whole text; "" where it names none."""
     found = []
     for text in record.evaluation.validity.errors:
+        # Errors on record are `Class: sentence`, as harbor writes them.
         match = _TYPE.match(text)
         found.append((match[0] if match else "", text))
     return found
@@ -100,6 +101,7 @@ def _kind_of(text: str) -> str | None:
 
 def _find_turns(told: Object) -> Limit | None:
     used, most = whole(find_in(told, "turns_used")), whole(find_in(told, "max_turns"))
+    # An agent that used all its turns was stopped by them, whether or not it says so.
     if used is None or most is None or not 0 < most <= used:
         return None
     where = "outputs.agent_result turns_used, max_turns"

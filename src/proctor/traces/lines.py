@@ -150,6 +150,7 @@ class OpenTrace:
     def _take(self, into: memoryview) -> int:
         """Read on; past the size at opening, only up to the end of the line begun."""
         left = self.size - self._taken
+        # A writer may still append: a line begun before the file was opened is read to its end.
         if left <= 0 and self._at_line_end:
             return 0
         try:
@@ -262,6 +263,7 @@ class Decoding:
         )
 
     def _report_broken(self, data: bytes, error: ValueError, *, torn: bool) -> None:
+        # Checked first: the end of a file that is still being written is not garbage.
         if torn:
             message = f"the file ends inside a line, after {len(data):,} bytes of it"
             self.report("torn-line", message)

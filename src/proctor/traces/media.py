@@ -147,6 +147,7 @@ class _Collector:
         """The file that a name means."""
         if not name.strip() or "\0" in name or len(name) > _LONGEST_NAME:
             return _BAD_NAME
+        # Refused even where it would stay inside: nothing has to be resolved to know it is safe.
         if ".." in name.split("/"):
             return _DOTS
         for folder in self._folders:
@@ -199,12 +200,14 @@ class _Folder:
             if before.st_size > LARGEST:
                 reason = f"a file of {before.st_size:,} bytes; expected no more than {LARGEST:,}"
                 return _Refusal("media-too-large", reason)
+            # By inode: many names can be links to one large file.
             key = (before.st_dev, before.st_ino)
             if key not in self._digests:
                 self._digests[key] = sha256_file(path)
             after = path.lstat()
         except OSError as error:
             return _unreadable(error)
+        # A digest of a file that changed meanwhile pins nothing.
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             return _CHANGED
         relative = os.fsencode(os.path.relpath(real, self._root)).decode(errors="backslashreplace")
@@ -238,6 +241,7 @@ def _decode_base64(name: str) -> bytes | None:
     A short name is taken for base64 only where it decodes to the beginning of a known format:
     `/workspace/out1x` could be base64 too.
     """
+    # base64 comes in groups of four characters.
     if len(name) % 4 or len(name) < _ENOUGH:
         return None
     try:

@@ -41,6 +41,7 @@ def map_paths[Answer](
 
 def _end_with_parent(parent: int) -> None:
     """Have the system end this process when its parent ends, however that comes about."""
+    # A worker must not outlive a killed parent: nobody would collect its result.
     ctypes.CDLL(None).prctl(_ON_PARENTS_DEATH, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -44,6 +44,7 @@ def parse_pydantic_ai(value: Object, line: int) -> tuple[Turn, ...]:
     timestamp = row.take_text("timestamp")
     voices: list[_Voice] = []
     for part in row.take_list("parts") or []:
+        # Consecutive parts of one role are one turn; a change of role begins another.
         before = voices[-1].role if voices else default
         role = before if default == "assistant" else _find_voice(part, before)
         if not voices or role != before:

@@ -74,6 +74,7 @@ _DECODER = msgspec.json.Decoder(_Stepped)
 def survey_piece(piece: bytes) -> Survey:
     """Look at whole lines, each by itself; the last may lack its end."""
     try:
+        # Decoding only the step is several times faster than decoding entries, and exact.
         steps = [each.step for each in map(_DECODER.decode, io.BytesIO(piece))]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Survey(piece.count(b"\n") + (not piece.endswith(b"\n")), 0, 0, is_odd=True)
@@ -145,6 +146,7 @@ class _Search:
         """The first half here, the second by another process."""
         middle = self._find_line(size // 2, size)
         ours, theirs = os.pipe()
+        # Forked rather than a pool: the child only reads a file and writes to a pipe.
         child = os.fork()
         if not child:
             os.close(ours)

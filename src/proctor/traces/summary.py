@@ -94,6 +94,7 @@ def _list(value: Any) -> list[Any]:
 
 def merge_subagents(parts: Sequence[SubagentSummary]) -> SubagentSummary:
     """The subagents of the parts of one trial."""
+    # All fields are counts, so a new one is summed too.
     names = SubagentSummary.__struct_fields__
     return SubagentSummary(**{name: sum(getattr(each, name) for each in parts) for name in names})
 
@@ -209,6 +210,7 @@ class _Summing:
         return entry.call_type != WARMUP
 
     def _count(self, entry: Entry) -> None:
+        # Every entry is visited once: numbers and labels come from the same pass.
         role = entry.role
         self._roles.add(role)
         if role == "tool_result":

@@ -75,6 +75,7 @@ class Times:
 
     def _add_stamp(self, stamp: str, took: float, step: int) -> None:
         time = read_timestamp(stamp)
+        # Some harnesses write seconds since 1970, or words.
         if time is None:
             self._unreadable += 1
             return

@@ -98,6 +98,7 @@ class Usages:
 
     def finish(self) -> TokenSummary:
         """The sums of all entries; the document's own sums where no entry has any."""
+        # Per-entry numbers go first: the document's totals may include subagents.
         sums = tuple(self._sums) if self._told else self._final
         if sums is None:
             return TokenSummary()
@@ -162,6 +163,7 @@ def _read_spoken(held: Object) -> _Found | None:
 
 def _read_usage(usage: Object) -> _Found | None:
     """A provider's usage object: Anthropic's, else OpenAI's."""
+    # Anthropic's input_tokens excludes the cache; OpenAI's prompt_tokens includes it.
     if any(key in usage for key in _ANTHROPIC):
         read, written = (_count(usage.get(key)) for key in _ANTHROPIC)
         bare = _count(usage.get("input_tokens"))

@@ -202,6 +202,7 @@ def read_command(command: str) -> Action:
 
 @lru_cache(maxsize=4096)
 def _read_command(command: str) -> Action:
+    # `bash -c "…"`, as some harnesses wrap every command, is read as what it wraps.
     if "sh -" in command and (wrapped := _WRAPPED.match(command)) is not None:
         command = wrapped[2]
     taken, whole = _Taken(), command
@@ -217,6 +218,7 @@ def _read_command(command: str) -> Action:
                 taken.take(stage, is_first=not at)
         else:
             taken.take(pipeline, is_first=True)
+    # `python -c …` may import what an earlier turn wrote, so every name in it counts as read.
     if taken.tries:
         taken.read += _NAMES.findall(whole)
     return taken.whole()
@@ -241,6 +243,7 @@ class _Taken:
         if not words:
             return
         does = _read_words(words, part)
+        # `… | grep x` filters the output of the first command, which decides.
         if does & LOOKS and not is_first:
             return
         self.does |= does

@@ -132,6 +132,7 @@ def find_error(entry: Entry) -> tuple[str, int | None] | None:
     metadata = entry.metadata
     if metadata is not None and _is_marked(metadata):
         return FLAG, code
+    # A recorded 0 settles it: words in the output may be those of a file that was printed.
     if code is not None:
         return None
     return _find_told(entry)
@@ -196,6 +197,7 @@ class ToolErrors:
         self._tools.add(call.tool)
         if code is not None:
             self._codes.add(str(code))
+        # The first error stays, the last is replaced: what lies between is only counted.
         self._watched[1:] = [_Watched(call, entry, reason, code)]
         return True
 

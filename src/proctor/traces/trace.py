@@ -70,7 +70,7 @@ def load_trace_file(path: str, kind: TraceKind) -> Trace:
                 kind=kind,
                 path=path,
                 entries=found.entries,
-                lines=found.lines,
+                lines=list(found.lines),
                 models=_find_carried_models(found.entries),
                 diagnostics=found.diagnostics,
             )
@@ -104,6 +104,7 @@ def find_trace(candidates: Iterable[tuple[TraceKind, str]]) -> tuple[Trace | Non
         except TraceError as error:
             passed_over.append(str(error))
             continue
+        # An empty file does not end the search: a harness may have written only a header.
         if trace.is_usable:
             return trace, tuple(passed_over)
         what = "turn" if kind is TraceKind.CONVERSATION else "entry"

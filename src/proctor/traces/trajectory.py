@@ -40,7 +40,7 @@ _INTEGERS: Final = frozenset({"step", "exit_code", "duration_ms"})
 _OBJECTS: Final = frozenset({"arguments", "metadata", "meta_harness"})
 
 
-class Kept(msgspec.Struct, frozen=True):
+class LineRest(msgspec.Struct, frozen=True):
     """What a line holds beyond its entry."""
 
     line: int
@@ -51,12 +51,12 @@ class Kept(msgspec.Struct, frozen=True):
     """Values that a later key of the same name in the same object hides."""
 
 
-class Found(msgspec.Struct):
-    """What became of one line."""
+class LineReading(msgspec.Struct):
+    """What one line was read as."""
 
     entry: Entry | None = None
     header: Header | None = None
-    kept: Kept | None = None
+    kept: LineRest | None = None
     diagnostics: list[Diagnostic] = []
 
 
@@ -69,13 +69,13 @@ class CarefulReader:
         self.headed = False
         """Whether a header was met."""
 
-    def read(self, text: bytes, line: int, *, torn: bool = False) -> Found:
+    def read(self, text: bytes, line: int, *, torn: bool = False) -> LineReading:
         """Read one line, given without its end; `torn` when the file stops before that end."""
         if not text.strip():
-            return Found()
+            return LineReading()
         reading = _Line(line)
         value = reading.decode(text, torn=torn)
-        found = Found(diagnostics=reading.diagnostics)
+        found = LineReading(diagnostics=reading.diagnostics)
         if value is msgspec.UNSET:
             return found
         if torn:
@@ -88,7 +88,7 @@ class CarefulReader:
             if more or reading.shadowed:
                 names = some_of(map(shown, more))
                 reading.note("header-key", f"the header has {names} as well; kept beside")
-                found.kept = Kept(line, more, tuple(reading.shadowed))
+                found.kept = LineRest(line, more, tuple(reading.shadowed))
         else:
             self._read_entry(value, reading, found)
         if not self._thorough:
@@ -112,12 +112,13 @@ class CarefulReader:
         self.headed = True
         return Header(value["version"], value["format"], value.get("timestamp"))
 
-    def _read_entry(self, value: Object, reading: "_Line", found: Found) -> None:
+    def _read_entry(self, value: Object, reading: "_Line", found: LineReading) -> None:
         fields, beside = reading.sort(value)
         if beside or reading.shadowed:
-            found.kept = Kept(reading.line, beside, tuple(reading.shadowed))
+            found.kept = LineRest(reading.line, beside, tuple(reading.shadowed))
+        # Without both it is no entry; everything in the line is kept beside.
         if "step" not in fields or "role" not in fields:
-            found.kept = Kept(reading.line, value, tuple(reading.shadowed))
+            found.kept = LineRest(reading.line, value, tuple(reading.shadowed))
             return
         found.entry = entry = Entry(**fields)
         if entry.role not in ROLES:
@@ -211,32 +212,21 @@ class Chunk(msgspec.Struct, frozen=True):
     """The line of each entry, counted from 1."""
     headers: list[Header] = []
     diagnostics: list[Diagnostic] = []
-    kept: list[Kept] = []
+    kept: list[LineRest] = []
     """What lines hold beyond their entries."""
 
 
-class Trajectory(msgspec.Struct, frozen=True):
-    """A whole file, for those that are small enough to hold."""
-
-    path: str
-    entries: list[Entry]
-    lines: list[int]
-    """The line of each entry, counted from 1."""
-    headers: list[Header]
-    diagnostics: list[Diagnostic]
-    kept: list[Kept]
-
-
-def load_trajectory(path: str, *, salvage: bool = False, thorough: bool = False) -> Trajectory:
-    """The whole file.
+def load_trajectory(path: str, *, salvage: bool = False, thorough: bool = False) -> Chunk:
+    """The whole file as one chunk, for files that are small enough to hold.
 
     Raises:
         TraceError: it cannot be read; unless salvaging, also the first problem in it.
     """
-    whole = Trajectory(path, [], [], [], [], [])
+    lines: list[int] = []
+    whole = Chunk([], lines, [], [], [])
     for chunk in read_chunks(path, salvage=salvage, thorough=thorough):
         whole.entries.extend(chunk.entries)
-        whole.lines.extend(chunk.lines)
+        lines.extend(chunk.lines)
         whole.headers.extend(chunk.headers)
         whole.diagnostics.extend(chunk.diagnostics)
         whole.kept.extend(chunk.kept)
@@ -327,6 +317,7 @@ class _Reading:
                 self._line, piece = 2, piece[end:]
         if not piece:
             return
+        # The fast way first: most files have no problem, and are decoded in one call per piece.
         entries = None if self._thorough else _decode(piece)
         if entries is None:
             yield self._read_slowly(piece)
@@ -356,10 +347,10 @@ class _Reading:
             self._line += 1
         return chunk
 
-    def _read_line(self, text: bytes, *, torn: bool) -> Found:
+    def _read_line(self, text: bytes, *, torn: bool) -> LineReading:
         if not self._thorough:
             with contextlib.suppress(*_REFUSALS):
-                return Found(_ENTRY.decode(text))
+                return LineReading(_ENTRY.decode(text))
         return self._careful.read(text, self._line, torn=torn)
 
 

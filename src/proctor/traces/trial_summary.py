@@ -134,6 +134,7 @@ def _tokens_of(record: TrialRecord, trace: TraceSummary) -> TokenSummary:
     cost = record.cost
     if cost is None or (cost.tokens_in is None and cost.tokens_out is None):
         return trace.tokens
+    # A number too large to be a count says nothing; the trace may know better.
     if max(cost.tokens_in or 0, cost.tokens_out or 0) > LARGEST_COUNT:
         return trace.tokens
     return TokenSummary(
@@ -244,6 +245,7 @@ def _read_ends(path: str) -> str:
     with open_plain(Path(path)) as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(_END)
+        # Both ends: what failed to start is at the beginning, the verdict at the end.
         if size > 2 * _END:
             file.seek(size - _END)
             data += b"\n"
@@ -288,5 +290,6 @@ def _find_trace(trial: TracedTrial, kind: TraceKind) -> str | None:
         named = outputs.trajectory_path
     usual = "trajectory.jsonl" if is_trajectory else "conversation.jsonl"
     candidates = [named, *(f"{place}{usual}" for place in _PLACES)]
+    # aec-bench knows only files of lines: an ATIF document is no trajectory to it.
     fitting = (name for name in candidates if name and name.endswith(".jsonl"))
     return next((name for name in fitting if name in trial.files), None)

@@ -78,6 +78,7 @@ def turns_to_entries(turns: Iterable[Turn]) -> Iterator[Entry]:
     """The entries that turns amount to, in their order."""
     step = 0
     for turn in turns:
+        # The only unit every dialect shares is the answer of the assistant.
         if turn.role == "assistant":
             step += 1
         yield from _entries_of(turn, step)

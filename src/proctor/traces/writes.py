@@ -54,6 +54,7 @@ def list_shell_writes(command: str) -> Sequence[str]:
 
 
 def _find_files(command: str) -> Sequence[str]:
+    # Programs written as a command can be megabytes; files are named at the beginning.
     found = _find(command[:LONGEST])
     return tuple(name for name in found if name and not name.startswith(_NO_FILES))
 

@@ -256,6 +256,7 @@ def _owners(step: Step) -> list[int | None]:
     for result in results_of(step):
         sharing = named.get(result.source_call_id, deque())
         owners.append(sharing[0] if sharing else None)
+        # The last call keeps the results that are left over.
         if len(sharing) > 1:
             sharing.popleft()
     return owners

@@ -297,6 +297,7 @@ def _write_step(step: Step, number: int, previous: list[Entry]) -> list[Entry]:
     restored = find_restored(step, number, before)
     if restored is not None:
         groups = group_entries([*previous, *restored])[len(group_entries(previous)) :]
+        # Only if these entries give exactly this step again: a forged `extra` must change nothing.
         if [group_step(group, number, before) for group in groups] == [step]:
             return restored
     return write_entries(step, number, before)

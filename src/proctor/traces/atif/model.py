@@ -20,9 +20,13 @@ AUDIO_VERSION: Final = "ATIF-v1.8"
 SOURCES: Final = ("system", "user", "agent")
 
 
-class MediaSource(
+class _Object(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
+    """An object of a document; harbor allows no other fields and omits null ones."""
+
+
+class MediaSource(_Object, frozen=True, kw_only=True):
     """Where an image or a sound lies."""
 
     media_type: str
@@ -33,9 +37,7 @@ class MediaSource(
     """Seconds of audio, 0 or more. An image must not have the key at all, not even null."""
 
 
-class ContentPart(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class ContentPart(_Object, frozen=True, kw_only=True):
     """One part of a message or result that is not plain text alone."""
 
     type: str
@@ -49,9 +51,7 @@ class ContentPart(
 type Content = str | tuple[ContentPart, ...]
 
 
-class ToolCall(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class ToolCall(_Object, frozen=True, kw_only=True):
     """One tool the agent called."""
 
     tool_call_id: str
@@ -63,9 +63,7 @@ class ToolCall(
     """Free; from v1.7."""
 
 
-class SubagentRef(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class SubagentRef(_Object, frozen=True, kw_only=True):
     """Names the trajectory of a subagent, by id or by path; one of the two is needed."""
 
     trajectory_id: str | None = None
@@ -77,9 +75,7 @@ class SubagentRef(
     extra: Object | None = None
 
 
-class ObservationResult(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class ObservationResult(_Object, frozen=True, kw_only=True):
     """What came back from one call, or from the system."""
 
     source_call_id: str | None = None
@@ -90,17 +86,13 @@ class ObservationResult(
     """Free; from v1.7."""
 
 
-class Observation(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class Observation(_Object, frozen=True, kw_only=True):
     """What the environment gave back in one step."""
 
     results: tuple[ObservationResult, ...]
 
 
-class Metrics(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class Metrics(_Object, frozen=True, kw_only=True):
     """What the model calls of one step used."""
 
     prompt_tokens: int | None = None
@@ -117,9 +109,7 @@ class Metrics(
     extra: Object | None = None
 
 
-class Step(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class Step(_Object, frozen=True, kw_only=True):
     """One turn of the system, the user or the agent."""
 
     step_id: int
@@ -148,9 +138,7 @@ class Step(
     extra: Object | None = None
 
 
-class Agent(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class Agent(_Object, frozen=True, kw_only=True):
     """Which agent it was."""
 
     name: str
@@ -162,9 +150,7 @@ class Agent(
     extra: Object | None = None
 
 
-class FinalMetrics(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class FinalMetrics(_Object, frozen=True, kw_only=True):
     """Sums over the whole trajectory."""
 
     total_prompt_tokens: int | None = None
@@ -182,9 +168,7 @@ def _written_version() -> str:
     return WRITTEN_VERSION
 
 
-class Atif(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
+class Atif(_Object, frozen=True, kw_only=True):
     """One ATIF document."""
 
     # A factory, because a plain default would not be written out.

@@ -330,6 +330,7 @@ def parse_atif(data: bytes, *, name: str = "trajectory.json", salvage: bool = Fa
 def _parse_good(data: bytes) -> Atif | None:
     """The document, if every field has its own type and nothing stands twice."""
     try:
+        # Most documents are valid: one fast decoding, and no second look.
         atif = _DECODER.decode(data)
         return None if has_doubled_key(data) else atif
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
