@@ -28,8 +28,7 @@ ProctorError
 │   ├── NoteError                   a checkpoint or another signed note that cannot be read
 │   ├── ProofFileError              a proof or a claim that cannot be read
 │   ├── NotReplayableError          a recorded trial that cannot be run again
-│   ├── StatisticsError             numbers without the statistic asked for, or a sum amiss
-│   └── JudgeAnswerError            what a judge says that is no classification
+│   └── StatisticsError             numbers without the statistic asked for, or a sum amiss
 ├── DamageError                     a check failed: what is there is not what was sealed
 │   ├── MissingArtifactError        evidence that is not there
 │   ├── AlteredArtifactError        evidence that is not what was sealed
@@ -239,10 +238,6 @@ class NotReplayableError(InputError):
 
 class StatisticsError(InputError):
     """Numbers that a statistic is not defined for, or counts that do not add up."""
-
-
-class JudgeAnswerError(InputError):
-    """What a judge answered cannot be read as labels."""
 
 
 class DamageError(ProctorError):

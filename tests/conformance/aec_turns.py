@@ -13,13 +13,16 @@ from typing import Any, Final
 
 import msgspec
 
-from proctor.errors import JudgeAnswerError
 from proctor.traces.entry import Entry, Object
 from proctor.traces.labels import LABELS
 
 BATCH_SIZE: Final = 5
 CONTEXT_SIZE: Final = 3
 _UNKNOWN: Final = "unknown"
+
+
+class AnswerError(ValueError):
+    """A model's answer that cannot be read as labels."""
 
 
 class CompatCall(msgspec.Struct, frozen=True):
@@ -249,13 +252,13 @@ def parse_answer(answer: str, expected: Iterable[int]) -> list[CompatLabel]:
     """The labels in an answer, by turn.
 
     Raises:
-        JudgeAnswerError: it cannot be read, or a turn that was asked for is not in it.
+        AnswerError: it cannot be read, or a turn that was asked for is not in it.
     """
     found = [label for item in _find_items(answer) if (label := _parse_item(item)) is not None]
     missing = sorted(set(expected) - {label.turn_index for label in found})
     if missing:
         named = ", ".join(map(str, missing))
-        raise JudgeAnswerError(f"the answer has no label for turn {named}")
+        raise AnswerError(f"the answer has no label for turn {named}")
     return sorted(found, key=lambda label: label.turn_index)
 
 
@@ -265,10 +268,10 @@ def _find_items(answer: str) -> list[object]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise JudgeAnswerError(f"the answer is no JSON: {error}") from error
+        raise AnswerError(f"the answer is no JSON: {error}") from error
     items = document.get("classifications", []) if isinstance(document, dict) else None
     if not isinstance(items, list):
-        raise JudgeAnswerError("the answer is JSON without a list `classifications`")
+        raise AnswerError("the answer is JSON without a list `classifications`")
     return items
 
 

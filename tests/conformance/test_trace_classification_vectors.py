@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from proctor.errors import JudgeAnswerError
 from proctor.traces.behaviour import LabelledRun, count_transitions
 from proctor.traces.compat_labels import (
     average_matrix,
@@ -22,6 +21,7 @@ from proctor.traces.compat_labels import (
 )
 from proctor.traces.entry import Entry
 from tests.conformance.aec_turns import (
+    AnswerError,
     CompatTurn,
     build_from_entries,
     build_from_rows,
@@ -62,7 +62,7 @@ def check_load(vector: Line) -> None:
 def check_parse(vector: Line) -> None:
     asked = vector["inputs"]["response"], vector["inputs"]["expected_indices"]
     if "error_type" in vector["output"]:
-        with pytest.raises(JudgeAnswerError):
+        with pytest.raises(AnswerError):
             parse_answer(*asked)
         return
     found = {"classifications": msgspec.to_builtins(parse_answer(*asked))}
@@ -81,7 +81,7 @@ def check_classify(vector: Line) -> None:
     for batch, answer in zip(batches, inputs["llm_responses"], strict=True):
         try:
             labels += parse_answer(answer, batch.classify)
-        except JudgeAnswerError:
+        except AnswerError:
             n_bad += 1
     if "error_type" in output:
         assert vector["name"] in MENDED
@@ -179,5 +179,5 @@ def test_a_null_where_it_crashes_is_no_call() -> None:
 
 @pytest.mark.parametrize("answer", ["```json\n[1]\n```", '{"classifications": null}'])
 def test_answers_at_which_it_crashes_are_unreadable(answer: str) -> None:
-    with pytest.raises(JudgeAnswerError):
+    with pytest.raises(AnswerError):
         parse_answer(answer, [1])
