@@ -98,5 +98,5 @@ class _Evidence:
         self._kept = kept
 
     def open(self, name: str) -> Opened:
-        """A copy that is gone afterwards; every byte of it was seen to be what was sealed."""
+        """A temporary copy, checked against the digest that was sealed."""
         return unpacked(self._artifacts, self._kept[name])

@@ -93,7 +93,7 @@ def normalise_answer(text: str) -> str:
 SAYS = "(says)"
 """The tool of an action that calls none."""
 _MOST_OF_A_STEP = 1000
-"""Entries of one step that are looked at together."""
+"""Entries of one step that are paired at a time."""
 _BLANKS = re.compile(r"(?<=\S)[ \t]+")
 
 

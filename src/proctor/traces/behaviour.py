@@ -34,7 +34,7 @@ GOOD_REWARD: Final = 1.0
 MOST_REFERENCES: Final = 20
 """References whose order is compared, the first by name: the work is bounded."""
 MOST_STRETCHES: Final = 200
-"""How far into a run its order is looked at, repeats not counted."""
+"""Stretches of a run whose order is compared."""
 _BEGIN, _END = "begin", "end"
 
 type Counts = tuple[tuple[int, ...], ...]

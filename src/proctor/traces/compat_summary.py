@@ -117,7 +117,7 @@ def read_conversation_signals(path: str) -> Signals:
 
 
 def _rows(path: str) -> Iterator[Object]:
-    """The rows that are objects; what is no JSON is left out."""
+    """The rows that are objects; lines that are not JSON are left out."""
     trace = OpenTrace(path)
     try:
         for piece in trace.pieces():

@@ -209,7 +209,7 @@ class _Reading:
 
 
 def _report_others(rows: list[Any], decoding: Decoding) -> None:
-    """Say that rows are no objects, once a line: there can be a million of them in it."""
+    """Report rows that are not objects, once per line: a line can have a million of them."""
     if rows:
         more = f" (and {len(rows) - 1:,} more in this line)" if len(rows) > 1 else ""
         message = f"{shown(rows[0])}{more}; expected a JSON object"

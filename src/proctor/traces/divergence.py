@@ -96,7 +96,7 @@ def _compare_all[Item: Hashable](
 def _find_anchors[Item: Hashable](
     left: Sequence[Item], right: Sequence[Item], mine: tuple[int, int], theirs: tuple[int, int]
 ) -> list[tuple[int, int]]:
-    """Places of what occurs once in both, as many as can be had in the order of both."""
+    """Places of items that occur once in both: the longest series in the order of both."""
     here = _find_unique(left, *mine)
     there = _find_unique(right, *theirs)
     common = [(at, there[item]) for item, at in here.items() if item in there]

@@ -38,7 +38,7 @@ from proctor.traces.tool_actions import (
 )
 
 HEAD: Final = 240
-"""Characters from the beginning of a text that are looked at."""
+"""Characters at the beginning of a text that are searched for cues."""
 
 type Cues = bytes
 """How much of each cue there is in a text, at the places below; 255 at most."""
@@ -258,7 +258,7 @@ class Classifier:
             facts |= self._look(calls)
             self._calls = []
         decision = _decide(text, facts)
-        # Steps may come back in a hostile trace: the first decision stands.
+        # A step number can occur again later in the trace: its first label stays.
         self._given.setdefault(step, decision)
         if facts & WRITES:
             self._before = _CHANGED | _ACTED

@@ -48,7 +48,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_limit(record: TrialRecord, reason_code: str | None) -> Limit | None:
-    """The limit that ended a trial, as far as its record says; None for none."""
+    """The limit that ended a trial, by its record; None for none."""
     told = record.outputs.agent_result or {}
     return (
         _find_told(told)

@@ -31,7 +31,7 @@ _LOOK = 1 << 16
 
 
 class _Stepped(msgspec.Struct, gc=False):
-    """An entry of which only the step is looked at."""
+    """An entry of which only the step is decoded."""
 
     step: int
 
@@ -64,7 +64,7 @@ class _Hit(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 class _Hits(msgspec.Struct, frozen=True, array_like=True):
     lines: int
-    """That were looked at."""
+    """The number of lines searched."""
     hits: list[_Hit]
 
 

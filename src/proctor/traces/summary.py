@@ -38,7 +38,7 @@ from proctor.traces.trace import TraceReading
 from proctor.traces.writes import Writes, WriteSummary, list_writes, merge_writes
 
 _MOST_EMBEDDED: Final = 10_000
-"""Embedded trajectories that are looked at."""
+"""Embedded trajectories that are counted."""
 
 
 class SubagentSummary(msgspec.Struct, kw_only=True):

@@ -23,7 +23,7 @@ _MOST_MILLISECONDS: Final = LONGEST_GAP * 1000
 
 
 class TimeSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds, as far as timestamps tell them."""
+    """Seconds, by the timestamps."""
 
     wall_seconds: float | None = None
     """From the first to the last entry, jumps left out; null with fewer than two timestamps."""
@@ -44,7 +44,7 @@ class TimeSummary(msgspec.Struct, frozen=True, kw_only=True):
     stamped: int = 0
     """Entries whose timestamp can be read."""
     unreadable: int = 0
-    """Entries whose timestamp is no ISO 8601 time."""
+    """Entries whose timestamp is not an ISO 8601 time."""
     backward: int = 0
     """Entries whose timestamp lies before an earlier entry's."""
     jumps: int = 0

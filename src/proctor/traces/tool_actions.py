@@ -136,7 +136,7 @@ ASKERS: Final = _words("curl wget http nc ping redis-cli")
 DATABASES: Final = _words("sqlite3 psql mysql duckdb mariadb")
 HERE: Final = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]")
 
-# Tools that are no shells
+# Tools other than shells
 
 READING_TOOL: Final = re.compile(
     r"read|view|open|list|glob|grep|search|find|fetch|brows|get|look|show|ls$"
@@ -163,7 +163,7 @@ QUERY_WRITES: Final = re.compile(
 
 
 MOST_COMMAND: Final = 1500
-"""Characters of a command that are looked at."""
+"""Characters of a command that are read."""
 
 
 class Action(NamedTuple):
@@ -191,7 +191,7 @@ _TRIES = frozenset({"-c", "-", "-e"})
 """Options after which the code to run is in the command itself."""
 _MOST_OF_A_RUN = 200
 _MOST_WORDS = 16
-"""Words of a simple command that are looked at; the last one holds the rest."""
+"""Words of a simple command that are read; the last one holds the rest."""
 _SEPARATORS = "-<>$&"
 
 
@@ -225,7 +225,7 @@ def _read_command(command: str) -> Action:
 
 
 class _Taken:
-    """A command as far as it has been read."""
+    """What was read of a command so far."""
 
     __slots__ = ("does", "last", "ran", "read", "tries", "written")
 
@@ -333,7 +333,7 @@ def name_file(path: str) -> list[str]:
 
 
 _OUTPUTS = frozenset({"out", "output", "outputs", "build", "dist", "result", "results", "backup"})
-"""Directories that hold nothing but what was made."""
+"""Directories that hold only results."""
 
 
 def _last_name(path: str) -> str:
@@ -342,7 +342,7 @@ def _last_name(path: str) -> str:
     return path.strip(_AROUND)
 
 
-# Tools that are no shells
+# Tools other than shells
 
 _COMMANDS = ("command", "cmd", "keystrokes", "keys")
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "filepath", "notebook_path")

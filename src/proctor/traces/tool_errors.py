@@ -19,7 +19,7 @@ from proctor.traces.counts import Tally, add_counts
 from proctor.traces.entry import Entry, Object
 
 _NEAR: Final = 2048
-"""Characters at either end of an output that are looked at."""
+"""Characters at either end of an output that are searched."""
 _CODE = re.compile(
     r"\[exit code: (-?\d{1,9})\]"
     r"|<returncode>(-?\d{1,9})</returncode>"

@@ -1,4 +1,4 @@
-"""A trial with the traces it can be looked at by: which files they are, and in which order.
+"""A trial and its traces: which of its files they are, and in which order.
 
 The trajectory goes first, else the conversation, else the ATIF file. What the harness wrote goes
 before what lies among the artifacts, which the agent can write itself. A file with nothing usable

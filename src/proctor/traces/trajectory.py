@@ -116,7 +116,7 @@ class CarefulReader:
         fields, beside = reading.sort(value)
         if beside or reading.shadowed:
             found.kept = LineRest(reading.line, beside, tuple(reading.shadowed))
-        # Without both it is no entry; everything in the line is kept beside.
+        # Without both it is not an entry; everything in the line is kept beside.
         if "step" not in fields or "role" not in fields:
             found.kept = LineRest(reading.line, value, tuple(reading.shadowed))
             return

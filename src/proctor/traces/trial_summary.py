@@ -290,6 +290,6 @@ def _find_trace(trial: TracedTrial, kind: TraceKind) -> str | None:
         named = outputs.trajectory_path
     usual = "trajectory.jsonl" if is_trajectory else "conversation.jsonl"
     candidates = [named, *(f"{place}{usual}" for place in _PLACES)]
-    # aec-bench knows only files of lines: an ATIF document is no trajectory to it.
+    # aec-bench reads only .jsonl files: it does not know ATIF documents.
     fitting = (name for name in candidates if name and name.endswith(".jsonl"))
     return next((name for name in fitting if name in trial.files), None)

@@ -24,7 +24,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Object
     """Parsed; {} when they could not be, and then `unparsed` holds the text."""
     unparsed: str | None = None
-    """Arguments that are no JSON object, or one that parsing would not keep whole, as written."""
+    """Arguments as written, if they are not a JSON object or parsing would lose some of it."""
     call_id: str | None = None
     rest: Object = {}
     """Every key of the call that no other field holds, as it was."""
@@ -50,7 +50,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     """Where in the file, counted from 1. Several turns share a line when one row holds several."""
     role: str
-    """system, user, assistant or tool as a rule, as the row has it; "" where it names none."""
+    """As in the row, usually system, user, assistant or tool; "" where it names none."""
     text: str = ""
     """What was said; its blocks, where there are several, are joined by line ends."""
     thinking: str | None = None

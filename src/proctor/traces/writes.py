@@ -18,7 +18,7 @@ from proctor.traces.entry import Entry, Object
 from proctor.traces.times import seconds_between
 
 LONGEST: Final = 1 << 16
-"""Characters of a command that are looked at."""
+"""Characters of a command that are searched."""
 _CACHED: Final = 1500
 """Characters of a command up to which its writes are remembered."""
 _QUOTED = r"'[^']*'|\"(?:[^\"\\]|\\.)*\""
@@ -74,7 +74,7 @@ def _find(command: str) -> Iterator[str]:
         elif word and not redirect:
             words.append(word)
         elif word:
-            # After `>&` stands a descriptor, as in `2>&1`, and no file.
+            # `>&` is followed by a descriptor, as in `2>&1`, not by a file.
             if not redirect.endswith("&"):
                 yield _bare(word)
             redirect = ""

@@ -186,7 +186,7 @@ type Slot = tuple[str, int]
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a step stands."""
+    """The place of a step."""
 
     number: int
     """Its place in the document, from 1."""

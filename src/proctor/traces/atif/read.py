@@ -269,7 +269,7 @@ class Shaper:
 
 
 def _part_of_agent(value: Any) -> Agent:
-    """What can be had of an agent that lacks something; the problems are known already."""
+    """The usable fields of an incomplete agent; the problems are known already."""
     if not isinstance(value, dict):
         return UNKNOWN_AGENT
     fields, _ = Shaper()._fields(value, _AGENT, "agent")
@@ -328,7 +328,7 @@ def parse_atif(data: bytes, *, name: str = "trajectory.json", salvage: bool = Fa
 
 
 def _parse_good(data: bytes) -> Atif | None:
-    """The document, if every field has its own type and nothing stands twice."""
+    """The document, if every field has the right type and no key occurs twice."""
     try:
         # Most documents are valid: one fast decoding, and no second look.
         atif = _DECODER.decode(data)

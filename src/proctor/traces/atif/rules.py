@@ -121,7 +121,7 @@ def _embedded_problems(atif: Atif, path: str) -> Iterator[Diagnostic]:
 
 
 def list_step_problems(step: Step, path: str, *, audio: bool = False) -> Iterator[Diagnostic]:
-    """Every rule that one step breaks by itself; its number is not looked at."""
+    """Every rule that one step breaks by itself; its number is not checked."""
     if step.source not in SOURCES:  # (4)
         found = f"is {render_summary(step.source)}; expected system, user or agent"
         yield _problem("source", f"{path}.source", found)
