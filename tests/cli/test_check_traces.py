@@ -138,8 +138,8 @@ def test_the_page_and_the_program_name_the_same_codes() -> None:
     elsewhere = {"line-too-long", "file-grew", "file-shrank"}
     assert {code for case in CASES for code, _, _ in case.noticed} | elsewhere == on_the_page
     source = "".join(
-        (ROOT / "src" / "proctor" / "trajectory" / name).read_text()
-        for name in ("careful.py", "decoding.py", "read.py", "lines.py")
+        (ROOT / "src" / "proctor" / "traces" / name).read_text()
+        for name in ("trajectory.py", "lines.py")
     )
     pattern = r'(?:report|note|Diagnostic)\(\s*f?"([a-z0-9{}-]+)"'
     in_the_program = set(re.findall(pattern, source)) - {"no-{key}"} | {"no-step", "no-role"}
