@@ -1,6 +1,6 @@
 """How agents went about it, from their traces: each trial summed up, and many as one.
 
-What is counted is decided in `inspection`; a trial without a trace is in no mean of a trace.
+What is counted is decided in `traces`; a trial without a trace is in no mean of a trace.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Two traces beside each other: what both did the same, and what only one did, in their order.
 
-`inspection.divergence` says where they part and how the rest is aligned; here the actions that a
+`traces.divergence` says where they part and how the rest is aligned; here the actions that a
 page shows of it are fetched, the first of every stretch.
 """
 
