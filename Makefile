@@ -24,6 +24,8 @@ INSTALL_FROM := requirements.lock pyproject.toml .python-version scripts/make-en
 WORKERS := $(shell expr $$(nproc 2> /dev/null || echo 2) + 2)
 # Extra arguments for pytest: `make test ARGS='-k reward'`.
 ARGS :=
+# Where quick tests write: what is synced to a disk takes longer than the tests.
+MEMORY := $(shell test -w /dev/shm && echo /dev/shm)
 # Parts of the suite by what they need, for machines that run them at the same time: see tests/tiers.py.
 TIERS := tier-pure tier-harbor tier-docker tier-browser tier-sandbox tier-process
 
@@ -37,9 +39,9 @@ demo: .venv-demo/.installed  ## run two tasks in the sandbox, catch a cheat, aud
 
 test: lint pytest conformance-3.13  ## everything that must hold before a commit
 
-quick: .venv/.installed  ## only the tests that start no process, with fewer generated examples: under a minute
+quick: .venv/.installed  ## only the tests that start no process, with fewer generated examples
 	@$(MAIN)/python -m compileall -q -j 0 src
-	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n auto --tier pure --hypothesis-profile quick $(ARGS)
+	@PATH="$(CURDIR)/$(MAIN):$$PATH" PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(MAIN)/python -m pytest -q -n auto --tier pure --hypothesis-profile quick $(ARGS)
 
 lint: .venv/.installed  ## formatting, rules, types
 	@$(MAIN)/ruff format --quiet --check . || { echo "make format repairs this" >&2; exit 1; }

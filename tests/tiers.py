@@ -36,6 +36,7 @@ _DIRECTORIES = {
 }
 _FIXTURES = {
     "browser": "browser",
+    "cache": "sandbox",
     "harbor": "harbor",
     "small_image": "docker",
     "uv_on_path": "process",

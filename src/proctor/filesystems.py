@@ -69,9 +69,10 @@ def _plain(text: str) -> str:
 def file_system_of(path: Path) -> str:
     """The kind of file system that a path is on."""
     real = path.resolve()
+    above = {str(real), *map(str, real.parents)}
     best = Mount("/", "/", "unknown", "")
     for mount in list_mounts():
-        if real.is_relative_to(mount.target) and len(mount.target) >= len(best.target):
+        if mount.target in above and len(mount.target) >= len(best.target):
             best = mount
     return best.kind
 

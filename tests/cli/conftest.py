@@ -3,6 +3,9 @@
 import pytest
 
 from tests.cli.programs import Proctor, run_here
+from tests.environments.conftest import cache
+
+__all__ = ["cache", "proctor"]
 
 
 @pytest.fixture

@@ -86,6 +86,7 @@ def unfit(kind: str, monkeypatch: pytest.MonkeyPatch, *, in_memory: str) -> Iter
         yield
 
 
+@pytest.mark.sandbox
 def test_where_the_disk_cannot_the_memory_can_and_that_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +110,7 @@ def test_where_neither_can_it_says_what_to_set(
         find_place({"PROCTOR_CACHE": str(tmp_path)})
 
 
+@pytest.mark.sandbox
 def test_a_place_that_was_named_is_not_silently_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
