@@ -1,7 +1,7 @@
-"""Many trials brought in: each is sealed, was sealed before, or is refused with a sentence.
+"""Import many trials: each is sealed, was sealed before, or is refused with a reason.
 
-What is refused does not stop the others, and the counts add up to what was found. No ledger is made
-for trials of which none can be sealed. Nothing here knows where a trial comes from.
+A refused trial does not stop the others, and the counts add up to what was found. No ledger is
+created if no trial can be sealed. Nothing here knows where a trial comes from.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ from proctor.ledger.trial_sealing import find_before, place_again
 _TOGETHER = 100
 """Trials that share a signature."""
 _REFUSALS = (NotSealedError, ConflictError, RecordError)
-"""What is wrong with a trial; whatever else goes wrong is wrong with the ledger."""
+"""Errors of a trial; any other error is one of the ledger."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Submission:
     record: bytes
     """The record's file, in any generation of the format."""
     loaded: LoadedRecord | None = None
-    """The same record as a value, where somebody has decoded it already."""
+    """The same record as a value, where it was decoded already."""
     where: str
     """Where it comes from, for messages."""
     root: Path | None = None
@@ -227,8 +227,8 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
         raise NotSealedError(f"{where}: {fault.message}")
     if loaded.record.completeness == "complete" and submission.root is not None:
         _check_evidence(loaded.record, submission.root, submission)
-    # A record of the second generation is sealed as far as the first can hold it; whoever seals
-    # it gives the original as evidence.
+    # A record of the second generation is sealed as far as the first can hold it; its
+    # submission has the original as evidence.
     text = submission.record if loaded.generation != "G2" else render_record(loaded.record)
     record = msgspec.json.format(text, indent=-1)
     _refuse_secrets([record], needles, where)

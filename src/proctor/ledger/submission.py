@@ -2,7 +2,7 @@
 
 Every plain file of the trial is evidence. An attempt that is kept in `attempts/N` is a trial of its
 own. What cannot be evidence (a link, a device, a name that is no plain text) stays out, and a
-finding says so: whoever ran in the trial must not be able to keep it from being sealed.
+finding says so: an agent must not be able to keep its trial from being sealed.
 
 Nothing here makes a record, and nothing is sealed yet.
 """
@@ -49,7 +49,7 @@ class Beside:
     around: Around | None = None
     """The files of the job that it is from."""
     found: FoundTrial | None = None
-    """The trial as it is scored, where somebody has read it already."""
+    """The trial as it is scored, where it was read already."""
 
 
 def find_attempts(trial: Path) -> list[Path]:
@@ -71,7 +71,7 @@ def find_attempts(trial: Path) -> list[Path]:
 def has_record(trial: Path) -> bool:
     """Whether proctor ran the trial, and left its own record."""
     path = f"{trial}/record.json"
-    # Where nobody may look, whoever reads the trial says so.
+    # If the directory may not be read, reading the trial reports it.
     return os.path.isfile(path) and not os.path.islink(path)  # noqa: PTH113, PTH114
 
 
@@ -232,7 +232,7 @@ def find_refused(names: list[str]) -> list[dict[str, Any]]:
 def _find_score(
     trial: Path, record: TrialRecord, found: FoundTrial | None
 ) -> tuple[TrialScore | None, str | None]:
-    """How it was marked, and where it was not, why."""
+    """How it was scored, and the reason code where it was not."""
     if found is None and not (trial / "result.json").exists():
         scored = record.evaluation.reward is not None
         return None, None if scored else str(ReasonCode.HARBOR_TRIAL_RESULT_MISSING)

@@ -10,7 +10,7 @@ import msgspec
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What differs between releases of harbor when they mark."""
+    """What differs between releases of harbor in scoring."""
 
     name: str
     refuses_odd_rewards: bool

@@ -60,7 +60,7 @@ def _join_revision(own: str | None, carrier: str | None) -> str | None:
 
 
 def find_model_requested(plan: Plan, result: TrialResult) -> str | None:
-    """The model that the agent was told to use, with its provider."""
+    """The model that was requested, with its provider."""
     if plan.config.agent.model_name:
         return plan.config.agent.model_name
     model = result.agent_info.model_info
@@ -72,7 +72,7 @@ def find_model_requested(plan: Plan, result: TrialResult) -> str | None:
 def make_configuration(plan: Plan) -> dict[str, Any]:
     """What was asked for, and the limits that followed from job and task."""
     written = plan.config.model_dump(mode="json")
-    asked = {key: told for key, told in written.items() if key not in NOT_CONFIGURATION}
+    asked = {key: value for key, value in written.items() if key not in NOT_CONFIGURATION}
     return asked | {"limits": find_limits(plan.config, plan.task.config)}
 
 

@@ -183,7 +183,7 @@ class Client:
     limits: Limits
     pace: Pace
     tell: Callable[[str], None]
-    """Is told why something takes longer."""
+    """Called with the reason when something takes longer."""
 
     def find(self, path: str, params: Params | None = None) -> Object | None:
         """The object that a path of the interface gives; None where there is no such thing.

@@ -147,14 +147,14 @@ def parse_page(value: object, where: str, limit: int) -> Page:
     if not isinstance(value, dict) or not isinstance(samples, list):
         raise PrimeError(f"{where}: {shown(value)}; expected an object with a list `samples`")
     has_more = value.get("has_more", value.get("hasMore"))
-    # Who asks for more than one may have gets as many as one may have, and is told so.
-    told = find_count(value.get("limit"))
+    # The server caps the page size, and says to what.
+    cap = find_count(value.get("limit"))
     return Page(
         samples=samples,
         total=find_count(value.get("total")),
         total_pages=find_count(value.get("total_pages", value.get("totalPages"))),
         has_more=has_more if isinstance(has_more, bool) else None,
-        limit=min(limit, told) if told else limit,
+        limit=min(limit, cap) if cap else limit,
     )
 
 

@@ -258,8 +258,8 @@ def _calls(rows: list[Object]) -> Iterator[tuple[str, Object]]:
     for row in rows:
         for call in row.get("tool_calls", ()):
             function: Any = call.get("function")
-            told = function if isinstance(function, dict) else call
-            yield find_text(told.get("name")) or "", find_object(told.get("arguments")) or {}
+            named = function if isinstance(function, dict) else call
+            yield find_text(named.get("name")) or "", find_object(named.get("arguments")) or {}
 
 
 def find_instruction(prompt: list[Object]) -> str | None:
