@@ -42,8 +42,8 @@ from proctor.trial.making import make_environment
 from proctor.trial.opening import open_files, opened
 from proctor.trial.order import Kinds
 from proctor.trial.plan import Plan, RecordWish
-from proctor.trial.sitting import Sitting
 from proctor.trial.stop import stop_environment
+from proctor.trial.trial_run import TrialRun
 
 _BUDGET = 0.005
 """Seconds that a hundred small files may take."""
@@ -91,7 +91,7 @@ def clean_room_rows(bench: Bench, *, trials: int = 50) -> Iterator[Row]:
 class _Begun:
     """A trial whose agent is at work in its sandbox."""
 
-    sitting: Sitting
+    sitting: TrialRun
     environment: Environment
 
     async def write(self, count: int, size: int) -> None:

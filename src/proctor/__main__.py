@@ -1,6 +1,6 @@
 """`python -m proctor`."""
 
-from proctor.cli.door import main
+from proctor.cli.entry import main
 
 if __name__ == "__main__":
     main()

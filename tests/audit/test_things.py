@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.audit.things import Thing, find_thing
+from proctor.audit.file_kind import FileKind, find_thing
 from proctor.errors import InputError
 from tests.audit.directories import COPIED
 from tests.unprivileged import unprivileged
@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "x"
 
 
-def thing_of(path: Path, data: bytes) -> Thing:
+def thing_of(path: Path, data: bytes) -> FileKind:
     path.write_bytes(data)
     return find_thing(str(path))
 
@@ -41,46 +41,46 @@ def thing_of(path: Path, data: bytes) -> Thing:
 @pytest.mark.parametrize(
     ("data", "thing"),
     [
-        (HEADER + ENTRY, Thing.TRAJECTORY),
-        (ENTRY, Thing.TRAJECTORY),
-        (ENTRY.rstrip(), Thing.TRAJECTORY),
-        (b"\n \r\n" + ENTRY, Thing.TRAJECTORY),
-        (b"\xef\xbb\xbf" + ENTRY, Thing.TRAJECTORY),
-        (b"\xef\xbb\xbf\n" + ROW, Thing.CONVERSATION),
-        (ENTRY.replace(b"\n", b"\r\n") * 2, Thing.TRAJECTORY),
-        (b"garbage\n" + ENTRY, Thing.TRAJECTORY),
-        (b'{"st\n' + ENTRY, Thing.TRAJECTORY),
-        (b"\0\0\0\n" + ROW, Thing.CONVERSATION),
-        (b'{"step": 1, "role": "user", "content": ' + LONG + b"}\n" + ENTRY, Thing.TRAJECTORY),
-        (b'{"role": "system", "content": ' + LONG + b"}\n" + ROW, Thing.CONVERSATION),
-        (b'[{"role": "system", "content": ' + LONG + b"}]", Thing.CONVERSATION),
-        (b"[" + ROW.rstrip() + b"]\n", Thing.CONVERSATION),
-        (b'{"event": "tool_call"}\n', Thing.CONVERSATION),
-        (b'{"kind": "request", "parts": []}\n', Thing.CONVERSATION),
-        (ROW * 5000, Thing.CONVERSATION),
-        (ENTRY * 5000, Thing.TRAJECTORY),
-        (ATIF, Thing.ATIF),
-        (compact(ATIF), Thing.ATIF),
-        (b"\xef\xbb\xbf" + ATIF, Thing.ATIF),
-        (ATIF.replace(b"\n", b"\r\n"), Thing.ATIF),
-        (b'{"agent": {}, "steps": []}', Thing.ATIF),
-        (b'{"notes": ' + LONG + b', "agent": {}, "steps": []}', Thing.ATIF),
-        (b'{\n"notes": ' + LONG + b',\n"agent": {}, "steps": []}', Thing.ATIF),
-        (RECORD, Thing.RECORD),
-        (compact(RECORD), Thing.RECORD),
-        (b'{"eval_run_id": "e"}', Thing.SCORE_RECORD),
-        (b'{"format": "f", "profile": "p", "version": 1}', Thing.CERTIFICATE),
-        (b"\xef\xbb\xbf" + RECORD, Thing.RECORD),
-        (ATIF.replace(b"0.00125", b"NaN"), Thing.ATIF),
-        (ATIF.replace(b"simple", b"\xff\x01"), Thing.ATIF),
-        (ATIF.replace(b"simple", b"\\ud800"), Thing.ATIF),
-        (RECORD.replace(b"trial-001", b"\xff"), Thing.RECORD),
-        (b'[{"role": "user", "n": NaN}]\n', Thing.CONVERSATION),
+        (HEADER + ENTRY, FileKind.TRAJECTORY),
+        (ENTRY, FileKind.TRAJECTORY),
+        (ENTRY.rstrip(), FileKind.TRAJECTORY),
+        (b"\n \r\n" + ENTRY, FileKind.TRAJECTORY),
+        (b"\xef\xbb\xbf" + ENTRY, FileKind.TRAJECTORY),
+        (b"\xef\xbb\xbf\n" + ROW, FileKind.CONVERSATION),
+        (ENTRY.replace(b"\n", b"\r\n") * 2, FileKind.TRAJECTORY),
+        (b"garbage\n" + ENTRY, FileKind.TRAJECTORY),
+        (b'{"st\n' + ENTRY, FileKind.TRAJECTORY),
+        (b"\0\0\0\n" + ROW, FileKind.CONVERSATION),
+        (b'{"step": 1, "role": "user", "content": ' + LONG + b"}\n" + ENTRY, FileKind.TRAJECTORY),
+        (b'{"role": "system", "content": ' + LONG + b"}\n" + ROW, FileKind.CONVERSATION),
+        (b'[{"role": "system", "content": ' + LONG + b"}]", FileKind.CONVERSATION),
+        (b"[" + ROW.rstrip() + b"]\n", FileKind.CONVERSATION),
+        (b'{"event": "tool_call"}\n', FileKind.CONVERSATION),
+        (b'{"kind": "request", "parts": []}\n', FileKind.CONVERSATION),
+        (ROW * 5000, FileKind.CONVERSATION),
+        (ENTRY * 5000, FileKind.TRAJECTORY),
+        (ATIF, FileKind.ATIF),
+        (compact(ATIF), FileKind.ATIF),
+        (b"\xef\xbb\xbf" + ATIF, FileKind.ATIF),
+        (ATIF.replace(b"\n", b"\r\n"), FileKind.ATIF),
+        (b'{"agent": {}, "steps": []}', FileKind.ATIF),
+        (b'{"notes": ' + LONG + b', "agent": {}, "steps": []}', FileKind.ATIF),
+        (b'{\n"notes": ' + LONG + b',\n"agent": {}, "steps": []}', FileKind.ATIF),
+        (RECORD, FileKind.RECORD),
+        (compact(RECORD), FileKind.RECORD),
+        (b'{"eval_run_id": "e"}', FileKind.SCORE_RECORD),
+        (b'{"format": "f", "profile": "p", "version": 1}', FileKind.CERTIFICATE),
+        (b"\xef\xbb\xbf" + RECORD, FileKind.RECORD),
+        (ATIF.replace(b"0.00125", b"NaN"), FileKind.ATIF),
+        (ATIF.replace(b"simple", b"\xff\x01"), FileKind.ATIF),
+        (ATIF.replace(b"simple", b"\\ud800"), FileKind.ATIF),
+        (RECORD.replace(b"trial-001", b"\xff"), FileKind.RECORD),
+        (b'[{"role": "user", "n": NaN}]\n', FileKind.CONVERSATION),
     ],
     ids=lambda value: str(value)[:24],
 )
 def test_content_tells_whatever_the_name(
-    tmp_path: Path, name: str, data: bytes, thing: Thing
+    tmp_path: Path, name: str, data: bytes, thing: FileKind
 ) -> None:
     assert thing_of(tmp_path / name, data) is thing
 
@@ -89,14 +89,14 @@ def test_content_tells_whatever_the_name(
 @pytest.mark.parametrize(
     ("name", "thing"),
     [
-        ("trajectory.jsonl", Thing.TRAJECTORY),
-        ("other.jsonl", Thing.TRAJECTORY),
-        ("conversation.jsonl", Thing.CONVERSATION),
-        ("my-conversation-2.jsonl", Thing.CONVERSATION),
+        ("trajectory.jsonl", FileKind.TRAJECTORY),
+        ("other.jsonl", FileKind.TRAJECTORY),
+        ("conversation.jsonl", FileKind.CONVERSATION),
+        ("my-conversation-2.jsonl", FileKind.CONVERSATION),
     ],
 )
 def test_the_name_tells_where_content_does_not(
-    tmp_path: Path, name: str, data: bytes, thing: Thing
+    tmp_path: Path, name: str, data: bytes, thing: FileKind
 ) -> None:
     assert thing_of(tmp_path / name, data) is thing
 
@@ -125,30 +125,30 @@ def test_what_is_nothing_known_has_a_reason(file: Path, data: bytes, reason: str
 
 def test_every_directory_of_harbor_is_known() -> None:
     jobs = [path for path in COPIED.iterdir() if path.is_dir()]
-    assert {find_thing(str(job)) for job in jobs} == {Thing.JOB}
+    assert {find_thing(str(job)) for job in jobs} == {FileKind.JOB}
     trials = [path.parent for job in jobs for path in job.glob("*/config.json")]
     assert len(trials) > 100
-    assert {find_thing(str(trial)) for trial in trials} == {Thing.TRIAL}
+    assert {find_thing(str(trial)) for trial in trials} == {FileKind.TRIAL}
     sets = [path for path in (DATA / "harbor" / "tasks").iterdir() if path.is_dir()]
-    assert {find_thing(str(path)) for path in sets} == {Thing.DATASET}
+    assert {find_thing(str(path)) for path in sets} == {FileKind.DATASET}
     tasks = [path.parent for path in (DATA / "harbor" / "tasks").glob("*/*/task.toml")]
-    assert {find_thing(str(path)) for path in tasks} == {Thing.TASK}
+    assert {find_thing(str(path)) for path in tasks} == {FileKind.TASK}
 
 
 @pytest.mark.parametrize(
     ("names", "thing"),
     [
-        ((), Thing.DATASET),
-        (("task.toml", "result.json"), Thing.TASK),
-        (("result.json",), Thing.JOB),
-        (("config.json", "agent"), Thing.TRIAL),
-        (("config.json", "steps"), Thing.TRIAL),
-        (("config.json", "agent", "job.log"), Thing.JOB),
-        (("agent", "verifier"), Thing.DATASET),
+        ((), FileKind.DATASET),
+        (("task.toml", "result.json"), FileKind.TASK),
+        (("result.json",), FileKind.JOB),
+        (("config.json", "agent"), FileKind.TRIAL),
+        (("config.json", "steps"), FileKind.TRIAL),
+        (("config.json", "agent", "job.log"), FileKind.JOB),
+        (("agent", "verifier"), FileKind.DATASET),
     ],
 )
 def test_directories_are_told_by_their_files(
-    tmp_path: Path, names: tuple[str, ...], thing: Thing
+    tmp_path: Path, names: tuple[str, ...], thing: FileKind
 ) -> None:
     for name in names:
         (tmp_path / name).touch()
@@ -158,8 +158,8 @@ def test_directories_are_told_by_their_files(
 def test_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "file").symlink_to(TRIAL / "agent" / "trajectory.json")
     (tmp_path / "directory").symlink_to(JOB)
-    assert find_thing(str(tmp_path / "file")) is Thing.ATIF
-    assert find_thing(str(tmp_path / "directory")) is Thing.JOB
+    assert find_thing(str(tmp_path / "file")) is FileKind.ATIF
+    assert find_thing(str(tmp_path / "directory")) is FileKind.JOB
 
 
 def test_what_cannot_be_opened_has_a_reason(tmp_path: Path) -> None:

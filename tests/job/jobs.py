@@ -1,4 +1,4 @@
-"""Small jobs for the suite: tasks on disk, and wishes for the environment that does nothing."""
+"""Small jobs for the suite: tasks on disk, and options for the environment that does nothing."""
 
 import asyncio
 import json
@@ -17,10 +17,10 @@ from proctor.harbor.configs import (
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
 from proctor.job.job import resume_job, run_job
-from proctor.job.watch import Nobody, Watch
-from proctor.job.wish import JobOutcome, JobWish, ResumeWish
+from proctor.job.options import JobOptions, JobOutcome, ResumeOptions
+from proctor.job.watch import NullWatch, Watch
 
-NOBODY = Nobody()
+NOBODY = NullWatch()
 NOP = AgentConfig(name="nop")
 
 
@@ -70,14 +70,14 @@ def make_config(
     )
 
 
-def run(config: JobConfig, watch: Watch = NOBODY, **wishes: Any) -> JobOutcome:
+def run(config: JobConfig, watch: Watch = NOBODY, **options: Any) -> JobOutcome:
     """Run a job to its end."""
-    return asyncio.run(run_job(JobWish(config=config, **wishes), watch))
+    return asyncio.run(run_job(JobOptions(config=config, **options), watch))
 
 
-def resume(directory: Path, watch: Watch = NOBODY, **wishes: Any) -> JobOutcome:
+def resume(directory: Path, watch: Watch = NOBODY, **options: Any) -> JobOutcome:
     """Go on with a job to its end."""
-    return asyncio.run(resume_job(directory, ResumeWish(**wishes), watch))
+    return asyncio.run(resume_job(directory, ResumeOptions(**options), watch))
 
 
 def load_json(path: Path) -> Any:
@@ -90,7 +90,7 @@ def trial_dirs(job: Path) -> list[Path]:
     return [job / slot["trial"] for slot in load_json(job / "proctor.json")["slots"]]
 
 
-class Listener(Nobody):
+class Listener(NullWatch):
     """Remembers what was told."""
 
     def __init__(self) -> None:

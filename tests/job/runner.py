@@ -11,7 +11,7 @@ from pathlib import Path
 from proctor.harbor.configs import RetryConfig
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
-from proctor.job.wish import LedgerWish
+from proctor.job.options import LedgerOptions
 from tests.job.jobs import NOP, Listener, agent, make_config, resume, run
 
 
@@ -56,7 +56,7 @@ def main() -> int:
     )
     listener = Mortal(os.environ.get("DIE_AT"))
     if verb == "run":
-        outcome = run(config, listener, ledger=LedgerWish(Path(place, "ledger").absolute()))
+        outcome = run(config, listener, ledger=LedgerOptions(Path(place, "ledger").absolute()))
     else:
         outcome = resume(Path(place, "jobs", "job"), listener)
     return 130 if outcome.interrupted else 0

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from proctor.job.flakes import Flakes, find_flakes
-from proctor.trial.flakes import FROZEN, Kept, note_rewards, render_verified_again
+from proctor.trial.flakes import FROZEN, Reverification, note_rewards, render_verified_again
 
 
 def leave(job: Path, trial: str, *rewards: float) -> None:
-    kept = Kept(step=None, state=FROZEN)
+    kept = Reverification(step=None, state=FROZEN)
     for reward in rewards:
         kept.add(note_rewards({"reward": reward}, 0.1))
     (job / trial).mkdir()

@@ -9,9 +9,9 @@ import pytest
 from proctor.environments.sandbox.roots.images import ImageStore, Known
 from proctor.harbor.configs import NULL, SANDBOX, EnvironmentConfig
 from proctor.job.images import choose_environment, describe_change, find_task_image
+from proctor.job.options import JobOptions
 from proctor.job.preview import preview_run
 from proctor.job.store import ChosenEnvironment
-from proctor.job.wish import JobWish
 from proctor.task.directory import load_task
 from tests.job.jobs import make_config, make_task
 
@@ -34,7 +34,7 @@ def import_image(tmp_path: Path, words: str) -> str:
 def slot_keys(dataset: Path, tmp_path: Path) -> list[str]:
     config = make_config(dataset, tmp_path / "jobs")
     config.environment = EnvironmentConfig(import_path=SANDBOX)
-    shown = asyncio.run(preview_run(JobWish(config=config)))
+    shown = asyncio.run(preview_run(JobOptions(config=config)))
     return [decision.slot.key for decision in shown.decisions]
 
 

@@ -3,14 +3,14 @@
 import asyncio
 from pathlib import Path
 
+from proctor.job.options import JobOptions, ResumeOptions
 from proctor.job.preview import Preview, preview_resume, preview_run
-from proctor.job.resume import Deed
-from proctor.job.wish import JobWish, ResumeWish
+from proctor.job.resume import SlotAction
 from tests.job.jobs import agent, load_json, make_config, make_tasks, run, trial_dirs
 
 
 def preview(directory: Path) -> Preview:
-    return asyncio.run(preview_resume(directory, ResumeWish()))
+    return asyncio.run(preview_resume(directory, ResumeOptions()))
 
 
 def test_a_new_job_would_run_everything_and_nothing_is_written(tmp_path: Path) -> None:
@@ -18,9 +18,9 @@ def test_a_new_job_would_run_everything_and_nothing_is_written(tmp_path: Path) -
     (dataset / "bad" / "environment").mkdir(parents=True)
     (dataset / "bad" / "task.toml").write_text("?", encoding="utf-8")
     config = make_config(dataset, tmp_path / "jobs", n_attempts=2)
-    shown = asyncio.run(preview_run(JobWish(config=config, environment_why="asked for")))
+    shown = asyncio.run(preview_run(JobOptions(config=config, environment_why="asked for")))
     assert [decision.slot.planned.name for decision in shown.decisions] == ["a", "b", "a", "b"]
-    assert shown.count(Deed.RUN) == 4
+    assert shown.count(SlotAction.RUN) == 4
     assert [refused.name for refused in shown.refused] == ["bad"]
     assert (shown.environment.kind, shown.environment.why) == ("null", "asked for")
     assert not shown.is_begun
@@ -39,12 +39,12 @@ def test_each_slot_says_what_would_be_done_and_why(tmp_path: Path) -> None:
     shown = preview(directory)
     assert sorted(directory.glob("**/*")) == before
     deeds = [(decision.deed, decision.why) for decision in shown.decisions]
-    assert deeds[0] == (Deed.KEEP, "it has a result")
-    assert deeds[1][0] is Deed.REDO
+    assert deeds[0] == (SlotAction.KEEP, "it has a result")
+    assert deeds[1][0] is SlotAction.REDO
     assert "torn or not JSON" in deeds[1][1]
-    assert deeds[2] == (Deed.REDO, "it was stopped before it had a result")
-    assert deeds[3] == (Deed.RUN, "it has not been begun")
-    assert deeds[4] == (Deed.RUN, "it has not been begun")
+    assert deeds[2] == (SlotAction.REDO, "it was stopped before it had a result")
+    assert deeds[3] == (SlotAction.RUN, "it has not been begun")
+    assert deeds[4] == (SlotAction.RUN, "it has not been begun")
     assert [decision.trial for decision in shown.decisions[:4]] == [
         path.name for path in (kept, torn, killed, gone)
     ]
@@ -58,10 +58,10 @@ def test_types_that_are_to_be_run_again_are_named(tmp_path: Path) -> None:
     directory = run(
         make_config(dataset, tmp_path / "jobs", agents=[agent("Flaky", fails=9)])
     ).directory
-    wish = ResumeWish(also=frozenset({"ConnectionError"}))
-    shown = asyncio.run(preview_resume(directory, wish))
+    options = ResumeOptions(also=frozenset({"ConnectionError"}))
+    shown = asyncio.run(preview_resume(directory, options))
     assert [(one.deed, one.why) for one in shown.decisions] == [
-        (Deed.REDO, "it ended in ConnectionError")
+        (SlotAction.REDO, "it ended in ConnectionError")
     ]
-    assert preview(directory).count(Deed.KEEP) == 1
+    assert preview(directory).count(SlotAction.KEEP) == 1
     assert load_json(directory / "result.json")["stats"]["n_errored_trials"] == 1

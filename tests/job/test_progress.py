@@ -8,8 +8,8 @@ import pytest
 from proctor.errors import JobError
 from proctor.harbor.stats import Trial, TrialTable, builtin_metrics
 from proctor.job.job import ResultFile
+from proctor.job.options import Counts
 from proctor.job.progress import Progress
-from proctor.job.wish import Counts
 from proctor.reward.column import RewardColumn
 from proctor.reward.steps import Verdict
 

@@ -10,8 +10,8 @@ import pytest
 
 from proctor.errors import KeyFileError, NotSealedError
 from proctor.harbor.configs import RetryConfig
+from proctor.job.options import LedgerOptions
 from proctor.job.sealing import Sealer
-from proctor.job.wish import LedgerWish
 from proctor.ledger.keys import find_key, make_key
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trials
@@ -28,8 +28,8 @@ def dataset(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def wish(tmp_path: Path) -> LedgerWish:
-    return LedgerWish(tmp_path / "ledger")
+def options(tmp_path: Path) -> LedgerOptions:
+    return LedgerOptions(tmp_path / "ledger")
 
 
 def sealed_in(ledger: Path) -> dict[str, TrialRow]:
@@ -41,12 +41,14 @@ def sealed_in(ledger: Path) -> dict[str, TrialRow]:
     return {row.trial_id: row for row in rows}
 
 
-def test_each_trial_is_sealed_when_it_ends(dataset: Path, tmp_path: Path, wish: LedgerWish) -> None:
-    outcome = run(make_config(dataset, tmp_path / "jobs"), ledger=wish)
+def test_each_trial_is_sealed_when_it_ends(
+    dataset: Path, tmp_path: Path, options: LedgerOptions
+) -> None:
+    outcome = run(make_config(dataset, tmp_path / "jobs"), ledger=options)
     assert outcome.sealed is not None
     assert (outcome.sealed.is_new_ledger, outcome.sealed.refused) == (True, [])
     assert outcome.sealed.sealed + outcome.sealed.diagnostic == 3
-    sealed = sealed_in(wish.directory)
+    sealed = sealed_in(options.directory)
     assert set(sealed) == {trial.name for trial in trial_dirs(outcome.directory)}
     assert {row.experiment_id for row in sealed.values()} == {"job"}
     assert {row.reward for row in sealed.values()} == {1.0}
@@ -59,47 +61,47 @@ def test_without_a_ledger_nothing_is_sealed(dataset: Path, tmp_path: Path) -> No
 
 
 def test_attempts_that_were_retried_are_sealed_beside_their_trial(
-    dataset: Path, tmp_path: Path, wish: LedgerWish
+    dataset: Path, tmp_path: Path, options: LedgerOptions
 ) -> None:
     retry = RetryConfig(max_retries=2, min_wait_sec=0)
     config = make_config(dataset, tmp_path / "jobs", agents=[agent("Flaky", fails=1)], retry=retry)
-    job = run(config, ledger=wish).directory
+    job = run(config, ledger=options).directory
     names = {trial.name for trial in trial_dirs(job)}
-    assert set(sealed_in(wish.directory)) == names | {f"{name}.attempt-1" for name in names}
+    assert set(sealed_in(options.directory)) == names | {f"{name}.attempt-1" for name in names}
 
 
 def test_a_resume_seals_into_the_ledger_of_the_job_and_nothing_twice(
-    dataset: Path, tmp_path: Path, wish: LedgerWish
+    dataset: Path, tmp_path: Path, options: LedgerOptions
 ) -> None:
-    job = run(make_config(dataset, tmp_path / "jobs"), ledger=wish).directory
-    before = sealed_in(wish.directory)
+    job = run(make_config(dataset, tmp_path / "jobs"), ledger=options).directory
+    before = sealed_in(options.directory)
     outcome = resume(job)
     assert outcome.sealed is not None
     assert (outcome.sealed.sealed, outcome.sealed.diagnostic) == (0, 0)
-    assert sealed_in(wish.directory) == before
+    assert sealed_in(options.directory) == before
     assert resume(job, is_sealed=False).sealed is None
 
 
 def test_a_job_that_was_run_without_is_sealed_by_a_resume_with_one(
-    dataset: Path, tmp_path: Path, wish: LedgerWish
+    dataset: Path, tmp_path: Path, options: LedgerOptions
 ) -> None:
     job = run(make_config(dataset, tmp_path / "jobs")).directory
     assert resume(job).sealed is None
-    resume(job, ledger=wish.directory)
-    assert len(sealed_in(wish.directory)) == 3
+    resume(job, ledger=options.directory)
+    assert len(sealed_in(options.directory)) == 3
 
 
 def test_a_sealed_trial_that_is_run_again_stands_beside_its_former_self(
-    dataset: Path, tmp_path: Path, wish: LedgerWish
+    dataset: Path, tmp_path: Path, options: LedgerOptions
 ) -> None:
     config = make_config(dataset, tmp_path / "jobs", agents=[agent("Flaky", fails=2)])
-    job = run(config, ledger=wish).directory
+    job = run(config, ledger=options).directory
     names = {trial.name for trial in trial_dirs(job)}
-    first = sealed_in(wish.directory)
+    first = sealed_in(options.directory)
     assert set(first) == names
     for _ in range(2):
         resume(job, also=frozenset({"ConnectionError"}))
-    sealed = sealed_in(wish.directory)
+    sealed = sealed_in(options.directory)
     again = {f"{name}.rerun-{number}" for name in names for number in (1, 2)}
     assert set(sealed) == names | again
     # Nothing of what was sealed first has changed; only the last one stands.
@@ -109,32 +111,32 @@ def test_a_sealed_trial_that_is_run_again_stands_beside_its_former_self(
 
 
 def test_a_trial_that_holds_a_secret_is_not_sealed_and_the_others_are(
-    dataset: Path, tmp_path: Path, wish: LedgerWish
+    dataset: Path, tmp_path: Path, options: LedgerOptions
 ) -> None:
     config = make_config(dataset, tmp_path / "jobs", agents=[agent("Echoing")])
     secret = "sk-1234567890"  # noqa: S105 - made up
     config.agents[0].env["API_KEY"] = secret
     (dataset / "b" / "instruction.md").write_text(f"use {secret}")
-    outcome = run(config, ledger=wish)
+    outcome = run(config, ledger=options)
     assert outcome.sealed is not None
     (refused,) = outcome.sealed.refused
     assert "the value of API_KEY stands in it" in refused
     assert secret not in refused
-    assert len(sealed_in(wish.directory)) == 2
+    assert len(sealed_in(options.directory)) == 2
 
 
 def test_a_ledger_of_another_key_stops_the_job_before_its_first_trial(
-    dataset: Path, tmp_path: Path, wish: LedgerWish
+    dataset: Path, tmp_path: Path, options: LedgerOptions
 ) -> None:
-    Ledger.create(wish.directory, make_key(tmp_path / "other", "example.org/x"), "o").close()
+    Ledger.create(options.directory, make_key(tmp_path / "other", "example.org/x"), "o").close()
     with pytest.raises(KeyFileError, match="the key at hand is"):
-        run(make_config(dataset, tmp_path / "jobs"), ledger=wish)
+        run(make_config(dataset, tmp_path / "jobs"), ledger=options)
     assert not list((tmp_path / "jobs").glob("job/*/result.json"))
 
 
 def test_what_is_not_sealed_because_the_ledger_is_gone_is_said(tmp_path: Path) -> None:
     sealer = Sealer(
-        LedgerWish(tmp_path / "nowhere"), make_key(tmp_path / "key", "example.org/x"), Secrets()
+        LedgerOptions(tmp_path / "nowhere"), make_key(tmp_path / "key", "example.org/x"), Secrets()
     )
     sealer.put(tmp_path / "trial")
     sealer.close()
@@ -144,31 +146,31 @@ def test_what_is_not_sealed_because_the_ledger_is_gone_is_said(tmp_path: Path) -
 
 
 def test_a_trial_whose_record_is_gone_is_said_and_the_others_are_sealed(
-    dataset: Path, tmp_path: Path, wish: LedgerWish
+    dataset: Path, tmp_path: Path, options: LedgerOptions
 ) -> None:
     job = run(make_config(dataset, tmp_path / "jobs")).directory
     (trial_dirs(job)[1] / "record.json").unlink()
-    outcome = resume(job, ledger=wish.directory)
+    outcome = resume(job, ledger=options.directory)
     assert outcome.sealed is not None
     assert outcome.sealed.unrecorded == [trial_dirs(job)[1].name]
-    assert len(sealed_in(wish.directory)) == 2
+    assert len(sealed_in(options.directory)) == 2
 
 
 def test_a_rerun_that_may_not_be_sealed_stands_in_for_nothing(
-    dataset: Path, tmp_path: Path, wish: LedgerWish
+    dataset: Path, tmp_path: Path, options: LedgerOptions
 ) -> None:
-    job = run(make_config(dataset, tmp_path / "jobs"), ledger=wish).directory
-    before = sealed_in(wish.directory)
+    job = run(make_config(dataset, tmp_path / "jobs"), ledger=options).directory
+    before = sealed_in(options.directory)
     trial = trial_dirs(job)[0]
     record = (trial / "record.json").read_bytes()
     (trial / "record.json").write_bytes(record.replace(b'"1.0.0"', b'"1.0.1"'))
     (trial / "agent" / "words.txt").write_text("sk-1234567890")
-    with Ledger.open(wish.directory, key=find_key(None, os.environ)) as ledger:
+    with Ledger.open(options.directory, key=find_key(None, os.environ)) as ledger:
         with pytest.raises(NotSealedError, match="the value of API_KEY"):
             seal_trials(ledger, [trial], Secrets({"API_KEY": "sk-1234567890"}))
         size = ledger.checkpoint().tree.size
     assert size == 1 + len(before)
-    assert sealed_in(wish.directory) == before
+    assert sealed_in(options.directory) == before
 
 
 @pytest.mark.parametrize("point", ["started", "verify", "ended", "retried"])

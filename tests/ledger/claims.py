@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from proctor.ledger.claims.claim import Claim
-from proctor.ledger.claims.claiming import Wishes, make_claim
+from proctor.ledger.claims.claiming import ClaimOptions, make_claim
 from proctor.ledger.claims.document import render_document
-from proctor.ledger.claims.standing import Scope
+from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import Cause, Subject, SupersedeEntry, TrialScore
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import Submission, seal
 from tests.ledger.ledgers import EXPERIMENT, record_bytes
 
 PROFILE = "harbor-0.13.1"
-WHOLE = Wishes(scope=Scope(EXPERIMENT))
+WHOLE = ClaimOptions(scope=Scope(EXPERIMENT))
 
 
 def certificate_of(trial: str, rewards: Mapping[str, int | float] | None) -> dict[str, Any]:
@@ -81,9 +81,9 @@ def supersede(ledger: Ledger, trial: str, by: str, cause: Cause = "infrastructur
         ledger.append([entry])
 
 
-def claim_of(ledger: Ledger, wishes: Wishes = WHOLE) -> Claim:
+def claim_of(ledger: Ledger, options: ClaimOptions = WHOLE) -> Claim:
     """A claim under the newest checkpoint."""
-    return make_claim(ledger, wishes, ledger.refresh())
+    return make_claim(ledger, options, ledger.refresh())
 
 
 def write_claim(path: Path, claim: Claim) -> Path:

@@ -13,10 +13,10 @@ from proctor.errors import DamageError, LedgerError, ProofFileError
 from proctor.ledger.attestation import append_attestation, survey_log
 from proctor.ledger.claims.checks import check_claim_file
 from proctor.ledger.claims.claim import Claim, Packed, parse_claim
-from proctor.ledger.claims.claiming import Wishes
+from proctor.ledger.claims.claiming import ClaimOptions
 from proctor.ledger.claims.document import render_document
 from proctor.ledger.claims.multiproof import prove_entries
-from proctor.ledger.claims.standing import Scope
+from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import AttestEntry, PlanEntry, WithholdEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
@@ -250,7 +250,7 @@ def test_a_claim_of_one_dataset_says_what_is_the_claimants_word(
     seal_marked(ledger, {"x__1": 1.0}, dataset_id="other-set")
     attest(ledger)
     dataset = json.loads(ledger.line(3))["record"]["dataset_id"]
-    claim = claim_of(ledger, Wishes(scope=Scope(EXPERIMENT, dataset)))
+    claim = claim_of(ledger, ClaimOptions(scope=Scope(EXPERIMENT, dataset)))
     assert (claim.counts.other_datasets, [each.seq for each in claim.hashed]) == (1, [9])
     said = told(claim, tmp_path / "claim")
     assert "that 1 entry here by hash alone are trials of other datasets" in said

@@ -20,9 +20,9 @@ from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.harbor.job import load_job
 from proctor.ledger.claims.checks import check_claim_file
 from proctor.ledger.claims.claim import Claim, find_differences, parse_claim, prove_claim
-from proctor.ledger.claims.claiming import Wishes, make_claim
+from proctor.ledger.claims.claiming import ClaimOptions, make_claim
 from proctor.ledger.claims.document import pack, render_document
-from proctor.ledger.claims.standing import Scope
+from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import RescoreEntry, Subject, SupersedeEntry, TrialScore
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import Submission, seal
@@ -61,7 +61,7 @@ def differences(claim: Claim) -> list[str]:
 
 
 def test_a_claim_says_what_score_makes_of_the_same_rewards(ledger: Ledger) -> None:
-    claim = claim_of(ledger, Wishes(scope=Scope(EXPERIMENT), metrics=("mean", "max", "sum")))
+    claim = claim_of(ledger, ClaimOptions(scope=Scope(EXPERIMENT), metrics=("mean", "max", "sum")))
     (group,) = claim.certificate.groups
     assert group.key == "claude-code__opus__tb"
     results = {metric.metric: metric.result for metric in group.metrics}
@@ -79,7 +79,7 @@ def test_the_denominators_of_a_claim_add_up(ledger: Ledger) -> None:
 
 
 def test_trials_that_were_never_run_are_planned_all_the_same(ledger: Ledger) -> None:
-    claim = claim_of(ledger, Wishes(scope=Scope(EXPERIMENT), planned=10))
+    claim = claim_of(ledger, ClaimOptions(scope=Scope(EXPERIMENT), planned=10))
     assert (claim.counts.not_run, claim.certificate.outcome.total) == (6, 10)
     assert claim.certificate.groups[0].pass_at_k == {}
     assert differences(claim) == []
@@ -87,12 +87,12 @@ def test_trials_that_were_never_run_are_planned_all_the_same(ledger: Ledger) -> 
 
 def test_fewer_planned_than_there_are_is_refused(ledger: Ledger) -> None:
     with pytest.raises(LedgerError, match="the denominators do not add up"):
-        claim_of(ledger, Wishes(scope=Scope(EXPERIMENT), planned=3))
+        claim_of(ledger, ClaimOptions(scope=Scope(EXPERIMENT), planned=3))
 
 
 def test_an_experiment_that_is_not_there_is_refused(ledger: Ledger) -> None:
     with pytest.raises(LedgerError, match="no trial of the experiment 'nothing'"):
-        claim_of(ledger, Wishes(scope=Scope("nothing")))
+        claim_of(ledger, ClaimOptions(scope=Scope("nothing")))
 
 
 def test_a_superseded_trial_is_told_of_and_not_counted(ledger: Ledger) -> None:
@@ -144,14 +144,14 @@ def test_diagnostic_trials_count_unless_they_are_left_out(ledger: Ledger) -> Non
     seal_marked(ledger, {"c__1": 1.0}, completeness="partial")
     counted = claim_of(ledger).counts
     assert (counted.counted, counted.counted_diagnostic, counted.diagnostic) == (5, 1, 0)
-    claim = claim_of(ledger, Wishes(scope=Scope(EXPERIMENT, sealed_only=True)))
+    claim = claim_of(ledger, ClaimOptions(scope=Scope(EXPERIMENT, sealed_only=True)))
     assert (claim.counts.counted, claim.counts.diagnostic, claim.counts.planned) == (4, 1, 5)
     assert differences(claim) == []
 
 
 def test_trials_of_another_dataset_are_counted_as_such(ledger: Ledger) -> None:
     seal_marked(ledger, {"d__1": 1.0, "d__2": 1.0}, dataset_id="other")
-    claim = claim_of(ledger, Wishes(scope=Scope(EXPERIMENT, "other")))
+    claim = claim_of(ledger, ClaimOptions(scope=Scope(EXPERIMENT, "other")))
     assert (claim.counts.counted, claim.counts.other_datasets) == (2, 4)
     assert differences(claim) == []
 
@@ -222,7 +222,7 @@ def test_a_claim_holds_under_an_older_checkpoint(ledger: Ledger) -> None:
 def test_a_claim_of_445_trials_is_reasonable(tmp_path: Path) -> None:
     made = make_ledger(tmp_path, [f"other{number}" for number in range(300)])
     seal_marked(made, {f"task{n % 89}__{n}": float(n % 2) for n in range(445)}, experiment_id="big")
-    data = render_document(claim_of(made, Wishes(scope=Scope("big"))))
+    data = render_document(claim_of(made, ClaimOptions(scope=Scope("big"))))
     lines = sum(len(made.line(seq)) for seq in range(301, 746))
     assert len(data) < 1.5 * lines
     assert len(pack(data)) < lines / 4
@@ -373,7 +373,7 @@ def test_a_claim_of_a_real_job_has_the_numbers_that_score_gives(tmp_path: Path) 
     asked = SealOptions(experiment="nightly")
     for found in job.trials:
         seal(made, list(find_submissions(Path(found.directory), asked)))
-    claimed = claim_of(made, Wishes(scope=Scope("nightly"))).certificate
+    claimed = claim_of(made, ClaimOptions(scope=Scope("nightly"))).certificate
     scored = make_certificate(score_jobs([job], DEFAULT_PROFILE))
     assert claimed.outcome == scored.outcome
     assert claimed.groups == scored.groups

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from proctor.errors import InputError
 from proctor.ledger.api import Ledger
-from proctor.ledger.claims.claiming import Wishes, make_claim
-from proctor.ledger.claims.standing import Scope
+from proctor.ledger.claims.claiming import ClaimOptions, make_claim
+from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import SupersedeEntry, TrialScore
 from proctor.ledger.review import (
     append_plan,
@@ -362,7 +362,7 @@ def test_a_supersession_counts_in_a_report_as_it_does_in_a_claim(ledger: Ledger,
     append_supersession(ledger, failed, stands_in, "other", reason="broke", author="ana")
     if by == "circle":
         append_supersession(ledger, good, failed, "other", reason="broke", author="eve")
-    claim = make_claim(ledger, Wishes(scope=Scope("experiment-001")), ledger.refresh())
+    claim = make_claim(ledger, ClaimOptions(scope=Scope("experiment-001")), ledger.refresh())
     run = load_sealed_run(ledger, "experiment-001")
     assert len(run.attempts) == claim.counts.counted == (1 if by == "there" else 2)
     assert sum(run.left_out.values()) == claim.counts.superseded

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from proctor.errors import InputError
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.comparison.compared import Comparison, Terms, compare_sides
+from proctor.report.comparison.document import tell_comparison
 from proctor.report.comparison.sides import make_side
-from proctor.report.comparison.told import tell_comparison
 from proctor.report.page.text import render_text
 from proctor.report.runs import Run
 from tests.report.attempts import make_run

@@ -7,10 +7,10 @@ import pytest
 
 from proctor.exchange.traced_files import find_in_files
 from proctor.report.comparison.compared import Terms, compare_sides
+from proctor.report.comparison.document import tell_comparison
 from proctor.report.comparison.sides import make_side
-from proctor.report.comparison.told import tell_comparison
+from proctor.report.document.document import tell_report
 from proctor.report.document.facts import gather_facts
-from proctor.report.document.told import tell_report
 from proctor.report.levels import tone_of_codes
 from proctor.report.page.blocks import Cell, Document, Paragraph, Table
 from proctor.report.site.trial import tell_trial

@@ -10,8 +10,8 @@ from typing import Any
 
 from proctor.harbor.configs import AgentConfig, JobConfig, TaskConfig
 from proctor.job.job import run_job
-from proctor.job.watch import Nobody
-from proctor.job.wish import JobWish, LedgerWish
+from proctor.job.options import JobOptions, LedgerOptions
+from proctor.job.watch import NullWatch
 
 type Again = Callable[..., dict[str, Any]]
 """Runs one trial of a job again: what was said of it, and the exit code."""
@@ -43,7 +43,7 @@ def scripted(place: Path, script: str) -> AgentConfig:
     return AgentConfig(name="scripted", kwargs={"script": str(path)})
 
 
-def run_trial(place: Path, agent: AgentConfig, ledger: LedgerWish | None = None) -> Path:
+def run_trial(place: Path, agent: AgentConfig, ledger: LedgerOptions | None = None) -> Path:
     """The directory of a job of one trial, at the task in `place/task`."""
     task = place / "task"
     config = JobConfig(
@@ -52,7 +52,7 @@ def run_trial(place: Path, agent: AgentConfig, ledger: LedgerWish | None = None)
         agents=[agent],
         tasks=[TaskConfig(path=task if task.exists() else write_task(task))],
     )
-    outcome = asyncio.run(run_job(JobWish(config=config, ledger=ledger), Nobody()))
+    outcome = asyncio.run(run_job(JobOptions(config=config, ledger=ledger), NullWatch()))
     assert outcome.counts.scored == 1
     return outcome.directory
 

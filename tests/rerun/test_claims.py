@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proctor.job.wish import LedgerWish
+from proctor.job.options import LedgerOptions
 from proctor.ledger.artifacts import Artifacts
 from tests.cli.programs import Proctor, Ran
 from tests.rerun.jobs import HONEST, digest_tree, edit_json, only_trial, run_trial, scripted
@@ -54,7 +54,7 @@ class Sealed:
 
 @pytest.fixture
 def sealed(tmp_path: Path, proctor: Proctor) -> Sealed:
-    job = run_trial(tmp_path, scripted(tmp_path, HONEST), LedgerWish(tmp_path / "ledger"))
+    job = run_trial(tmp_path, scripted(tmp_path, HONEST), LedgerOptions(tmp_path / "ledger"))
     return Sealed(tmp_path, only_trial(job).name, proctor)
 
 

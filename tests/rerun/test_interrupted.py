@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from proctor.job.job import run_job
-from proctor.job.watch import Nobody
-from proctor.job.wish import JobWish
-from proctor.rerun.again import Reruns, RerunWish, run_again
+from proctor.job.options import JobOptions
+from proctor.job.watch import NullWatch
 from proctor.rerun.from_job import load_job_trials
+from proctor.rerun.rerunning import RerunOptions, Reruns, run_again
 from tests.cli.programs import command_line, environment
 from tests.faults.site import PATIENCE_SEC, descendants, describe, wait_until
 from tests.ordinary_user import PERSON, ordinary_home, run_as_ordinary_user
@@ -77,12 +77,12 @@ def test_ctrl_c_between_two_trials_tells_what_came_of_the_first(tmp_path: Path) 
 
         return await run_again(trials, trials.names, make_wish(interrupt))
 
-    def make_wish(began: Callable[[str], None]) -> RerunWish:
-        return RerunWish(
+    def make_wish(began: Callable[[str], None]) -> RerunOptions:
+        return RerunOptions(
             directory=tmp_path / "new",
             tasks=[],
             environment=None,
-            run_job=lambda config, _: run_job(JobWish(config=config), Nobody()),
+            run_job=lambda config, _: run_job(JobOptions(config=config), NullWatch()),
             began=began,
             ended=lambda reruns: told.append(len(reruns)),
         )

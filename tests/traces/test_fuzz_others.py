@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.audit.things import find_thing
+from proctor.audit.file_kind import find_thing
 from proctor.errors import InputError, RecordError, TraceError
 from proctor.record.read import parse_record
 from proctor.traces.atif.read import parse_atif

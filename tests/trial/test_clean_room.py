@@ -8,7 +8,7 @@ from proctor.trial.clean_room import Declared, asks_for_service, find_cause, is_
 from proctor.trial.clean_room_result import Verification
 from proctor.trial.environment import UNTOLD, OpenedFile, Process, Program
 from proctor.trial.finding import FindingCode
-from proctor.trial.flakes import CleanRoom, Kept
+from proctor.trial.flakes import CleanRoom, Reverification
 from proctor.trial.opened import is_built, is_strange
 from proctor.trial.verify import is_killed
 
@@ -45,7 +45,7 @@ def test_why_a_clean_room_gave_less(
     survivors: list[Process],
     code: FindingCode,
 ) -> None:
-    kept = Kept(step=None)
+    kept = Reverification(step=None)
     kept.add(gave(1))
     room = CleanRoom(step=None, kept=kept, left_out=left_out, survivors=survivors)
     room.clean, room.control = [*map(gave, clean)], [*map(gave, control)]
@@ -186,7 +186,7 @@ def test_a_shell_that_says_nothing_was_killed_if_its_code_says_so() -> None:
 def test_a_declaration_accounts_for_what_bears_its_names(
     services: tuple[str, ...], control: int, declared: list[int], *, accounts: bool
 ) -> None:
-    kept = Kept(step=None)
+    kept = Reverification(step=None)
     kept.add(gave(1))
     running = [Process(7, "/opt/server --quiet", "/opt/server", None, listens=False)]
     room = CleanRoom(step=None, kept=kept, survivors=running)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from proctor.trial.flakes import (
-    Kept,
+    Reverification,
     count_pairs,
     note_exception,
     note_rewards,
@@ -74,11 +74,11 @@ def test_the_same_rewards_are_the_same_result(
 
 
 def test_what_is_written_reads_back_with_its_figures() -> None:
-    kept = Kept(step=None, state="frozen")
+    kept = Reverification(step=None, state="frozen")
     kept.add(note_rewards({"reward": 1.0, "odd": math.nan, "long": 10**30}, 0.25))
     kept.add(note_exception("VerifierTimeoutError", "too long", 1.0))
     kept.add(note_rewards({"long": 10**30, "odd": math.nan, "reward": 1.0}, 0.5))
-    text = render_verified_again("org/task", "ab" * 32, 2, [kept, Kept(step=None)])
+    text = render_verified_again("org/task", "ab" * 32, 2, [kept, Reverification(step=None)])
     (state,) = parse_verified_again(text.encode()).states
     assert [each.is_same for each in state.verifications] == [True, False, True]
     assert (state.n_differing, state.pairs, state.differing_pairs) == (1, 3, 2)

@@ -25,7 +25,7 @@ from proctor.trial.environment import Environment
 from proctor.trial.inside import exec_script
 from proctor.trial.order import AgentOrder, MakeAgent
 from proctor.trial.paths import INSIDE
-from proctor.trial.sitting import host_variables
+from proctor.trial.trial_run import host_variables
 
 # `oracle`: runs the task's own solution, as harbor's oracle does
 #

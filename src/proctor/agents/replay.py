@@ -16,7 +16,7 @@ from pathlib import Path
 
 from proctor.agents.secrets import redact_env
 from proctor.agents.settings import Settings, parse_settings
-from proctor.audit.things import Thing, find_thing
+from proctor.audit.file_kind import FileKind, find_thing
 from proctor.errors import AgentError, InputError
 from proctor.harbor.configs import AgentConfig
 from proctor.sentence import count_of
@@ -34,9 +34,9 @@ _TOOL = "bash"
 _MOST = 100
 _TIMEOUT = "Command timed out after"
 _KINDS = {
-    Thing.TRAJECTORY: TraceKind.TRAJECTORY,
-    Thing.ATIF: TraceKind.ATIF,
-    Thing.CONVERSATION: TraceKind.CONVERSATION,
+    FileKind.TRAJECTORY: TraceKind.TRAJECTORY,
+    FileKind.ATIF: TraceKind.ATIF,
+    FileKind.CONVERSATION: TraceKind.CONVERSATION,
 }
 
 
@@ -162,7 +162,7 @@ def load_replay(config: AgentConfig) -> list[Call]:
     return calls
 
 
-def _find_kind(thing: Thing, path: str) -> TraceKind:
+def _find_kind(thing: FileKind, path: str) -> TraceKind:
     if thing not in _KINDS:
         raise InputError(f"{path}: a {thing}; expected one of: {', '.join(_KINDS)}")
     return _KINDS[thing]

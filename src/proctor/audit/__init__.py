@@ -15,7 +15,7 @@
     job          the whole audit of one job
     difference   two runs, task by task
     task_scores  a job's scores by task, for score records
-    things       what kind of thing a path leads to
+    file_kind       what kind of thing a path leads to
     checks/      what can be said of one thing by itself
 
 Nothing here writes into a job directory, and nothing of a job is executed unless it was asked for.

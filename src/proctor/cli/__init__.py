@@ -1,6 +1,6 @@
 """The command line: one file per noun, argument parsing and printing, nothing else.
 
-    door                           where the program begins
+    entry                           where the program begins
     main                           the command table, and the door that every error leaves by
     run, resume                    commands that run trials; running/ holds what they are made of
     clean, image                   commands about what the sandbox leaves and needs

@@ -21,7 +21,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.report.board.document import describe_board, describe_cells, describe_trials
 from proctor.report.board.making import list_datasets, make_board
-from proctor.report.board.model import Board, BoardRow, BoardSection, Desk
+from proctor.report.board.model import Board, BoardRow, BoardSection, PolicyCheck
 from proctor.report.board.text import (
     FIRST,
     HEADINGS,
@@ -118,11 +118,11 @@ def command(
     return 0
 
 
-def _open_desk(ledger: Ledger, policy: str | None) -> Desk | None:
+def _open_desk(ledger: Ledger, policy: str | None) -> PolicyCheck | None:
     if policy is None:
         return None
     # What checks policies is slow to load, and most boards are made without.
-    desk: Desk = import_module("proctor.report.board.policies").PolicyDesk(ledger, policy)
+    desk: PolicyCheck = import_module("proctor.report.board.policies").PolicyDesk(ledger, policy)
     return desk
 
 

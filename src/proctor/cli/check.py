@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from proctor.audit.checks.checked import Checked
-from proctor.audit.things import Thing, find_thing
+from proctor.audit.file_kind import FileKind, find_thing
 from proctor.cli.options import PATH, check_companions, check_unused
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.errors import InputError
@@ -18,24 +18,31 @@ from proctor.sentence import count_of
 from proctor.traces.parallel import map_paths
 
 _CHECKS = {
-    Thing.TRAJECTORY: "audit.checks.traces.check_trajectory_file",
-    Thing.CONVERSATION: "audit.checks.traces.check_conversation_file",
-    Thing.ATIF: "audit.checks.traces.check_atif_file",
-    Thing.RECORD: "audit.checks.records.check_record_file",
-    Thing.CERTIFICATE: "audit.checks.scores.check_certificate_file",
-    Thing.SCORE_RECORD: "audit.checks.scores.check_score_record_file",
-    Thing.LEDGER: "ledger.verification.whole.check_ledger_directory",
-    Thing.CHECKPOINT: "ledger.claims.checks.check_checkpoint_file",
-    Thing.PROOF: "ledger.claims.checks.check_proof_file",
-    Thing.CLAIM: "ledger.claims.checks.check_claim_file",
-    Thing.BUNDLE: "ledger.exchange.checked.check_bundle_file",
-    Thing.CASE: "report.case.checking.check_case_file",
-    Thing.TASK: "audit.checks.tasks.check_task_directory",
-    Thing.DATASET: "audit.checks.tasks.check_dataset_directory",
+    FileKind.TRAJECTORY: "audit.checks.traces.check_trajectory_file",
+    FileKind.CONVERSATION: "audit.checks.traces.check_conversation_file",
+    FileKind.ATIF: "audit.checks.traces.check_atif_file",
+    FileKind.RECORD: "audit.checks.records.check_record_file",
+    FileKind.CERTIFICATE: "audit.checks.scores.check_certificate_file",
+    FileKind.SCORE_RECORD: "audit.checks.scores.check_score_record_file",
+    FileKind.LEDGER: "ledger.verification.whole.check_ledger_directory",
+    FileKind.CHECKPOINT: "ledger.claims.checks.check_checkpoint_file",
+    FileKind.PROOF: "ledger.claims.checks.check_proof_file",
+    FileKind.CLAIM: "ledger.claims.checks.check_claim_file",
+    FileKind.BUNDLE: "ledger.exchange.checked.check_bundle_file",
+    FileKind.CASE: "report.case.checking.check_case_file",
+    FileKind.TASK: "audit.checks.tasks.check_task_directory",
+    FileKind.DATASET: "audit.checks.tasks.check_dataset_directory",
 }
 """Module and function of proctor; loaded on use, as some are slow to load."""
 _SIGNED = frozenset(
-    {Thing.LEDGER, Thing.CHECKPOINT, Thing.PROOF, Thing.CLAIM, Thing.BUNDLE, Thing.CASE}
+    {
+        FileKind.LEDGER,
+        FileKind.CHECKPOINT,
+        FileKind.PROOF,
+        FileKind.CLAIM,
+        FileKind.BUNDLE,
+        FileKind.CASE,
+    }
 )
 
 
@@ -175,9 +182,9 @@ def _check(path: str, aids: _Aids) -> Checked:
     if thing in _SIGNED:
         return check(path, aids.keys)
     match thing:
-        case Thing.SCORE_RECORD:
+        case FileKind.SCORE_RECORD:
             return check(path, aids.policy)
-        case Thing.RECORD:
+        case FileKind.RECORD:
             return check(path, aids.evidence)
     return check(path)
 
@@ -191,12 +198,12 @@ def _find_other_way(path: str) -> str:
     return f"{audit}, `proctor check {record} --evidence {path}` the trial's record"
 
 
-def _check_used(kinds: set[Thing], aids: _Aids) -> None:
-    if aids.policy is not None and Thing.SCORE_RECORD not in kinds:
+def _check_used(kinds: set[FileKind], aids: _Aids) -> None:
+    if aids.policy is not None and FileKind.SCORE_RECORD not in kinds:
         raise click.UsageError(
             "--policy goes with jobs, experiments and score records; none was given"
         )
-    if aids.evidence and Thing.RECORD not in kinds:
+    if aids.evidence and FileKind.RECORD not in kinds:
         raise click.UsageError("--evidence goes with a trial record; none was given")
     if aids.keys and not kinds & _SIGNED:
         raise click.UsageError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from proctor.audit.things import Thing, find_thing
+from proctor.audit.file_kind import FileKind, find_thing
 from proctor.cli.ledger.options import find_directory, open_ledger
 from proctor.cli.output import print_json, print_line, reading_progress
 from proctor.cli.table import print_table
@@ -133,8 +133,8 @@ def _checked_job(path: str) -> str:
         InputError: it is no job, and no directory that could hold some.
     """
     thing = find_thing(path)
-    if thing not in (Thing.JOB, Thing.DATASET, Thing.TRIAL):
-        what = "name one of its experiments" if thing is Thing.LEDGER else "expected a job"
+    if thing not in (FileKind.JOB, FileKind.DATASET, FileKind.TRIAL):
+        what = "name one of its experiments" if thing is FileKind.LEDGER else "expected a job"
         raise InputError(f"{path}: a {thing}; --policy goes with jobs and experiments; {what}")
     return str(Path(path))
 

@@ -24,8 +24,8 @@ from proctor.report.comparison.compared import (
     choose_sides,
     compare_sides,
 )
+from proctor.report.comparison.document import tell_comparison
 from proctor.report.comparison.sides import Side, make_side
-from proctor.report.comparison.told import tell_comparison
 from proctor.report.page.markdown import render_markdown
 from proctor.report.page.text import render_text
 from proctor.report.runs import load_run

@@ -19,8 +19,8 @@ from proctor.cli.width import find_width
 from proctor.harbor.render import render_json
 from proctor.ledger.ledger import Ledger
 from proctor.report.behaviour import Behaviour, summarise_attempts
+from proctor.report.document.document import tell_report
 from proctor.report.document.facts import ReportFacts, gather_facts
-from proctor.report.document.told import tell_report
 from proctor.report.page.markdown import render_markdown
 from proctor.report.page.text import render_text
 from proctor.report.runs import Run, load_run

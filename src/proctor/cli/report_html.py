@@ -6,8 +6,8 @@ from pathlib import Path
 from proctor.cli.ledger.progress import make_progress
 from proctor.ledger.ledger import Ledger
 from proctor.report.behaviour import Behaviour
+from proctor.report.document.document import tell_report
 from proctor.report.document.facts import ReportFacts
-from proctor.report.document.told import tell_report
 from proctor.report.page.html import Frame, render_page
 from proctor.report.runs import Run
 from proctor.report.site.pages import make_pages

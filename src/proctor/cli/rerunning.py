@@ -14,7 +14,7 @@ from typing import Any
 import click
 import msgspec
 
-from proctor.audit.things import Thing, find_thing
+from proctor.audit.file_kind import FileKind, find_thing
 from proctor.cli.ledger.options import find_directory
 from proctor.cli.output import print_json, print_line
 from proctor.cli.running.display import Silent, leave_at_once, say
@@ -24,12 +24,12 @@ from proctor.files import replace_file
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.render import render_json
 from proctor.job.job import run_job
+from proctor.job.options import INTERRUPTED, JobOptions, JobOutcome
 from proctor.job.settings import Settings
-from proctor.job.wish import INTERRUPTED, JobOutcome, JobWish
-from proctor.rerun.again import Reruns, RerunWish, Trials, make_directory, run_again
 from proctor.rerun.from_claim import load_claim_trials
 from proctor.rerun.from_job import load_job_trials
 from proctor.rerun.plan import find_usable
+from proctor.rerun.rerunning import RerunOptions, Reruns, Trials, make_directory, run_again
 from proctor.rerun.sample import choose_trials
 from proctor.rerun.verdict import Rerun, Verdict, find_exit_code
 from proctor.sentence import count_of
@@ -63,7 +63,7 @@ def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> in
         sample=names,
         directory=directory,
     )
-    wish = RerunWish(
+    options = RerunOptions(
         directory=directory,
         tasks=tasks,
         environment=environment,
@@ -72,7 +72,7 @@ def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> in
         ended=account.write,
     )
     with contextlib.redirect_stdout(sys.stderr):
-        done = asyncio.run(run_again(trials, names, wish))
+        done = asyncio.run(run_again(trials, names, options))
     if done.interrupted:
         # A key that is pressed once too often ends what is left, without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -129,7 +129,7 @@ def _load_trials(path: str, ledger: str | None) -> Trials:
             raise click.UsageError("--ledger goes with a claim; a job has its evidence in itself")
         return load_job_trials(path)
     thing = find_thing(path)
-    if thing is not Thing.CLAIM:
+    if thing is not FileKind.CLAIM:
         raise InputError(f"{path}: a {thing}; expected a job directory, or a claim")
     return load_claim_trials(path, find_directory(ledger))
 
@@ -169,7 +169,7 @@ class _Runner:
 
     async def __call__(self, config: JobConfig, settings: Settings) -> JobOutcome:
         """Run it to its end."""
-        wish = JobWish(
+        options = JobOptions(
             config=config,
             settings=settings,
             invocation=sys.argv,
@@ -178,7 +178,7 @@ class _Runner:
             stop_at_once=leave_at_once,
             approve=self._approve,
         )
-        return await run_job(wish, Silent())
+        return await run_job(options, Silent())
 
     def _approve(self, tasks: Sequence[Task], config: JobConfig) -> None:
         needs = find_needs((task.config for task in tasks), config)

@@ -16,8 +16,8 @@ from proctor.cli.running.preview import show_preview
 from proctor.cli.running.watched import Printing, watch_job
 from proctor.harbor.stats import CANCELLED
 from proctor.job.job import resume_job
+from proctor.job.options import ResumeOptions
 from proctor.job.preview import preview_resume
-from proctor.job.wish import ResumeWish
 
 
 @click.command("resume")
@@ -75,7 +75,7 @@ def command(
     """
     check_apart("as_json", "result_line")
     check_apart("ledger", "no_ledger")
-    wish = ResumeWish(
+    options = ResumeOptions(
         also=frozenset({CANCELLED, *also}),
         n_concurrent=n_concurrent if isinstance(n_concurrent, int) else None,
         is_auto=n_concurrent == AUTO,
@@ -92,7 +92,7 @@ def command(
     directory = Path(job)
     printing = Printing(quiet=quiet, as_json=as_json, result_line=result_line)
     if dry_run:
-        return show_preview(preview_resume(directory, wish), as_json=as_json)
+        return show_preview(preview_resume(directory, options), as_json=as_json)
     return watch_job(
-        lambda watch: resume_job(directory, wish, watch), directory.resolve().name, printing
+        lambda watch: resume_job(directory, options, watch), directory.resolve().name, printing
     )

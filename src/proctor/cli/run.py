@@ -28,8 +28,8 @@ from proctor.cli.running.sections import SectionedCommand
 from proctor.cli.running.watched import Printing, watch_job
 from proctor.job.classes import check_classes
 from proctor.job.job import run_job
+from proctor.job.options import JobOptions
 from proctor.job.preview import preview_run
-from proctor.job.wish import JobWish
 
 
 @click.command("run", cls=SectionedCommand)
@@ -64,7 +64,7 @@ def command(**given: Any) -> int:
     check_classes(wished.config)
     # A dry run takes nothing from anybody, so that there is nothing to ask.
     yes = flags.job.yes or flags.output.dry_run
-    wish = JobWish(
+    options = JobOptions(
         config=wished.config,
         settings=wished.settings,
         invocation=sys.argv,
@@ -88,8 +88,8 @@ def command(**given: Any) -> int:
         debug=wished.config.debug,
     )
     if flags.output.dry_run:
-        return show_preview(preview_run(wish), as_json=flags.output.as_json)
-    return watch_job(lambda watch: run_job(wish, watch), wished.config.job_name, printing)
+        return show_preview(preview_run(options), as_json=flags.output.as_json)
+    return watch_job(lambda watch: run_job(options, watch), wished.config.job_name, printing)
 
 
 def _environment_why(flags: EnvironmentFlags, *, from_file: bool) -> str:

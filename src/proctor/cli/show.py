@@ -12,7 +12,7 @@ import click
 
 from proctor.cli.options import PATH
 from proctor.cli.selection import Expression, Selection, StepRange
-from proctor.cli.showing import Wish
+from proctor.cli.showing import ShowOptions
 from proctor.cli.trace_text import LONGEST
 
 
@@ -82,9 +82,9 @@ def command(
     """
     is_sealed = directory is not None or evidence_path is not None or not os.path.lexists(thing)
     selection = Selection(step, errors, tool, grep, part)
-    wish = Wish(selection, full, raw, as_json, not no_pager, evidence_path, changes)
+    options = ShowOptions(selection, full, raw, as_json, not no_pager, evidence_path, changes)
     if is_sealed:
-        importlib.import_module("proctor.cli.show_sealed").show(thing, directory, wish)
+        importlib.import_module("proctor.cli.show_sealed").show(thing, directory, options)
     else:
-        importlib.import_module("proctor.cli.show_file").show(thing, wish)
+        importlib.import_module("proctor.cli.show_file").show(thing, options)
     return 0

@@ -8,7 +8,7 @@ import msgspec
 
 from proctor.cli.pager import page
 from proctor.cli.printable import printable
-from proctor.cli.showing import Wish, print_document
+from proctor.cli.showing import ShowOptions, print_document
 from proctor.cli.stdout import tell
 from proctor.errors import InputError
 from proctor.sentence import count_of
@@ -67,19 +67,19 @@ def render_summary(trial: ChangedTrial) -> Iterator[str]:
         yield f"  clean room: {describe_missing(trial.findings, trial.reward)}"
 
 
-def show_changes(trial: ChangedTrial, wish: Wish) -> None:
+def show_changes(trial: ChangedTrial, options: ShowOptions) -> None:
     """Print every path that differs from the image.
 
     Raises:
         InputError: there is no such part.
         DamageError: sealed evidence is altered.
     """
-    found = _choose_part(trial, load_changes(trial.files, trial.open_file), wish.selection.part)
-    if wish.as_json:
+    found = _choose_part(trial, load_changes(trial.files, trial.open_file), options.selection.part)
+    if options.as_json:
         document = {"thing": "changes", "name": trial.name, "parts": list(map(_describe, found))}
         print_document(document)
     elif found:
-        page(lambda: map(printable, _render(trial, found, wish)), is_wanted=wish.paged)
+        page(lambda: map(printable, _render(trial, found, options)), is_wanted=options.paged)
     for path in find_change_files(trial.gone).values():
         tell(f"proctor: {printable(trial.name)}: {printable(path)} is not here")
     if not found and not find_change_files(trial.gone):
@@ -108,12 +108,12 @@ def _describe(found: PartChanges) -> dict[str, object]:
     }
 
 
-def _render(trial: ChangedTrial, found: list[PartChanges], wish: Wish) -> Iterator[str]:
+def _render(trial: ChangedTrial, found: list[PartChanges], options: ShowOptions) -> Iterator[str]:
     for at, each in enumerate(found):
         if at:
             yield ""
         name = f"{trial.name}, part {each.part}" if each.part else trial.name
-        yield from _render_part(name, each.record, is_full=wish.full)
+        yield from _render_part(name, each.record, is_full=options.full)
 
 
 def _render_part(name: str, record: ChangeRecord, *, is_full: bool) -> Iterator[str]:

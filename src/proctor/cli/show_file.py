@@ -4,10 +4,10 @@ import contextlib
 import importlib
 from pathlib import Path
 
-from proctor.audit.things import TRACES, Thing, find_thing
+from proctor.audit.file_kind import TRACES, FileKind, find_thing
 from proctor.cli.options import check_apart, check_unused
 from proctor.cli.show_trace import Source, describe_trace
-from proctor.cli.showing import Showing, Wish, print_document, tell_if_empty
+from proctor.cli.showing import Showing, ShowOptions, print_document, tell_if_empty
 from proctor.errors import InputError
 from proctor.sentence import count_of
 from proctor.traces.entry import TraceKind
@@ -16,7 +16,7 @@ _NAMED = 3
 _SIGNS = ("result.json", "config.json", "trial.log")
 
 
-def show(thing: str, wish: Wish) -> None:
+def show(thing: str, options: ShowOptions) -> None:
     """Print a trace, a record or a trial.
 
     Raises:
@@ -25,30 +25,32 @@ def show(thing: str, wish: Wish) -> None:
     """
     kind = find_thing(thing)
     if kind in TRACES:
-        check_unused("a trace", raw=wish.raw, part=wish.selection.part, changes=wish.changes)
+        check_unused(
+            "a trace", raw=options.raw, part=options.selection.part, changes=options.changes
+        )
         check_apart("full", "as_json")
         source = Source(TraceKind(str(kind)), thing, thing)
-        if wish.as_json:
-            view = wish.view()
+        if options.as_json:
+            view = options.view()
             print_document(describe_trace(source, view))
             tell_if_empty(thing, view)
         else:
-            Showing(thing, lambda: contextlib.nullcontext([source]), wish, is_lone=True).print()
-    elif wish.changes and kind in (Thing.RECORD, Thing.TRIAL):
-        wish.check_unchosen("--changes")
+            Showing(thing, lambda: contextlib.nullcontext([source]), options, is_lone=True).print()
+    elif options.changes and kind in (FileKind.RECORD, FileKind.TRIAL):
+        options.check_unchosen("--changes")
         check_apart("changes", "raw")
         check_apart("full", "as_json")
-        importlib.import_module("proctor.cli.show_record").show_changes_of(thing, wish)
-    elif kind is Thing.RECORD:
-        wish.check_unused_for("a record")
-        check_unused("a record", full=wish.full)
+        importlib.import_module("proctor.cli.show_record").show_changes_of(thing, options)
+    elif kind is FileKind.RECORD:
+        options.check_unused_for("a record")
+        check_unused("a record", full=options.full)
         check_apart("raw", "as_json")
         # Records and trials are slow to load, and a trace needs neither.
-        importlib.import_module("proctor.cli.show_record").show_record(thing, wish)
-    elif kind is Thing.TRIAL:
-        check_unused("a trial that is not sealed", raw=wish.raw)
+        importlib.import_module("proctor.cli.show_record").show_record(thing, options)
+    elif kind is FileKind.TRIAL:
+        check_unused("a trial that is not sealed", raw=options.raw)
         check_apart("full", "as_json")
-        importlib.import_module("proctor.cli.show_record").show_trial(thing, wish)
+        importlib.import_module("proctor.cli.show_record").show_trial(thing, options)
     else:
         expected = "expected a trace, a trial or a trial record"
         raise InputError(f"{thing}: a {kind}; {expected}{_inside(thing)}")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.audit.things import Thing
+from proctor.audit.file_kind import FileKind
 from proctor.cli.output import print_json
 from proctor.cli.pager import page
 from proctor.cli.printable import printable
 from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
 from proctor.cli.show_trace import Source, describe_trace
-from proctor.cli.showing import Showing, Sources, Wish, choose_part, tell_if_empty
+from proctor.cli.showing import Showing, ShowOptions, Sources, choose_part, tell_if_empty
 from proctor.cli.stdout import send_bytes
 from proctor.errors import InputError
 from proctor.exchange.traced_files import find_in_files
@@ -106,20 +106,20 @@ def _cut(text: str) -> str:
 _BESIDE = (CHANGES, CLEAN_ROOM, "steps")
 
 
-def show_record(path: str, wish: Wish) -> None:
+def show_record(path: str, options: ShowOptions) -> None:
     """Print a record.
 
     Raises:
         InputError: it cannot be read.
     """
-    if wish.raw:
+    if options.raw:
         send_bytes(_read(path))
         return
     loaded = load_record(Path(path), salvage=True)
-    if wish.as_json:
-        print_json({"thing": str(Thing.RECORD), "path": path, **_describe(loaded)})
+    if options.as_json:
+        print_json({"thing": str(FileKind.RECORD), "path": path, **_describe(loaded)})
     else:
-        page(lambda: _render_record(path, loaded), is_wanted=wish.paged)
+        page(lambda: _render_record(path, loaded), is_wanted=options.paged)
 
 
 def _render_record(path: str, loaded: LoadedRecord) -> Iterator[str]:
@@ -130,13 +130,13 @@ def _render_record(path: str, loaded: LoadedRecord) -> Iterator[str]:
         yield from map(printable, render_summary(_changed(_find_trial(path))))
 
 
-def show_changes_of(path: str, wish: Wish) -> None:
+def show_changes_of(path: str, options: ShowOptions) -> None:
     """Print what the agent changed in a trial, of which this is the directory or the record.
 
     Raises:
         InputError: it cannot be read; there is no such part.
     """
-    show_changes(_changed(_find_trial(path)), wish)
+    show_changes(_changed(_find_trial(path)), options)
 
 
 def _find_trial(path: str) -> TracedTrial:
@@ -171,7 +171,7 @@ def _read(path: str) -> bytes:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def show_trial(path: str, wish: Wish) -> None:
+def show_trial(path: str, options: ShowOptions) -> None:
     """Print a trial's record and its traces, or the steps of them that are wanted.
 
     Raises:
@@ -188,10 +188,10 @@ def show_trial(path: str, wish: Wish) -> None:
                 for each in found
             ]
 
-    if wish.as_json:
-        _print_trial(trial, wish, sources)
+    if options.as_json:
+        _print_trial(trial, options, sources)
     else:
-        Showing(path, sources, wish, head=lambda: _render_head(trial, attempts)).print()
+        Showing(path, sources, options, head=lambda: _render_head(trial, attempts)).print()
 
 
 def _render_head(trial: TracedTrial, attempts: list[TracedTrial]) -> Iterator[str]:
@@ -205,17 +205,17 @@ def _render_head(trial: TracedTrial, attempts: list[TracedTrial]) -> Iterator[st
         yield printable(f"  earlier attempt  {attempt.name}")
 
 
-def _print_trial(trial: TracedTrial, wish: Wish, sources: Sources) -> None:
-    view = wish.view()
+def _print_trial(trial: TracedTrial, options: ShowOptions, sources: Sources) -> None:
+    view = options.view()
     with sources() as found:
         traces = [
             {"part": source.part, **describe_trace(source, view)}
-            for source in choose_part(trial.name, found, wish.selection.part)
+            for source in choose_part(trial.name, found, options.selection.part)
         ]
     record = None if trial.record is None else trial.record.model_dump(mode="json")
     print_json(
         {
-            "thing": str(Thing.TRIAL),
+            "thing": str(FileKind.TRIAL),
             "path": trial.name,
             "record": record,
             "problem": trial.problem,

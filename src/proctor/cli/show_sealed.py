@@ -21,8 +21,8 @@ from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
 from proctor.cli.show_trace import Source, describe_trace
 from proctor.cli.showing import (
     Showing,
+    ShowOptions,
     Sources,
-    Wish,
     choose_part,
     print_document,
     tell_if_empty,
@@ -125,7 +125,7 @@ _LONGEST = 400
 _MOST_FILES = 50
 
 
-def show(name: str, directory: str | None, wish: Wish) -> None:
+def show(name: str, directory: str | None, options: ShowOptions) -> None:
     """Print a sealed trial or an entry.
 
     Raises:
@@ -135,12 +135,12 @@ def show(name: str, directory: str | None, wish: Wish) -> None:
     for first, second in (("raw", "as_json"), ("raw", "evidence_path"), ("as_json", "full")):
         check_apart(first, second)
     check_apart("evidence_path", "as_json")
-    if wish.changes:
-        wish.check_unchosen("--changes")
+    if options.changes:
+        options.check_unchosen("--changes")
         check_apart("changes", "raw")
         check_apart("changes", "evidence_path")
-    if wish.raw or wish.evidence is not None:
-        wish.check_unused_for("--raw and --evidence, which give bytes as they are")
+    if options.raw or options.evidence is not None:
+        options.check_unused_for("--raw and --evidence, which give bytes as they are")
     place = Path(directory or os.environ.get("PROCTOR_LEDGER") or "ledger")
     if directory is None and not has_checkpoint(place):
         raise InputError(
@@ -150,14 +150,14 @@ def show(name: str, directory: str | None, wish: Wish) -> None:
     with Ledger.open(place) as ledger:
         found = find_one(ledger, name)
         if isinstance(found, TrialRow):
-            _show_trial(ledger, found, wish)
+            _show_trial(ledger, found, options)
         else:
-            wish.check_unused_for("an entry that is no trial")
-            check_unused("an entry that is no trial", changes=wish.changes)
-            _show_entry(ledger, found, wish)
+            options.check_unused_for("an entry that is no trial")
+            check_unused("an entry that is no trial", changes=options.changes)
+            _show_entry(ledger, found, options)
 
 
-def _show_trial(ledger: Ledger, row: TrialRow, wish: Wish) -> None:
+def _show_trial(ledger: Ledger, row: TrialRow, options: ShowOptions) -> None:
     entry = ledger.entry(row.seq)
     if isinstance(entry, TrialEntry):
         if record_digest(entry) != row.record:
@@ -165,43 +165,50 @@ def _show_trial(ledger: Ledger, row: TrialRow, wish: Wish) -> None:
                 f"{ledger.directory}: entry {row.seq} holds a record with the SHA-256 "
                 f"{record_digest(entry)}; sealed was {row.record}"
             )
-        if wish.raw:
+        if options.raw:
             send_bytes(bytes(entry.record))
             return
-        if wish.evidence is not None:
-            _send_evidence(ledger, row, entry, wish.evidence)
+        if options.evidence is not None:
+            _send_evidence(ledger, row, entry, options.evidence)
             return
-        if wish.changes:
-            show_changes(_changed(ledger, row, entry), wish)
+        if options.changes:
+            show_changes(_changed(ledger, row, entry), options)
             return
-    elif wish.raw or wish.evidence is not None or wish.changes or not wish.selection.is_all:
+    elif (
+        options.raw
+        or options.evidence is not None
+        or options.changes
+        or not options.selection.is_all
+    ):
         raise LedgerError(f"{row.name}: withheld; `proctor show {row.seq}` says why")
-    _print_trial(ledger, row, entry, wish)
+    _print_trial(ledger, row, entry, options)
 
 
-def _print_trial(ledger: Ledger, row: TrialRow, entry: AnyEntry | Withheld, wish: Wish) -> None:
+def _print_trial(
+    ledger: Ledger, row: TrialRow, entry: AnyEntry | Withheld, options: ShowOptions
+) -> None:
     def sources() -> contextlib.AbstractContextManager[list[Source]]:
         if isinstance(entry, TrialEntry):
-            return sealed_traces(ledger, entry, wish.selection)
+            return sealed_traces(ledger, entry, options.selection)
         return contextlib.nullcontext([])
 
     def head() -> Iterator[str]:
-        yield from map(printable, _render_trial(ledger, row, entry, wish))
+        yield from map(printable, _render_trial(ledger, row, entry, options))
 
-    if not wish.as_json:
-        Showing(row.name, sources, wish, head).print()
-    elif wish.selection.is_all:
+    if not options.as_json:
+        Showing(row.name, sources, options, head).print()
+    elif options.selection.is_all:
         send(json.dumps(_describe(row, entry, _find_remarks(ledger, row)), indent=2))
     else:
-        _print_steps(row, sources, wish)
+        _print_steps(row, sources, options)
 
 
-def _print_steps(row: TrialRow, sources: Sources, wish: Wish) -> None:
-    view = wish.view()
+def _print_steps(row: TrialRow, sources: Sources, options: ShowOptions) -> None:
+    view = options.view()
     with sources() as found:
         traces = [
             {"part": source.part, **describe_trace(source, view)}
-            for source in choose_part(row.name, found, wish.selection.part)
+            for source in choose_part(row.name, found, options.selection.part)
         ]
     print_document({"thing": "sealed trial", "name": row.name, "seq": row.seq, "traces": traces})
     tell_if_empty(row.name, view)
@@ -240,15 +247,15 @@ def _render_trial(
     ledger: Ledger,
     row: TrialRow,
     entry: AnyEntry | Withheld,
-    wish: Wish,
+    options: ShowOptions,
 ) -> Iterator[str]:
     yield f"{row.trial_id}, {row.status}, of experiment {row.experiment_id}"
     yield f"  entry        {row.seq}"
     yield f"  sha256       {row.record}"
     if isinstance(entry, TrialEntry):
-        longest = None if wish.full else _LONGEST
+        longest = None if options.full else _LONGEST
         yield from (f"  {label:<11}  {_cut(text, longest)}" for label, text in _fields(row, entry))
-        yield from _render_evidence(ledger, entry, is_full=wish.full)
+        yield from _render_evidence(ledger, entry, is_full=options.full)
         for finding in entry.findings:
             code, message = str(finding.get("code")), str(finding.get("message"))
             yield f"  finding  {level_of(code)}  {code}: {_cut(message, longest)}"
@@ -335,16 +342,16 @@ def _dated(entry: AnyEntry, text: str) -> str:
     return f"[entry {entry.seq}, {entry.at[:19]}Z]  {_cut(text, _LONGEST)}"
 
 
-def _show_entry(ledger: Ledger, seq: int, wish: Wish) -> None:
+def _show_entry(ledger: Ledger, seq: int, options: ShowOptions) -> None:
     line = ledger.line(seq)
     entry = ledger.entry(seq)
-    if wish.evidence is not None:
+    if options.evidence is not None:
         raise click.UsageError("--evidence means nothing for an entry that is no trial")
-    if wish.raw:
+    if options.raw:
         send_bytes(line)
         return
     document = _builtins(entry)
-    if wish.as_json:
+    if options.as_json:
         send(json.dumps({"thing": "entry", "entry": document}, indent=2))
         return
     kind = "withheld" if isinstance(entry, Withheld) else entry.kind
@@ -352,7 +359,7 @@ def _show_entry(ledger: Ledger, seq: int, wish: Wish) -> None:
     for key, value in cast("dict[str, object]", document).items():
         if key not in ("seq", "kind"):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            send(printable(f"  {key:<11}  {_cut(text, None if wish.full else _LONGEST)}"))
+            send(printable(f"  {key:<11}  {_cut(text, None if options.full else _LONGEST)}"))
 
 
 def _cut(text: str, longest: int | None) -> str:

@@ -15,7 +15,7 @@ from proctor.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ShowOptions:
     """How something is to be shown."""
 
     selection: Selection
@@ -62,7 +62,7 @@ class Showing:
 
     name: str
     sources: Sources
-    wish: Wish
+    options: ShowOptions
     head: Callable[[], Iterable[str]] = tuple
     """Makes the lines before the traces; left out where only some steps are wanted."""
     is_lone: bool = False
@@ -76,7 +76,7 @@ class Showing:
         Raises:
             InputError: it cannot be read; there is no such part.
         """
-        page(self._lines, is_wanted=self.wish.paged)
+        page(self._lines, is_wanted=self.options.paged)
         if self._view is None or self._view.selection.is_all:
             return
         if self._has_traces:
@@ -85,12 +85,12 @@ class Showing:
             tell(f"proctor: {printable(self.name)}: has no trace")
 
     def _lines(self) -> Iterator[str]:
-        self._view = view = self.wish.view()
+        self._view = view = self.options.view()
         if view.selection.is_all:
             yield from self.head()
         with self.sources() as found:
             self._has_traces = bool(found)
-            for source in choose_part(self.name, found, self.wish.selection.part):
+            for source in choose_part(self.name, found, self.options.selection.part):
                 lines = render_trace(source, view)
                 # A title without anything below it would say that there is something.
                 if not self.is_lone and (first := next(lines, None)) is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from proctor.audit.things import Thing, find_thing
+from proctor.audit.file_kind import FileKind, find_thing
 from proctor.cli.options import PATH, STDOUT, check_apart
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.cli.printable import printable
@@ -166,8 +166,8 @@ def _check_kind(path: str) -> None:
     except InputError:
         return
     # One line without a step may just be a bad line; a file called so is none.
-    is_spoken = thing is Thing.CONVERSATION and "conversation" in Path(path).name
-    if thing is Thing.ATIF or is_spoken:
+    is_spoken = thing is FileKind.CONVERSATION and "conversation" in Path(path).name
+    if thing is FileKind.ATIF or is_spoken:
         raise InputError(f"{path}: a {thing}; expected a trajectory. `proctor show` shows it")
 
 

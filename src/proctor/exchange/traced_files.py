@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from proctor.audit.things import TRACES, Thing, find_thing
+from proctor.audit.file_kind import TRACES, FileKind, find_thing
 from proctor.errors import InputError
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.sealing import Submission
@@ -24,9 +24,9 @@ def find_in_files(path: str) -> Iterator[TracedTrial]:
     thing = find_thing(path)
     if thing in TRACES:
         yield _lone_trace(path, TraceKind(str(thing)))
-    elif thing in (Thing.TRIAL, Thing.RECORD):
+    elif thing in (FileKind.TRIAL, FileKind.RECORD):
         yield from _trials_at(Path(path))
-    elif thing is Thing.JOB:
+    elif thing is FileKind.JOB:
         yield from _trials_of_job(Path(path))
     else:
         raise InputError(f"{path}: a {thing}; expected a trace, a trial, a record or a job")
@@ -38,7 +38,7 @@ def list_places(path: str) -> list[str]:
     Raises:
         InputError: there is nothing at the path, or a job without a trial.
     """
-    if find_thing(path) is not Thing.JOB:
+    if find_thing(path) is not FileKind.JOB:
         return [path]
     return [str(place) for place in _places_of(Path(path))]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from proctor.audit.things import TRACES, find_thing
+from proctor.audit.file_kind import TRACES, find_thing
 from proctor.errors import InputError, RecordError, TraceError
 from proctor.exchange.harbor_trial import LONGEST_SAID
 from proctor.exchange.intake import Offer

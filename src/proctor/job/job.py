@@ -1,7 +1,7 @@
 """A job from its first file to its result: run, and gone on with.
 
-    run_job(wish, watch)                 a new job, or the rest of one that is there
-    resume_job(directory, wish, watch)   the rest of a job, by its own files alone
+    run_job(options, watch)                 a new job, or the rest of one that is there
+    resume_job(directory, options, watch)   the rest of a job, by its own files alone
 
 Both plan first and write nothing until the plan stands. What a killed run leaves is what the next
 one goes on from: every file is whole, a trial's name is on record before its directory is made.
@@ -32,6 +32,7 @@ from proctor.job.flakes import Flakes, find_flakes, render_flakes
 from proctor.job.images import describe_change
 from proctor.job.lock import lock_slots
 from proctor.job.metrics import make_metrics
+from proctor.job.options import Counts, JobOptions, JobOutcome, ResumeOptions
 from proctor.job.planning import JobPlan
 from proctor.job.progress import Progress, local_now
 from proctor.job.reaping import Reaping
@@ -42,7 +43,6 @@ from proctor.job.sealing import Sealer, check_ledger, find_sealed_names, sealing
 from proctor.job.slots import Slot, trial_config
 from proctor.job.store import JobFiles, JobState, held_job
 from proctor.job.watch import Watch
-from proctor.job.wish import Counts, JobOutcome, JobWish, ResumeWish
 from proctor.trial.order import Kinds
 from proctor.trial.plan import Plan, RecordWish, Shared
 
@@ -94,9 +94,9 @@ class TrialPlanner:
 
     def _make_record(self, slot: Slot) -> RecordWish:
         records = self._plan.prepared.records
-        wish = records[slot.index % len(records)]
+        options = records[slot.index % len(records)]
         # What the person says goes before what the dataset is called.
-        return replace(wish, dataset_id=wish.dataset_id or slot.planned.dataset_id)
+        return replace(options, dataset_id=options.dataset_id or slot.planned.dataset_id)
 
 
 # result.json while a job runs: rewritten at most once a second, and whole
@@ -243,17 +243,17 @@ class Queue[T]:
                 return
 
 
-async def run_job(wish: JobWish, watch: Watch) -> JobOutcome:
+async def run_job(options: JobOptions, watch: Watch) -> JobOutcome:
     """Run a job; one of the same name and config that is there already is gone on with.
 
     Raises:
         InputError: something that was asked for cannot be had; no trial was begun.
         JobError: another process runs the job, or its own files cannot be written.
     """
-    return await _carry_out(await request_run(wish), watch)
+    return await _carry_out(await request_run(options), watch)
 
 
-async def resume_job(directory: Path, wish: ResumeWish, watch: Watch) -> JobOutcome:
+async def resume_job(directory: Path, options: ResumeOptions, watch: Watch) -> JobOutcome:
     """Run what a job has no result of; trials that are done are kept as they are.
 
     The working directory of the process is the job's own while this runs.
@@ -263,7 +263,7 @@ async def resume_job(directory: Path, wish: ResumeWish, watch: Watch) -> JobOutc
         JobError: another process runs the job, or its own files cannot be written.
     """
     with opened_job(directory) as job:
-        return await _carry_out(await request_resume(job, wish), watch)
+        return await _carry_out(await request_resume(job, options), watch)
 
 
 async def _carry_out(request: Request, watch: Watch) -> JobOutcome:

@@ -27,7 +27,7 @@ from proctor.job.foreign import Told, told
 from proctor.job.images import find_task_image
 from proctor.job.metrics import find_metrics
 from proctor.job.planned import Resolved
-from proctor.job.resume import Again, Decision, Deed, Places, decide, place_slots
+from proctor.job.resume import Again, Decision, Places, SlotAction, decide, place_slots
 from proctor.job.settings import Settings
 from proctor.job.slots import Slot, make_slots, new_trial_name, trial_config
 from proctor.job.store import ChosenEnvironment, NamedSlot
@@ -133,7 +133,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def todo(self) -> list[Decision]:
         """What is to be run."""
-        return [decision for decision in self.decisions if decision.deed is not Deed.KEEP]
+        return [decision for decision in self.decisions if decision.deed is not SlotAction.KEEP]
 
     @property
     def named_slots(self) -> list[NamedSlot]:
@@ -305,5 +305,5 @@ def _decide_all(
         if name in places.present:
             decisions.append(decide(slot, name, f"{directory}/{name}", again))
         else:
-            decisions.append(Decision(slot, name, Deed.RUN, "it has not been begun"))
+            decisions.append(Decision(slot, name, SlotAction.RUN, "it has not been begun"))
     return decisions

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 
 from proctor.environments.kinds import check_wishes
+from proctor.job.options import JobOptions, ResumeOptions
 from proctor.job.planned import RefusedTask
 from proctor.job.planning import JobPlan
 from proctor.job.request import Request, opened_job, request_resume, request_run
-from proctor.job.resume import Decision, Deed, find_idle
+from proctor.job.resume import Decision, SlotAction, find_idle
 from proctor.job.sealing import check_belonging
 from proctor.job.store import ChosenEnvironment
-from proctor.job.wish import JobWish, ResumeWish
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,29 +38,29 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     environment: ChosenEnvironment
     n_concurrent: int
 
-    def count(self, deed: Deed) -> int:
+    def count(self, deed: SlotAction) -> int:
         """Slots about which this would be done."""
         return Counter(decision.deed for decision in self.decisions)[deed]
 
 
-async def preview_run(wish: JobWish) -> Preview:
+async def preview_run(options: JobOptions) -> Preview:
     """What `run_job` would do.
 
     Raises:
         InputError: something that was asked for cannot be had.
     """
-    request = await request_run(wish)
+    request = await request_run(options)
     return _preview(request, request.plan())
 
 
-async def preview_resume(directory: Path, wish: ResumeWish) -> Preview:
+async def preview_resume(directory: Path, options: ResumeOptions) -> Preview:
     """What `resume_job` would do.
 
     Raises:
         InputError: something that the job needs cannot be had.
     """
     with opened_job(directory) as job:
-        request = await request_resume(job, wish)
+        request = await request_resume(job, options)
         return _preview(request, request.plan())
 
 

@@ -11,11 +11,11 @@ from proctor.harbor.configs import JobConfig
 from proctor.harbor.env import is_sensitive
 from proctor.job.existing import Existing, load_existing
 from proctor.job.images import choose_environment
+from proctor.job.options import JobOptions, LedgerOptions, ResumeOptions
 from proctor.job.planning import JobPlan, Place, Prepared, plan_job, prepare
 from proctor.job.secrets import check_variables, check_wanted, fill_secrets
 from proctor.job.settings import Settings
 from proctor.job.store import CONFIG, LOCK, STATE
-from proctor.job.wish import JobWish, LedgerWish, ResumeWish
 from proctor.record.ids import check_id
 from proctor.sentence import shown
 
@@ -150,7 +150,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     invocation: Sequence[str]
     host: Mapping[str, str]
     stop_at_once: Callable[[], None]
-    ledger: LedgerWish | None
+    ledger: LedgerOptions | None
     """None: the trials are not sealed."""
 
     def plan(self) -> JobPlan:
@@ -166,37 +166,39 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return plan_job(self.prepared, existing, self.place, self.also)
 
 
-async def request_run(wish: JobWish) -> Request:
+async def request_run(options: JobOptions) -> Request:
     """The job that a command line asks for.
 
     Raises:
         InputError: something that was asked for cannot be had, or there is another job of this
             name.
     """
-    config = wish.config
+    config = options.config
     check_id(config.job_name, "job name")
     trials_dir = config.jobs_dir.expanduser() / config.job_name
     directory = trials_dir.absolute()
     _check_may_be_there(directory)
     existing = load_existing(directory)
-    _check_same(directory, existing, config, wish.settings)
-    chosen = choose_environment(config.environment, wish.environment_why)
+    _check_same(directory, existing, config, options.settings)
+    chosen = choose_environment(config.environment, options.environment_why)
     if existing.config is not None and existing.state is not None:
         chosen = existing.state.environment
-    check_variables(config, wish.host)
-    prepared = await prepare(config, wish.settings, chosen, wish.host, is_auto=wish.is_auto)
-    wish.approve([planned.task for planned in prepared.resolved.tasks], config)
+    check_variables(config, options.host)
+    prepared = await prepare(
+        config, options.settings, chosen, options.host, is_auto=options.is_auto
+    )
+    options.approve([planned.task for planned in prepared.resolved.tasks], config)
     cwd = Path(existing.state.cwd) if existing.state else Path.cwd()
     return Request(
         prepared=prepared,
         place=Place(directory=directory, trials_dir=trials_dir, cwd=cwd),
         is_begun=existing.config is not None,
-        also=wish.also,
+        also=options.also,
         n_concurrent=prepared.config.n_concurrent_trials,
-        invocation=wish.invocation,
-        host=wish.host,
-        stop_at_once=wish.stop_at_once,
-        ledger=wish.ledger,
+        invocation=options.invocation,
+        host=options.host,
+        stop_at_once=options.stop_at_once,
+        ledger=options.ledger,
     )
 
 
@@ -260,39 +262,39 @@ def _check_is_job(directory: Path) -> None:
         )
 
 
-async def request_resume(job: OpenJob, wish: ResumeWish) -> Request:
+async def request_resume(job: OpenJob, options: ResumeOptions) -> Request:
     """The rest of a job.
 
     Raises:
         InputError: something that the job needs cannot be had.
     """
     trials_dir = find_trials_dir(job.directory, job.origin, job.config)
-    check_wanted(job.config, wish.secrets, f"{job.directory}/{CONFIG}")
-    config = fill_secrets(job.config, wish.secrets, wish.host, f"{job.directory}/{CONFIG}")
+    check_wanted(job.config, options.secrets, f"{job.directory}/{CONFIG}")
+    config = fill_secrets(job.config, options.secrets, options.host, f"{job.directory}/{CONFIG}")
     state = job.existing.state
     why = "the one that the job was begun with"
     chosen = state.environment if state else choose_environment(config.environment, why)
-    check_variables(config, wish.host, job.directory)
-    prepared = await prepare(config, job.settings, chosen, wish.host, is_auto=wish.is_auto)
-    wish.approve([planned.task for planned in prepared.resolved.tasks], config)
+    check_variables(config, options.host, job.directory)
+    prepared = await prepare(config, job.settings, chosen, options.host, is_auto=options.is_auto)
+    options.approve([planned.task for planned in prepared.resolved.tasks], config)
     return Request(
         prepared=prepared,
         place=Place(directory=job.directory, trials_dir=trials_dir, cwd=job.origin),
         is_begun=True,
-        also=wish.also,
-        n_concurrent=wish.n_concurrent or prepared.config.n_concurrent_trials,
-        invocation=wish.invocation,
-        host=wish.host,
-        stop_at_once=wish.stop_at_once,
-        ledger=_find_ledger(job, wish),
+        also=options.also,
+        n_concurrent=options.n_concurrent or prepared.config.n_concurrent_trials,
+        invocation=options.invocation,
+        host=options.host,
+        stop_at_once=options.stop_at_once,
+        ledger=_find_ledger(job, options),
     )
 
 
-def _find_ledger(job: OpenJob, wish: ResumeWish) -> LedgerWish | None:
+def _find_ledger(job: OpenJob, options: ResumeOptions) -> LedgerOptions | None:
     state = job.existing.state
     before = Path(state.ledger) if state is not None and state.ledger else None
-    directory = wish.ledger or before
-    return LedgerWish(directory, wish.key_file) if directory and wish.is_sealed else None
+    directory = options.ledger or before
+    return LedgerOptions(directory, options.key_file) if directory and options.is_sealed else None
 
 
 def _check_same(directory: Path, existing: Existing, config: JobConfig, settings: Settings) -> None:

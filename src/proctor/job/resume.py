@@ -37,7 +37,7 @@ from proctor.job.store import NamedSlot
 from proctor.record.ids import check_id
 
 
-class Deed(StrEnum):
+class SlotAction(StrEnum):
     """What is done about a slot."""
 
     KEEP = "keep"
@@ -54,7 +54,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     slot: Slot
     trial: str
     """Name of its trial."""
-    deed: Deed
+    deed: SlotAction
     why: str
     row: Trial | None = None
     """What counts of a result that is kept."""
@@ -169,23 +169,25 @@ def find_idle(also: Collection[str], decisions: Sequence[Decision]) -> list[str]
 def decide(slot: Slot, name: str, trial_dir: str, again: Again) -> Decision:
     """What is done about a slot whose trial has a directory."""
     if is_being_kept(trial_dir):
-        return Decision(slot, name, Deed.REDO, "the runner was killed as it was to be run again")
+        return Decision(
+            slot, name, SlotAction.REDO, "the runner was killed as it was to be run again"
+        )
     try:
         document = TRIAL.load(f"{trial_dir}/result.json")
     except JobError as error:
         return _decide_broken(slot, name, trial_dir, error)
     if document.trial_name != name:
         why = f"its result.json is that of {document.trial_name!r}"
-        return Decision(slot, name, Deed.REDO, why)
+        return Decision(slot, name, SlotAction.REDO, why)
     row = claimed_trial(document)
     if why_again := again.explain(row, trial_dir):
-        return Decision(slot, name, Deed.REDO, why_again)
-    return Decision(slot, name, Deed.KEEP, "it has a result", row)
+        return Decision(slot, name, SlotAction.REDO, why_again)
+    return Decision(slot, name, SlotAction.KEEP, "it has a result", row)
 
 
 def _decide_broken(slot: Slot, name: str, trial_dir: str, error: JobError) -> Decision:
     if os.path.lexists(f"{trial_dir}/result.json"):
-        return Decision(slot, name, Deed.REDO, str(error))
+        return Decision(slot, name, SlotAction.REDO, str(error))
     if list_names(trial_dir) in ([], [ATTEMPTS]):
-        return Decision(slot, name, Deed.RUN, "it was to be run again")
-    return Decision(slot, name, Deed.REDO, "it was stopped before it had a result")
+        return Decision(slot, name, SlotAction.RUN, "it was to be run again")
+    return Decision(slot, name, SlotAction.REDO, "it was stopped before it had a result")

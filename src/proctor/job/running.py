@@ -31,7 +31,7 @@ from proctor.job.durable import Durable
 from proctor.job.kept import ATTEMPTS, count_attempts, keep_attempt, list_attempts
 from proctor.job.progress import Progress, local_now
 from proctor.job.reaping import Reaping
-from proctor.job.resume import Decision, Deed
+from proctor.job.resume import Decision, SlotAction
 from proctor.job.retry import is_retried, retry_delay
 from proctor.job.sealing import Sealer
 from proctor.job.store import JobFiles
@@ -131,7 +131,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
             JobError: the job's own files are gone, or cannot be written.
         """
         self.files.check_held()
-        if decision.deed is Deed.REDO:
+        if decision.deed is SlotAction.REDO:
             if self.reaping is not None:
                 await self.reaping.wait()
             if not await self._keep(decision):

@@ -18,10 +18,10 @@ from proctor.harbor.agents import CHAT, CHAT_KEY, SHORTEST_CHAT_KEY, find_keys
 from proctor.harbor.configs import AgentConfig, JobConfig
 from proctor.harbor.env import is_sensitive, resolve_env
 from proctor.harbor.stats import ADHOC
+from proctor.job.options import LedgerOptions, SealedTrials
 from proctor.job.planning import Prepared
 from proctor.job.request import Request
 from proctor.job.slots import Slot
-from proctor.job.wish import LedgerWish, SealedTrials
 from proctor.ledger.belonging import REMEDY, Content, find_content, label_agent
 from proctor.ledger.keys import SigningKey, find_key
 from proctor.ledger.ledger import Ledger
@@ -93,13 +93,13 @@ _TOGETHER = 100
 class Sealer:
     """Takes trials as they end, from any thread; `close` returns when all of them are sealed."""
 
-    def __init__(self, wish: LedgerWish, key: SigningKey, secrets: Secrets) -> None:
-        self._wish = wish
+    def __init__(self, options: LedgerOptions, key: SigningKey, secrets: Secrets) -> None:
+        self._wish = options
         self._key = key
         self._secrets = secrets
         self._ended: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="sealer", daemon=True)
-        self.trials = SealedTrials(wish.directory)
+        self.trials = SealedTrials(options.directory)
         self._died: BaseException | None = None
         self._thread.start()
 
@@ -169,12 +169,12 @@ def check_ledger(request: Request) -> None:
         DamageError: it is not what was signed.
         InputError: the experiment is of other trials.
     """
-    wish = request.ledger
-    if wish is None:
+    options = request.ledger
+    if options is None:
         return
-    key = find_key(wish.key_file, request.host)
-    if os.path.lexists(wish.directory / "checkpoint"):
-        with Ledger.open(wish.directory, key=key) as ledger:
+    key = find_key(options.key_file, request.host)
+    if os.path.lexists(options.directory / "checkpoint"):
+        with Ledger.open(options.directory, key=key) as ledger:
             ledger.refresh()
             ledger.check_key()
     check_belonging(request)
@@ -189,17 +189,17 @@ def check_belonging(request: Request) -> None:
         InputError: the experiment is of other trials.
         DamageError: the ledger is not what was signed.
     """
-    wish = request.ledger
-    if wish is None or wish.extends or request.is_begun:
+    options = request.ledger
+    if options is None or options.extends or request.is_begun:
         return
-    if os.path.lexists(wish.directory / "checkpoint"):
-        with Ledger.open(wish.directory) as ledger:
+    if os.path.lexists(options.directory / "checkpoint"):
+        with Ledger.open(options.directory) as ledger:
             check_experiment(ledger, request.prepared)
 
 
 @contextlib.contextmanager
 def sealing(
-    wish: LedgerWish | None, config: JobConfig, host: Mapping[str, str]
+    options: LedgerOptions | None, config: JobConfig, host: Mapping[str, str]
 ) -> Iterator[Sealer | None]:
     """A sealer while a job runs, or None; at the end everything is sealed that can be.
 
@@ -207,13 +207,13 @@ def sealing(
         LedgerError: the ledger can neither be opened nor made.
         KeyFileError: the key cannot be used.
     """
-    if wish is None:
+    if options is None:
         yield None
         return
-    key = find_key(wish.key_file, host)
-    ledger, is_new = open_or_create(wish.directory, key)
+    key = find_key(options.key_file, host)
+    ledger, is_new = open_or_create(options.directory, key)
     ledger.close()
-    sealer = Sealer(wish, key, Secrets(find_secrets(config, host)))
+    sealer = Sealer(options, key, Secrets(find_secrets(config, host)))
     sealer.trials.is_new_ledger = is_new
     try:
         yield sealer

@@ -30,7 +30,7 @@ class Watch(Protocol):
         """Something that the person should know."""
 
 
-class Nobody:
+class NullWatch:
     """Nobody looks."""
 
     def job_planned(self, n_total: int, n_kept: int) -> None:

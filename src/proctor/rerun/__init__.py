@@ -7,7 +7,7 @@
     plan        the job that runs a trial again, or why none can
     observed    what commands gave then and now
     verdict     what came of it
-    again       all of it, in order
+    rerunning       all of it, in order
 
 Only `again` runs anything, and only inside environments. Nothing of what is audited is written to.
 """

@@ -1,14 +1,14 @@
 """One trial: an agent runs on a task in an environment, is verified, and recorded.
 
     trial           the whole course of it, on one page
-    sitting         a trial while it runs
+    trial_run         a trial while it runs
     plan, order     what it is told, and what agents and environments are made from
     agent, environment, paths, finding    what it asks of both, and what it leaves
     opening             its first files, its last ones, its log
     making, agent_phase, stop      its parts in order
     collect, artifacts           what is fetched from the environment
     verify, verifier_class    how it is verified, and by whom
-    verification, again, flakes           once, once more, and how far both agree
+    verification, reverify, flakes           once, once more, and how far both agree
     integrity, tools, unchanged, clock  what a reader of its score should know
     changes, account, clean_room   what the agent changed, the tests without it, and why less
     unasked, pausing                      files nobody asked for; stopping survivors

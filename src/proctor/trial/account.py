@@ -31,7 +31,7 @@ from proctor.trial.environment import Environment, accounts
 from proctor.trial.finding import FindingCode
 from proctor.trial.opened import find_opened
 from proctor.trial.paths import TrialPaths
-from proctor.trial.sitting import Sitting
+from proctor.trial.trial_run import TrialRun
 from proctor.trial.unasked import find_merged, find_unasked
 
 _PACKAGE_LISTS = re.compile(
@@ -44,7 +44,7 @@ _MOST_SHOWN = 100
 """Paths that a finding lists."""
 
 
-async def begin_account(sitting: Sitting, environment: Environment) -> None:
+async def begin_account(run: TrialRun, environment: Environment) -> None:
     """Note what is there before the agent begins."""
     if not accounts(environment):
         return
@@ -52,34 +52,32 @@ async def begin_account(sitting: Sitting, environment: Environment) -> None:
         written, _ = await environment.list_written({}, is_hashing=False)
         account = Account(around=environment.surroundings())
     except Exception as error:  # noqa: BLE001 - an environment may raise anything; the trial goes on
-        sitting.logger.warning("the changes of the agent cannot be recorded: %s", error)
+        run.logger.warning("the changes of the agent cannot be recorded: %s", error)
         return
     account.marks = {each.path: each.mark for each in written}
-    sitting.account = account
+    run.account = account
 
 
-async def note_changes(
-    sitting: Sitting, environment: Environment, step: Step | None = None
-) -> None:
+async def note_changes(run: TrialRun, environment: Environment, step: Step | None = None) -> None:
     """Write down what the agent changed, and what a reader of the score should know of it."""
-    account = sitting.account
+    account = run.account
     if account is None or not accounts(environment):
         return
     try:
         written, is_cut = await environment.list_written(account.marks)
         account.around = environment.surroundings()
     except Exception as error:  # noqa: BLE001 - an environment may raise anything; the trial goes on
-        reason = sitting.describe(error).exception_message
-        sitting.add_finding(
+        reason = run.describe(error).exception_message
+        run.add_finding(
             FindingCode.CHANGES_CUT, f"the changes of the agent could not be listed: {reason}"
         )
-        sitting.account = None
+        run.account = None
         return
     made = frozenset(
         each.path for each in written if each.kind == "directory" and each.how == "created"
     )
-    text = join_instructions(sitting)
-    classifier = Classifier(account.around, _find_named(sitting), made, text)
+    text = join_instructions(run)
+    classifier = Classifier(account.around, _find_named(run), made, text)
     placed = [msgspec.structs.replace(each, place=classifier.classify(each)) for each in written]
     account.before = [each for each in placed if each.when is Phase.SETUP]
     account.changes = [each for each in placed if each.when is Phase.AGENT]
@@ -87,22 +85,22 @@ async def note_changes(
     account.unasked = find_unasked(account.changes, account.around, made, text)
     account.merged = find_merged(account.changes, account.around, text)
     account.is_cut, account.is_noted = is_cut, True
-    _find(sitting, account)
-    write_account(sitting.paths, account, step)
+    _find(run, account)
+    write_account(run.paths, account, step)
 
 
 async def note_late_changes(
-    sitting: Sitting, environment: Environment, step: Step | None = None
+    run: TrialRun, environment: Environment, step: Step | None = None
 ) -> None:
     """Add what changed during the verification, and what programs of the agent did in it."""
-    await _list_late(sitting, environment, step)
-    if sitting.account is not None:
-        late = (each for each in sitting.account.late if each.place is not Place.SYSTEM)
-        find_opened(sitting, sitting.opened, {each.path for each in late})
-        _find_late_system(sitting, sitting.account)
+    await _list_late(run, environment, step)
+    if run.account is not None:
+        late = (each for each in run.account.late if each.place is not Place.SYSTEM)
+        find_opened(run, run.opened, {each.path for each in late})
+        _find_late_system(run, run.account)
 
 
-def _find_late_system(sitting: Sitting, account: Account) -> None:
+def _find_late_system(run: TrialRun, account: Account) -> None:
     """Add a finding for programs and libraries of the image that changed while the tests ran.
 
     Tests install packages, which replace some; then which are replaced says nothing.
@@ -112,7 +110,7 @@ def _find_late_system(sitting: Sitting, account: Account) -> None:
     late = (each for each in account.late if each.path not in account.restored)
     found = [each for each in late if _is_program(each, account)]
     if found:
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.SYSTEM_CHANGED_LATE,
             f"{count_of(len(found), 'program or library', 'programs or libraries')} of the image "
             f"changed while the tests ran, {found[0].path} for one",
@@ -127,52 +125,52 @@ def _is_program(change: Change, account: Account) -> bool:
     return directory in account.around.search_path or bool(_LOADED.search(name))
 
 
-async def _list_late(sitting: Sitting, environment: Environment, step: Step | None) -> None:
-    account = sitting.account
+async def _list_late(run: TrialRun, environment: Environment, step: Step | None) -> None:
+    account = run.account
     if account is None or not accounts(environment):
         return
     known = {**account.marks, **{each.path: each.mark for each in account.changes}}
     try:
         written, _ = await environment.list_written(known, is_hashing=False)
     except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
-        sitting.logger.warning("what changed during verification cannot be listed: %s", error)
+        run.logger.warning("what changed during verification cannot be listed: %s", error)
         return
     made = frozenset(each.path for each in written if each.kind == "directory")
-    classifier = Classifier(account.around, _find_named(sitting), made)
+    classifier = Classifier(account.around, _find_named(run), made)
     account.late = [
         msgspec.structs.replace(each, when=Phase.VERIFICATION, place=classifier.classify(each))
         for each in written
         if each.when is Phase.AGENT
     ]
     if account.late:
-        write_account(sitting.paths, account, step)
+        write_account(run.paths, account, step)
 
 
-def _find_named(sitting: Sitting) -> frozenset[str]:
+def _find_named(run: TrialRun) -> frozenset[str]:
     """Paths that the task itself speaks of to the agent, or collects."""
-    task = sitting.plan.task
-    named = find_named(join_instructions(sitting))
+    task = run.plan.task
+    named = find_named(join_instructions(run))
     asked = [*task.config.artifacts, *(one for step in task.steps for one in step.config.artifacts)]
     sources = (one if isinstance(one, str) else one.source for one in asked)
     return named | find_named("\n".join(sources))
 
 
-def join_instructions(sitting: Sitting) -> str:
+def join_instructions(run: TrialRun) -> str:
     """All that the task says to the agent."""
-    task = sitting.plan.task
+    task = run.plan.task
     return "\n".join([task.instruction, *(step.instruction for step in task.steps)])
 
 
-def _find(sitting: Sitting, account: Account) -> None:
+def _find(run: TrialRun, account: Account) -> None:
     system = account.system
     if system:
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.SYSTEM_CHANGED,
             f"the agent changed {count_of(len(system), 'system path')}; changes.jsonl lists them",
             files=_show(system),
         )
     if account.imports:
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.TEST_IMPORTS_CHANGED,
             f"{count_of(len(account.imports), 'file')} of the agent may be loaded by the tests",
             files=account.imports[:_MOST_SHOWN],
@@ -180,7 +178,7 @@ def _find(sitting: Sitting, account: Account) -> None:
     is_whole = not account.is_cut and len(account.changes) <= MOST_LISTED
     if not is_whole or not _has_digests(account):
         seen = f"{len(account.changes):,} paths were seen"
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.CHANGES_CUT,
             f"files of the agent have no digest in changes.jsonl; {seen}"
             if is_whole

@@ -10,33 +10,33 @@ from proctor.trial.environment import Environment
 from proctor.trial.inside import acting_as
 from proctor.trial.making import describe_agent
 from proctor.trial.network_switch import host_ports_open, network_of_phase
-from proctor.trial.sitting import Sitting, Target
+from proctor.trial.trial_run import Target, TrialRun
 
 STILL_VERIFIED = frozenset({"AgentTimeoutError", "NonZeroAgentExitCodeError"})
 """By name: an agent written for harbor raises harbor's own class."""
 
 
-async def set_up_agent(sitting: Sitting, agent: Agent, environment: Environment) -> None:
+async def set_up_agent(run: TrialRun, agent: Agent, environment: Environment) -> None:
     """Let the agent install what it needs.
 
     Raises:
         AgentSetupTimeoutError: it took too long.
         Exception: whatever else it raises.
     """
-    timeout = sitting.timeouts.agent_setup
-    timing = sitting.result.agent_setup = TimingInfo()
-    with acting_as(environment, sitting.plan.task.config.agent.user), sitting.timed(timing):
+    timeout = run.timeouts.agent_setup
+    timing = run.result.agent_setup = TimingInfo()
+    with acting_as(environment, run.plan.task.config.agent.user), run.timed(timing):
         try:
             async with host_ports_open(environment):
                 await asyncio.wait_for(agent.setup(environment=environment), timeout)
         except TimeoutError as error:
             message = f"Agent setup timed out after {timeout} seconds"
             raise AgentSetupTimeoutError(message) from error
-    sitting.result.agent_info = describe_agent(agent, sitting.plan.config.agent.model_name)
+    run.result.agent_info = describe_agent(agent, run.plan.config.agent.model_name)
 
 
 async def run_agent(
-    sitting: Sitting,
+    run: TrialRun,
     agent: Agent,
     environment: Environment,
     target: Target,
@@ -48,21 +48,23 @@ async def run_agent(
         AgentTimeoutError: it took too long; what it ran inside is dead.
         Exception: whatever else it raises.
     """
-    task = sitting.plan.task
-    timeout = (sitting.step_timeouts(step) if step else sitting.timeouts).agent
+    task = run.plan.task
+    timeout = (run.step_timeouts(step) if step else run.timeouts).agent
     instruction = step.instruction if step else task.instruction
-    network = sitting.network(step)
+    network = run.network(step)
     context = target.agent_result = AgentContext()
     timing = target.agent_execution = TimingInfo()
-    sitting.has_logs = False
-    with acting_as(environment, find_agent_user(sitting, step)), sitting.timed(timing):
+    run.has_logs = False
+    with acting_as(environment, find_agent_user(run, step)), run.timed(timing):
         try:
             async with (
                 host_ports_open(environment),
                 network_of_phase(environment, network.baseline, network.agent),
             ):
-                run = agent.run(instruction=instruction, environment=environment, context=context)
-                await asyncio.wait_for(run, timeout)
+                running = agent.run(
+                    instruction=instruction, environment=environment, context=context
+                )
+                await asyncio.wait_for(running, timeout)
         except TimeoutError as error:
             message = f"Agent execution timed out after {timeout} seconds"
             raise AgentTimeoutError(message) from error
@@ -71,7 +73,7 @@ async def run_agent(
             raise TrialError(f"the agent called for the program's exit ({error.code!r})") from error
 
 
-def find_agent_user(sitting: Sitting, step: Step | None) -> str | int | None:
+def find_agent_user(run: TrialRun, step: Step | None) -> str | int | None:
     """Who the agent runs as: the step's user, else the task's; None: the environment's own."""
     own = step.config.agent.user if step else None
-    return sitting.plan.task.config.agent.user if own is None else own
+    return run.plan.task.config.agent.user if own is None else own

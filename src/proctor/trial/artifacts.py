@@ -22,7 +22,7 @@ from proctor.trial.environment import Environment
 from proctor.trial.inside import empty_directories, is_mounted
 from proctor.trial.paths import INSIDE
 from proctor.trial.recording import has_entries
-from proctor.trial.sitting import Sitting
+from proctor.trial.trial_run import TrialRun
 
 type Asked = str | Artifact
 
@@ -42,18 +42,18 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 async def collect_artifacts(
-    sitting: Sitting, environment: Environment, directory: Path, further: Sequence[Asked] = ()
+    run: TrialRun, environment: Environment, directory: Path, further: Sequence[Asked] = ()
 ) -> None:
     """Fetch all that is asked for into a directory, and write its manifest."""
     if not is_mounted(environment):
         directory.mkdir(parents=True, exist_ok=True)
     entries = []
-    for artifact in find_artifacts(sitting, further):
-        entries.append(await _fetch(sitting, environment, artifact, directory))
+    for artifact in find_artifacts(run, further):
+        entries.append(await _fetch(run, environment, artifact, directory))
     try:
         _write_fresh(f"{directory}/manifest.json", render_manifest(tuple(entries)))
     except OSError as error:
-        sitting.logger.debug("Failed to write artifacts manifest", exc_info=error)
+        run.logger.debug("Failed to write artifacts manifest", exc_info=error)
 
 
 def _write_fresh(path: str, text: str) -> None:
@@ -80,15 +80,15 @@ def render_manifest(entries: tuple[Entry, ...]) -> str:
     return json.dumps(plain, indent=2)
 
 
-def find_artifacts(sitting: Sitting, further: Sequence[Asked] = ()) -> Sequence[Artifact]:
+def find_artifacts(run: TrialRun, further: Sequence[Asked] = ()) -> Sequence[Artifact]:
     """Everything that is asked for, in order."""
     if further:
-        return _find_artifacts(sitting, further)
-    return sitting.plan.shared.once("artifacts", lambda: _find_artifacts(sitting, ()))
+        return _find_artifacts(run, further)
+    return run.plan.shared.once("artifacts", lambda: _find_artifacts(run, ()))
 
 
-def _find_artifacts(sitting: Sitting, further: Sequence[Asked]) -> Sequence[Artifact]:
-    asked = (*sitting.plan.task.config.artifacts, *sitting.plan.config.artifacts, *further)
+def _find_artifacts(run: TrialRun, further: Sequence[Asked]) -> Sequence[Artifact]:
+    asked = (*run.plan.task.config.artifacts, *run.plan.config.artifacts, *further)
     artifacts = [Artifact(source=each) if isinstance(each, str) else each for each in asked]
     if not any(_is_convention(artifact.source) for artifact in artifacts):
         artifacts.insert(0, Artifact(source=_CONVENTION, destination=_CONVENTION))
@@ -96,12 +96,12 @@ def _find_artifacts(sitting: Sitting, further: Sequence[Asked]) -> Sequence[Arti
 
 
 async def _fetch(
-    sitting: Sitting, environment: Environment, artifact: Artifact, directory: Path
+    run: TrialRun, environment: Environment, artifact: Artifact, directory: Path
 ) -> Entry:
     source, target = artifact.source, place_of(artifact, directory)
     # The agent may have written into this directory where it is mounted: no link is followed.
     if target is None or is_behind_link(directory, target):
-        sitting.logger.warning(
+        run.logger.warning(
             "artifact %r: its destination leads out of artifacts/; it is not fetched", source
         )
         return Entry(source, f"artifacts/{artifact.destination}", "file", "failed")
@@ -118,9 +118,7 @@ async def _fetch(
     try:
         await _download(environment, artifact, target, is_dir=is_dir)
     except Exception as error:
-        sitting.logger.debug(
-            f"Failed to download artifact '{source}' (best-effort)", exc_info=error
-        )
+        run.logger.debug(f"Failed to download artifact '{source}' (best-effort)", exc_info=error)
         return Entry(source, shown, "directory" if is_dir else "file", "failed")
     return Entry(source, shown, "directory" if is_dir else "file", "ok")
 
@@ -167,10 +165,10 @@ async def _download_without(environment: Environment, artifact: Artifact, target
 
 
 async def upload_artifacts(
-    sitting: Sitting, environment: Environment, directory: Path, further: Sequence[Asked] = ()
+    run: TrialRun, environment: Environment, directory: Path, further: Sequence[Asked] = ()
 ) -> None:
     """Put what was collected into another environment, at the paths it had in the first."""
-    for artifact in find_artifacts(sitting, further):
+    for artifact in find_artifacts(run, further):
         local = place_of(artifact, directory)
         if local is None or not local.exists():
             continue

@@ -30,17 +30,17 @@ from proctor.files import replace_file
 from proctor.sentence import count_of
 from proctor.task.directory import Step
 from proctor.trial.account import join_instructions
-from proctor.trial.again import noted
 from proctor.trial.changes import leave_out
 from proctor.trial.clean_room_result import AGREES, MORE, CleanRoomResult, Verification
 from proctor.trial.environment import Accounting, Environment, Process, accounts, is_watched
 from proctor.trial.finding import FindingCode
-from proctor.trial.flakes import FROZEN, CleanRoom, Kept
+from proctor.trial.flakes import FROZEN, CleanRoom, Reverification
 from proctor.trial.inside import is_mounted, kind_of
 from proctor.trial.packages import find_packages, install_packages
 from proctor.trial.paths import TrialPaths
-from proctor.trial.sitting import Sitting
+from proctor.trial.reverify import noted
 from proctor.trial.tools import keep_tools
+from proctor.trial.trial_run import TrialRun
 from proctor.trial.unasked import find_overwritten_links
 from proctor.trial.verification import find_own_environment, run_verification
 
@@ -123,31 +123,31 @@ Tests that wait for a service which is missing would wait for as long as the tas
 
 
 async def keep_for_clean_room(
-    sitting: Sitting, environment: Environment, artifacts_dir: Path, step: Step | None = None
+    run: TrialRun, environment: Environment, artifacts_dir: Path, step: Step | None = None
 ) -> None:
     """Keep the files for a clean room, or the reason why there is none."""
-    sitting.clean_room = None
-    if sitting.plan.config.verifier.disable or find_own_environment(sitting, step) is not None:
+    run.clean_room = None
+    if run.plan.config.verifier.disable or find_own_environment(run, step) is not None:
         # A verifier with an environment of its own is in a clean room already.
         return
     if is_watched(environment) and environment.snapshot.compute_backend == "null":
         # Nothing runs in it, so that nobody can have cheated.
         return
-    room = CleanRoom(step=step, kept=Kept(step=step, artifacts_dir=artifacts_dir))
-    room.reason = _find_hindrance(sitting, environment)
+    room = CleanRoom(step=step, kept=Reverification(step=step, artifacts_dir=artifacts_dir))
+    room.reason = _find_hindrance(run, environment)
     if room.reason is None:
         try:
-            with sitting.phase("freeze", step):
-                await _keep(sitting, environment, room)
+            with run.phase("freeze", step):
+                await _keep(run, environment, room)
         except Exception as error:  # noqa: BLE001 - an environment may raise anything; scores stand
-            told = sitting.describe(error).exception_message
+            told = run.describe(error).exception_message
             room.reason = f"the state could not be kept: {told}"
             room.is_prevented = _is_prevented(error)
-    sitting.clean_room = room
+    run.clean_room = room
 
 
-def _find_hindrance(sitting: Sitting, environment: Environment) -> str | None:
-    plan, account = sitting.plan, sitting.account
+def _find_hindrance(run: TrialRun, environment: Environment) -> str | None:
+    plan, account = run.plan, run.account
     names = [*plan.task.config.verifier.env, *plan.config.verifier.env]
     keys = [name for name in names if name.endswith("_API_KEY")]
     hindrances = {
@@ -160,49 +160,49 @@ def _find_hindrance(sitting: Sitting, environment: Environment) -> str | None:
     return next((reason for reason, is_so in hindrances.items() if is_so), None)
 
 
-async def _keep(sitting: Sitting, environment: Environment, room: CleanRoom) -> None:
-    account = sitting.account
+async def _keep(run: TrialRun, environment: Environment, room: CleanRoom) -> None:
+    account = run.account
     if account is None or not accounts(environment):
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     if account.is_cut:
         raise StateTooLargeError("the agent changed more than can be listed")
     room.left_out = leave_out(account.changes, {*account.imports, *account.unasked}, account.merged)
     room.survivors = await environment.list_processes() if is_watched(environment) else ()
-    if any(kept.state == FROZEN and kept.step is room.step for kept in sitting.kept):
+    if any(kept.state == FROZEN and kept.step is room.step for kept in run.kept):
         return
-    await keep_tools(sitting, environment)
+    await keep_tools(run, environment)
     await environment.freeze()
 
 
-async def verify_in_clean_room(sitting: Sitting, environment: Environment | None) -> None:
+async def verify_in_clean_room(run: TrialRun, environment: Environment | None) -> None:
     """Run the tests in a clean room where they gave something, and write down what that shows.
 
     Raises:
         CancelledError: the run was stopped.
     """
-    room = sitting.clean_room
+    room = run.clean_room
     if room is None or environment is None or not _gave_something(room.kept):
         return
-    sitting.clean_room = None
-    began = sitting.clock.monotonic()
+    run.clean_room = None
+    began = run.clock.monotonic()
     verdict = str(FindingCode.CLEAN_ROOM_SKIPPED)
     try:
         if room.reason is None:
-            with sitting.phase("clean-room", room.step):
-                await _verify(sitting, environment, room)
-                verdict = _judge(sitting, room)
+            with run.phase("clean-room", room.step):
+                await _verify(run, environment, room)
+                verdict = _judge(run, room)
     except asyncio.CancelledError:
         room.reason = "the run was stopped"
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, the score stands
-        told = sitting.describe(error)
+        told = run.describe(error)
         room.reason = f"{told.exception_type}: {told.exception_message}"
         room.is_prevented = _is_prevented(error)
     finally:
         if room.reason is not None:
-            _skip(sitting, room.reason, is_prevented=room.is_prevented)
+            _skip(run, room.reason, is_prevented=room.is_prevented)
         if room.clean:
-            _write(sitting, room, verdict, sitting.clock.monotonic() - began)
+            _write(run, room, verdict, run.clock.monotonic() - began)
 
 
 def _is_prevented(error: Exception) -> bool:
@@ -213,7 +213,7 @@ def _is_prevented(error: Exception) -> bool:
     return not isinstance(error, UnsupportedError | EngineError | TrialError)
 
 
-def _gave_something(kept: Kept) -> bool:
+def _gave_something(kept: Reverification) -> bool:
     """Whether the verification that counts gave a reward above 0; NaN and infinity are such."""
     return any(
         not value <= 0 for each in kept.verifications[:1] for value in _rewards_of(each).values()
@@ -228,34 +228,34 @@ def _rewards_of(verification: Verification) -> Mapping[str, float]:
     return {name: math.nan if value is None else value for name, value in found.items()}
 
 
-async def _verify(sitting: Sitting, environment: Environment, room: CleanRoom) -> None:
+async def _verify(run: TrialRun, environment: Environment, room: CleanRoom) -> None:
     if not accounts(environment):
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
-    paths = _place(sitting, environment, room, _CLEAN)
-    _leave_out_overwritten(sitting, room)
+    paths = _place(run, environment, room, _CLEAN)
+    _leave_out_overwritten(run, room)
     first = room.kept.verifications[0]
-    await _verify_clean(sitting, environment, paths, room)
+    await _verify_clean(run, environment, paths, room)
     if room.clean[0].result == first.result:
-        left = _find_home(sitting, room) / sitting.paths.clean_room_dir.name
+        left = _find_home(run, room) / run.paths.clean_room_dir.name
         shutil.rmtree(left, ignore_errors=True)
         return
     if not _is_lower(room.clean[0], first):
         return
     await _look_for_services(environment, room)
-    if not await _verify_control(sitting, environment, room):
+    if not await _verify_control(run, environment, room):
         return
     # As often as the control was run, the clean room is tried as well.
     while len(room.clean) < len(room.control):
-        await _verify_clean(sitting, environment, paths, room)
+        await _verify_clean(run, environment, paths, room)
     if all(each.result != first.result for each in room.clean):
-        await _verify_with_packages(sitting, environment, room)
+        await _verify_with_packages(run, environment, room)
     if room.packaged is None or room.packaged.result != first.result:
-        await _verify_declared(sitting, environment, room)
+        await _verify_declared(run, environment, room)
 
 
-def _leave_out_overwritten(sitting: Sitting, room: CleanRoom) -> None:
+def _leave_out_overwritten(run: TrialRun, room: CleanRoom) -> None:
     """Leave out links to what the tests themselves have written since."""
-    account = sitting.account
+    account = run.account
     if account is not None:
         links = find_overwritten_links(account.changes, account.late)
         more = {*account.imports, *account.unasked, *links}
@@ -273,109 +273,109 @@ async def _look_for_services(environment: Environment, room: CleanRoom) -> None:
 
 
 async def _verify_clean(
-    sitting: Sitting, environment: Accounting, paths: TrialPaths, room: CleanRoom
+    run: TrialRun, environment: Accounting, paths: TrialPaths, room: CleanRoom
 ) -> None:
     opening = environment.open_clean(paths, room.left_out)
-    room.clean.append(await _verify_in(sitting, opening, paths, room))
+    room.clean.append(await _verify_in(run, opening, paths, room))
 
 
-async def _verify_control(sitting: Sitting, environment: Accounting, room: CleanRoom) -> bool:
+async def _verify_control(run: TrialRun, environment: Accounting, room: CleanRoom) -> bool:
     """Run the tests with all files that the agent left; did any give what the trial got?"""
-    paths = _place(sitting, environment, room, _CONTROL)
+    paths = _place(run, environment, room, _CONTROL)
     # Without a service that the tests need, each would fail in the same way.
     n_controls = 1 if any(each.listens for each in room.survivors) else _MOST_CONTROLS
     for _ in range(n_controls):
         opening = environment.open_frozen(paths)
-        room.control.append(await _verify_in(sitting, opening, paths, room))
+        room.control.append(await _verify_in(run, opening, paths, room))
         if room.control[-1].result == room.kept.verifications[0].result:
             return True
     return False
 
 
-async def _verify_declared(sitting: Sitting, environment: Accounting, room: CleanRoom) -> None:
+async def _verify_declared(run: TrialRun, environment: Accounting, room: CleanRoom) -> None:
     """Try a clean room that also has the agent's files with names which the task declares."""
-    declared = find_declared(sitting)
+    declared = find_declared(run)
     names = (*declared.packages, *declared.services)
     kept = frozenset(path for path in room.left_out.paths if bears_name(path, names))
     if not kept:
         return
-    paths = _place(sitting, environment, room, _DECLARED)
+    paths = _place(run, environment, room, _DECLARED)
     left_out = msgspec.structs.replace(room.left_out, paths=room.left_out.paths - kept)
     opening = environment.open_clean(paths, left_out)
-    room.declared.append(await _verify_in(sitting, opening, paths, room))
+    room.declared.append(await _verify_in(run, opening, paths, room))
 
 
-async def _verify_with_packages(sitting: Sitting, environment: Accounting, room: CleanRoom) -> None:
+async def _verify_with_packages(run: TrialRun, environment: Accounting, room: CleanRoom) -> None:
     """Try a clean room in which the agent's packages are installed again, if there are any."""
-    account = sitting.account
+    account = run.account
     if account is None:
         return
     workdir = account.around.workdir
-    paths = _place(sitting, environment, room, _PACKAGED)
+    paths = _place(run, environment, room, _PACKAGED)
     opening = environment.open_clean(paths, room.left_out)
     try:
-        async with _opened(sitting, opening) as where:
+        async with _opened(run, opening) as where:
             packages = await find_packages(account.changes, environment, where, workdir)
             if not packages.names:
                 return
             room.packages = await install_packages(where, packages)
-            room.packaged = await _verify_there(sitting, where, paths, room)
+            room.packaged = await _verify_there(run, where, paths, room)
     except Exception as error:  # noqa: BLE001 - the finding without packages stands
-        sitting.logger.warning("the packages of the agent were not tried: %s", error)
+        run.logger.warning("the packages of the agent were not tried: %s", error)
 
 
-def _find_home(sitting: Sitting, room: CleanRoom) -> Path:
+def _find_home(run: TrialRun, room: CleanRoom) -> Path:
     """Where what it finds lies: in the trial's directory, of a step but the last in the step's."""
-    step, paths = room.step, sitting.paths
-    is_last = step is None or step is sitting.plan.task.steps[-1]
+    step, paths = room.step, run.paths
+    is_last = step is None or step is run.plan.task.steps[-1]
     return paths.trial_dir if is_last or step is None else paths.step_dir(step.name)
 
 
-def _place(sitting: Sitting, environment: Environment, room: CleanRoom, name: str) -> TrialPaths:
-    place = _find_home(sitting, room) / sitting.paths.clean_room_dir.name / name
+def _place(run: TrialRun, environment: Environment, room: CleanRoom, name: str) -> TrialPaths:
+    place = _find_home(run, room) / run.paths.clean_room_dir.name / name
     place.mkdir(parents=True)
     if is_mounted(environment):
         # Whoever the tests run as inside writes there through a mount.
         place.chmod(0o777)
-    return TrialPaths(sitting.paths.trial_dir, place)
+    return TrialPaths(run.paths.trial_dir, place)
 
 
 async def _verify_in(
-    sitting: Sitting, opening: Awaitable[Environment], paths: TrialPaths, room: CleanRoom
+    run: TrialRun, opening: Awaitable[Environment], paths: TrialPaths, room: CleanRoom
 ) -> Verification:
-    async with _opened(sitting, opening) as where:
-        return await _verify_there(sitting, where, paths, room)
+    async with _opened(run, opening) as where:
+        return await _verify_there(run, where, paths, room)
 
 
 async def _verify_there(
-    sitting: Sitting, where: Environment, paths: TrialPaths, room: CleanRoom
+    run: TrialRun, where: Environment, paths: TrialPaths, room: CleanRoom
 ) -> Verification:
-    kept = Kept(step=room.step)
+    kept = Reverification(step=room.step)
     # What is found is found by the verification that counts.
-    again = replace(sitting, findings=[], logger=_SILENT, other_paths=paths, account=None)
+    again = replace(run, findings=[], logger=_SILENT, other_paths=paths, account=None)
     verifying = run_verification(again, where, room.kept.artifacts_dir, room.step)
     limit = max(_LEAST_SEC, _MANY_TIMES * room.kept.verifications[0].seconds)
     try:
-        await noted(sitting, (kept,), asyncio.wait_for(verifying, limit))
+        await noted(run, (kept,), asyncio.wait_for(verifying, limit))
     except Exception as error:  # noqa: BLE001 - it is a result like another, and noted as one
-        sitting.logger.debug("verification in a clean room: %s", error)
+        run.logger.debug("verification in a clean room: %s", error)
     return kept.verifications[0]
 
 
 @asynccontextmanager
-async def _opened(sitting: Sitting, opening: Awaitable[Environment]) -> AsyncIterator[Environment]:
+async def _opened(run: TrialRun, opening: Awaitable[Environment]) -> AsyncIterator[Environment]:
     """An environment that is stopped whatever happens."""
-    where = await asyncio.wait_for(opening, sitting.timeouts.environment)
+    where = await asyncio.wait_for(opening, run.timeouts.environment)
     try:
         yield where
     finally:
         try:
             await asyncio.shield(where.stop(delete=True))
         except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
-            sitting.logger.debug("a clean room could not be stopped: %s", error)
+            run.logger.debug("a clean room could not be stopped: %s", error)
 
 
-def _judge(sitting: Sitting, room: CleanRoom) -> str:
+def _judge(run: TrialRun, room: CleanRoom) -> str:
     """What the verifications say, as a finding where they say something against the score."""
     first, clean = room.kept.verifications[0], room.clean[0]
     if clean.result == first.result:
@@ -383,12 +383,12 @@ def _judge(sitting: Sitting, room: CleanRoom) -> str:
     if not _is_lower(clean, first):
         return MORE
     code, why = find_cause(room)
-    text = join_instructions(sitting)
+    text = join_instructions(run)
     if code is FindingCode.CLEAN_ROOM_SERVICES and not asks_for_service(text, room.survivors):
         code = FindingCode.CLEAN_ROOM_DIFFERS
-    if code is FindingCode.CLEAN_ROOM_DIFFERS and is_declared(room, find_declared(sitting)):
+    if code is FindingCode.CLEAN_ROOM_DIFFERS and is_declared(room, find_declared(run)):
         code = FindingCode.CLEAN_ROOM_DECLARED
-    sitting.add_finding(
+    run.add_finding(
         code,
         f"the tests gave {clean.result} {why}, and {first.result} in the trial",
         first=first.result,
@@ -408,18 +408,18 @@ def _is_lower(clean: Verification, first: Verification) -> bool:
     return any(not rewards.get(name, least) >= value for name, value in before)
 
 
-def find_declared(sitting: Sitting) -> Declared:
+def find_declared(run: TrialRun) -> Declared:
     """What the task says that its solution needs; nothing where the table is no such one."""
-    table = sitting.plan.task.config.metadata.get("proctor", {})
+    table = run.plan.task.config.metadata.get("proctor", {})
     try:
         return msgspec.convert(table, Declared)
     except msgspec.ValidationError as error:
-        sitting.logger.warning("[metadata.proctor] of task.toml cannot be used: %s", error)
+        run.logger.warning("[metadata.proctor] of task.toml cannot be used: %s", error)
         return Declared()
 
 
-def _skip(sitting: Sitting, reason: str, *, is_prevented: bool = False) -> None:
-    sitting.add_finding(
+def _skip(run: TrialRun, reason: str, *, is_prevented: bool = False) -> None:
+    run.add_finding(
         FindingCode.CLEAN_ROOM_PREVENTED if is_prevented else FindingCode.CLEAN_ROOM_SKIPPED,
         f"the tests were not repeated in a clean room: {reason}",
         reason=reason,
@@ -433,7 +433,7 @@ def _compare(room: CleanRoom, verifications: Iterable[Verification]) -> Iterator
         yield msgspec.structs.replace(each, number=number, is_same=each.result == first)
 
 
-def _write(sitting: Sitting, room: CleanRoom, verdict: str, seconds: float) -> None:
+def _write(run: TrialRun, room: CleanRoom, verdict: str, seconds: float) -> None:
     stored = CleanRoomResult(
         verdict=verdict,
         reason=room.reason,
@@ -449,7 +449,7 @@ def _write(sitting: Sitting, room: CleanRoom, verdict: str, seconds: float) -> N
     )
     text = msgspec.json.format(msgspec.json.encode(stored), indent=2).decode()
     try:
-        path = _find_home(sitting, room) / sitting.paths.clean_room_path.name
-        replace_file(path, sitting.clean(text).encode())
+        path = _find_home(run, room) / run.paths.clean_room_path.name
+        replace_file(path, run.clean(text).encode())
     except OSError as error:
-        sitting.logger.warning("clean-room.json cannot be written: %s", error)
+        run.logger.warning("clean-room.json cannot be written: %s", error)

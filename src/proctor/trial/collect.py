@@ -20,7 +20,7 @@ from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.inside import is_mounted
 from proctor.trial.paths import INSIDE
 from proctor.trial.recording import has_entries
-from proctor.trial.sitting import Sitting, Target, checked_context
+from proctor.trial.trial_run import Target, TrialRun, checked_context
 from proctor.trial.unchanged import find_looks
 
 # Files from inside an environment, put beside those that were written on the host
@@ -85,62 +85,62 @@ _MOST = 100
 """Files that a finding lists."""
 
 
-async def collect_agent_output(sitting: Sitting, target: Target) -> None:
+async def collect_agent_output(run: TrialRun, target: Target) -> None:
     """Fetch the agent's logs, and let it say what it did from them if it has not yet.
 
     Raises:
         Exception: whatever the agent raises while it reads its logs.
     """
-    await _fetch_logs(sitting)
-    _heed_agent(sitting)
+    await _fetch_logs(run)
+    _heed_agent(run)
     context = target.agent_result
     if context is None:
         return
-    backfill = getattr(sitting.agent, "populate_context_post_run", None)
+    backfill = getattr(run.agent, "populate_context_post_run", None)
     if context.is_empty() and callable(backfill):
         backfill(context)
-    target.agent_result = checked_context(context, sitting.logger)
+    target.agent_result = checked_context(context, run.logger)
 
 
-def _heed_agent(sitting: Sitting) -> None:
+def _heed_agent(run: TrialRun) -> None:
     """Keep what the agent itself found; one written for harbor finds nothing."""
-    take = getattr(sitting.agent, "take_findings", None)
+    take = getattr(run.agent, "take_findings", None)
     found = take() if callable(take) else ()
     for finding in found if isinstance(found, list) else ():
         if isinstance(finding, Finding):
-            sitting.add_finding(finding.code, finding.message, **finding.detail)
+            run.add_finding(finding.code, finding.message, **finding.detail)
 
 
-async def _fetch_logs(sitting: Sitting) -> None:
-    environment = sitting.environment
-    if sitting.has_logs or environment is None or not sitting.is_started or sitting.is_stopped:
+async def _fetch_logs(run: TrialRun) -> None:
+    environment = run.environment
+    if run.has_logs or environment is None or not run.is_started or run.is_stopped:
         return
-    sitting.has_logs, sitting.fetched = True, None
-    target = f"{sitting.plan.place}/agent"
+    run.has_logs, run.fetched = True, None
+    target = f"{run.plan.place}/agent"
     try:
         if is_mounted(environment):
             prepare = getattr(environment, "prepare_logs_for_host", None)
             if callable(prepare):
                 await prepare()
         elif has_entries(target):
-            await _fetch_beside(sitting, environment, target)
+            await _fetch_beside(run, environment, target)
         else:
             await environment.download_dir(source_dir=str(INSIDE.agent_dir), target_dir=target)
-            sitting.fetched = find_looks([Path(target)])
+            run.fetched = find_looks([Path(target)])
     except Exception:
-        sitting.logger.exception(f"Failed to download logs to {target}")
-    await _fetch_workspace_trace(sitting, environment)
+        run.logger.exception(f"Failed to download logs to {target}")
+    await _fetch_workspace_trace(run, environment)
 
 
-async def _fetch_beside(sitting: Sitting, environment: Environment, target: str) -> None:
+async def _fetch_beside(run: TrialRun, environment: Environment, target: str) -> None:
     """Fetch the agent's logs beside what it wrote on the host, which stands."""
-    fetched = f"{sitting.plan.place}/.agent-inside"
+    fetched = f"{run.plan.place}/.agent-inside"
     os.makedirs(fetched, exist_ok=True)
     try:
         await environment.download_dir(source_dir=str(INSIDE.agent_dir), target_dir=fetched)
     finally:
         # Also what a download that broke off has brought.
-        _find_differing(sitting, await asyncio.to_thread(_merge, fetched, target))
+        _find_differing(run, await asyncio.to_thread(_merge, fetched, target))
 
 
 def _merge(fetched: str, target: str) -> list[str]:
@@ -150,11 +150,11 @@ def _merge(fetched: str, target: str) -> list[str]:
     return differing
 
 
-def _find_differing(sitting: Sitting, names: list[str]) -> None:
+def _find_differing(run: TrialRun, names: list[str]) -> None:
     if not names:
         return
     some = "a file" if len(names) == 1 else f"{len(names)} files"
-    sitting.add_finding(
+    run.add_finding(
         FindingCode.LOGS_DIFFER,
         f"{some} of {INSIDE.agent_dir} differ from what the agent wrote on the host, which stands; "
         f"they are kept as *{SUFFIX}",
@@ -162,9 +162,9 @@ def _find_differing(sitting: Sitting, names: list[str]) -> None:
     )
 
 
-async def _fetch_workspace_trace(sitting: Sitting, environment: Environment) -> None:
+async def _fetch_workspace_trace(run: TrialRun, environment: Environment) -> None:
     """Fetch the trace of a harness that runs inside and knows nothing of /logs/agent."""
-    directory = sitting.paths.agent_dir
+    directory = run.paths.agent_dir
     try:
         if os.path.exists(f"{directory}/trajectory.jsonl"):
             return
@@ -178,23 +178,23 @@ async def _fetch_workspace_trace(sitting: Sitting, environment: Environment) -> 
                 source_dir=_WORKSPACE_MEDIA, target_dir=directory / "artifacts"
             )
     except Exception as error:  # noqa: BLE001 - an environment may raise anything; logs are a gift
-        sitting.logger.warning("%s could not be fetched: %s", _WORKSPACE_TRACE, error)
+        run.logger.warning("%s could not be fetched: %s", _WORKSPACE_TRACE, error)
 
 
-def _is_all_inside(sitting: Sitting) -> bool:
+def _is_all_inside(run: TrialRun) -> bool:
     """Whether the agent's logs on the host came from inside, and nobody has changed them since."""
-    if sitting.fetched is None or hasattr(sitting.agent, "populate_context_post_run"):
+    if run.fetched is None or hasattr(run.agent, "populate_context_post_run"):
         # An agent that reads its logs may write, and two changes within a tick look like none.
         return False
-    return sitting.fetched == find_looks([sitting.paths.agent_dir])
+    return run.fetched == find_looks([run.paths.agent_dir])
 
 
-async def upload_agent_logs(sitting: Sitting, environment: Environment) -> None:
+async def upload_agent_logs(run: TrialRun, environment: Environment) -> None:
     """Let the verifier see what the agent wrote on the host."""
-    directory = sitting.paths.agent_dir
-    if is_mounted(environment) or not has_entries(str(directory)) or _is_all_inside(sitting):
+    directory = run.paths.agent_dir
+    if is_mounted(environment) or not has_entries(str(directory)) or _is_all_inside(run):
         return
     try:
         await environment.upload_dir(source_dir=directory, target_dir=str(INSIDE.agent_dir))
     except Exception:
-        sitting.logger.exception("Failed to upload agent logs back to environment")
+        run.logger.exception("Failed to upload agent logs back to environment")

@@ -86,7 +86,7 @@ class VerifiedAgain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True, kw_only=True)
-class Kept:
+class Reverification:
     """A state that is to be verified again, and what came of that so far."""
 
     step: Step | None
@@ -135,7 +135,7 @@ class CleanRoom:
     """A second verification, before and after it ran."""
 
     step: Step | None
-    kept: Kept
+    kept: Reverification
     """The verification that counts, in its list."""
     left_out: LeftOut = field(default_factory=lambda: LeftOut(frozenset(), frozenset()))
     survivors: Sequence[Process] = ()
@@ -187,7 +187,9 @@ def _render(value: Number) -> str:
     return repr(value) if is_odd else json_number(value)
 
 
-def render_verified_again(task: str, task_checksum: str, n: int, kept: Sequence[Kept]) -> str:
+def render_verified_again(
+    task: str, task_checksum: str, n: int, kept: Sequence[Reverification]
+) -> str:
     """The text of verify-again.json."""
     states = [each.as_stored() for each in kept if each.verifications]
     stored = VerifiedAgain(task=task, task_checksum=task_checksum, n=n, states=states)

@@ -21,7 +21,7 @@ from proctor.trial.environment import Environment, Process, SeenFile, Watched, c
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import INSIDE
 from proctor.trial.plan import Plan
-from proctor.trial.sitting import Sitting
+from proctor.trial.trial_run import TrialRun
 from proctor.trial.unchanged import SeenTrees, find_looks, now_ns
 
 _MOST = 100
@@ -52,20 +52,20 @@ cd {tests} && sha256sum -- {names} 2>/dev/null
 echo looked"""
 
 
-async def look_before(sitting: Sitting, environment: Environment) -> bool:
+async def look_before(run: TrialRun, environment: Environment) -> bool:
     """Find what was planted where the verifier works, and who is still at work; was anything?"""
     verifier, tests = str(INSIDE.verifier_dir), str(INSIDE.tests_dir)
-    seen = await _list_files(sitting, environment, (verifier, tests))
+    seen = await _list_files(run, environment, (verifier, tests))
     rewards = [file for file in seen if file.path.startswith(f"{verifier}/")]
     planted = [file for file in seen if file.path.startswith(f"{tests}/")]
     if rewards:
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.REWARD_PLANTED,
             f"{_count(rewards)} lay in {verifier} before the verifier began",
             files=_describe(rewards),
         )
     if planted:
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.TESTS_PLANTED,
             f"{_count(planted)} lay in {tests} before the tests were put there",
             files=_describe(planted),
@@ -73,22 +73,22 @@ async def look_before(sitting: Sitting, environment: Environment) -> bool:
     return bool(seen)
 
 
-async def look_for_busy(sitting: Sitting, watched: Watched) -> Sequence[Process]:
+async def look_for_busy(run: TrialRun, watched: Watched) -> Sequence[Process]:
     """Find processes of the agent that are still alive; all of them."""
     processes = await watched.list_processes()
     if processes:
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.AGENT_STILL_BUSY,
             f"{len(processes)} of the agent's processes were alive when verification began",
             processes=[msgspec.structs.asdict(each) for each in processes[:_MOST]],
         )
-        _find_own_programs(sitting, processes)
+        _find_own_programs(run, processes)
     return processes
 
 
-def _find_own_programs(sitting: Sitting, processes: Sequence[Process]) -> None:
+def _find_own_programs(run: TrialRun, processes: Sequence[Process]) -> None:
     """Find processes that execute what the agent made."""
-    changes = sitting.account.changes if sitting.account else ()
+    changes = run.account.changes if run.account else ()
     made = {each.path for each in changes if each.how != "deleted"}
     own = [
         each
@@ -96,7 +96,7 @@ def _find_own_programs(sitting: Sitting, processes: Sequence[Process]) -> None:
         if each.script in made or (each.executable or "").removesuffix(" (deleted)") in made
     ]
     if own:
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.AGENT_PROGRAM_RUNNING,
             f"{len(own)} of these processes execute what the agent made",
             processes=[msgspec.structs.asdict(each) for each in own[:_MOST]],
@@ -114,7 +114,7 @@ def _describe(files: Sequence[SeenFile]) -> list[dict[str, object]]:
 
 
 async def _list_files(
-    sitting: Sitting, environment: Environment, directories: tuple[str, ...]
+    run: TrialRun, environment: Environment, directories: tuple[str, ...]
 ) -> Sequence[SeenFile]:
     if can_list(environment):
         return await environment.list_files(directories, _MOST)
@@ -122,7 +122,7 @@ async def _list_files(
         command = _looking_at(directories)
         told = await environment.exec(command=command, timeout_sec=_LOOK_SEC, user="root")
     except RuntimeError as error:
-        sitting.logger.warning("what lies in %s could not be listed: %s", directories, error)
+        run.logger.warning("what lies in %s could not be listed: %s", directories, error)
         return ()
     return [_parse_line(line) for line in (told.stdout or "").split("\0") if line.count("\t") >= 2]
 
@@ -151,28 +151,28 @@ def find_uploaded(plan: Plan, step: Step | None) -> dict[str, str]:
 
 
 async def look_after(
-    sitting: Sitting, room: Environment, sources: Sequence[Path], step: Step | None
+    run: TrialRun, room: Environment, sources: Sequence[Path], step: Step | None
 ) -> None:
     """Find whether the tests changed: the host's files, or those that were uploaded."""
-    shared = sitting.plan.shared
+    shared = run.plan.shared
     name = step.name if step else None
-    planned = shared.once(("uploaded", name), lambda: find_uploaded(sitting.plan, step))
+    planned = shared.once(("uploaded", name), lambda: find_uploaded(run.plan, step))
     changed = []
     seen = shared.once(("tests seen", name), SeenTrees)
     if not seen.look_alike(sources):
         # Beside the event loop: they may be large.
         changed = await asyncio.to_thread(_find_changed_on_host, seen, sources, planned)
     if changed:
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.TESTS_CHANGED,
             "the task's tests directory on the host is not what it was when the trial was planned",
             files=changed[:_MOST],
         )
         return
-    altered = await _find_altered(sitting, room, planned)
+    altered = await _find_altered(run, room, planned)
     if altered:
         some = "one" if len(altered) == 1 else f"{len(altered)}"
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.TESTS_CHANGED,
             f"{some} of the uploaded tests changed or vanished while the verifier ran",
             files=altered[:_MOST],
@@ -195,9 +195,7 @@ def _find_changed_on_host(
     )
 
 
-async def _find_altered(
-    sitting: Sitting, room: Environment, planned: Mapping[str, str]
-) -> list[str]:
+async def _find_altered(run: TrialRun, room: Environment, planned: Mapping[str, str]) -> list[str]:
     """The uploaded files that are not as they were; new ones, such as caches, are ordinary."""
     altered: list[str] = []
     try:
@@ -208,7 +206,7 @@ async def _find_altered(
             if now is not None:
                 altered += [path for path in batch if now.get(path) != planned[path]]
     except Exception as error:  # noqa: BLE001 - an environment may raise anything, and scores stand
-        sitting.logger.warning("the tests could not be looked at afterwards: %s", error)
+        run.logger.warning("the tests could not be looked at afterwards: %s", error)
     return altered
 
 

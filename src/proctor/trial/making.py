@@ -17,52 +17,52 @@ from proctor.trial.network import check_network, find_ignored_hosts
 from proctor.trial.order import AgentOrder, EnvironmentOrder
 from proctor.trial.paths import INSIDE
 from proctor.trial.plan import Plan
-from proctor.trial.sitting import Sitting, host_variables
 from proctor.trial.skills import find_skills_dir
+from proctor.trial.trial_run import TrialRun, host_variables
 
 
-async def make_agent(sitting: Sitting) -> Agent:
+async def make_agent(run: TrialRun) -> Agent:
     """The agent, with the skills that the job brings along.
 
     Raises:
         Exception: whatever a stranger's class raises, besides what is wrong with the config.
     """
-    config, task = sitting.plan.config.agent, sitting.plan.task.config
+    config, task = run.plan.config.agent, run.plan.task.config
     host = host_variables()
     if config.skills:
         # Beside the event loop: they are hashed.
-        sitting.skills = await asyncio.to_thread(load_skills, config.skills)
-    sitting.skills_dir = find_skills_dir(task, sitting.skills)
-    sitting.agent = sitting.kinds.make_agent(_order_agent(sitting, host))
-    sitting.result.agent_info = describe_agent(sitting.agent, config.model_name)
-    return sitting.agent
+        run.skills = await asyncio.to_thread(load_skills, config.skills)
+    run.skills_dir = find_skills_dir(task, run.skills)
+    run.agent = run.kinds.make_agent(_order_agent(run, host))
+    run.result.agent_info = describe_agent(run.agent, config.model_name)
+    return run.agent
 
 
-def make_environment(sitting: Sitting) -> Environment:
+def make_environment(run: TrialRun) -> Environment:
     """The environment, once it is seen that it can do what the task asks of its network.
 
     Raises:
         Exception: whatever a stranger's class raises, besides what is wrong with the config.
     """
-    task = sitting.plan.task.config
-    if not os.path.isdir(sitting.plan.task.directory):
+    task = run.plan.task.config
+    if not os.path.isdir(run.plan.task.directory):
         # Without it there is no Dockerfile either, and the agent would sit another task.
         raise TrialError(
-            f"{sitting.plan.task.directory}: the task's directory is gone since the job was "
+            f"{run.plan.task.directory}: the task's directory is gone since the job was "
             "planned; put it back, and `proctor resume --also TrialError` runs this trial"
         )
     if task.environment.os is TaskOS.WINDOWS:
         raise UnsupportedError(
-            f"{sitting.plan.task.name}: [environment] os is 'windows'; expected 'linux', which is "
+            f"{run.plan.task.name}: [environment] os is 'windows'; expected 'linux', which is "
             "all that is run here"
         )
-    environment = sitting.kinds.make_environment(_order_environment(sitting, host_variables()))
-    sitting.environment = environment
+    environment = run.kinds.make_environment(_order_environment(run, host_variables()))
+    run.environment = environment
     if is_mounted(environment):
-        _open_to_all(sitting.plan.place)
-    for warning in _find_warnings(sitting.plan):
-        sitting.logger.warning(warning)
-    _check_network(sitting, environment)
+        _open_to_all(run.plan.place)
+    for warning in _find_warnings(run.plan):
+        run.logger.warning(warning)
+    _check_network(run, environment)
     return environment
 
 
@@ -73,39 +73,39 @@ def _find_warnings(plan: Plan) -> Sequence[str]:
     )
 
 
-def _order_agent(sitting: Sitting, host: Mapping[str, str]) -> AgentOrder:
-    config, task = sitting.plan.config.agent, sitting.plan.task
+def _order_agent(run: TrialRun, host: Mapping[str, str]) -> AgentOrder:
+    config, task = run.plan.config.agent, run.plan.task
     servers = {
         server.name: server
         for server in (*task.config.environment.mcp_servers, *config.mcp_servers)
     }
     return AgentOrder(
         config=config,
-        logs_dir=sitting.paths.agent_dir,
-        trial_paths=sitting.paths,
+        logs_dir=run.paths.agent_dir,
+        trial_paths=run.paths,
         task=task,
-        timeout_sec=sitting.timeouts.agent,
+        timeout_sec=run.timeouts.agent,
         mcp_servers=tuple(servers.values()),
-        skills_dir=sitting.skills_dir,
+        skills_dir=run.skills_dir,
         extra_env=resolve_env(config.env, host),
-        logger=sitting.logger,
+        logger=run.logger,
     )
 
 
-def _order_environment(sitting: Sitting, host: Mapping[str, str]) -> EnvironmentOrder:
-    config, task = sitting.plan.config, sitting.plan.task
+def _order_environment(run: TrialRun, host: Mapping[str, str]) -> EnvironmentOrder:
+    config, task = run.plan.config, run.plan.task
     env = {**task.config.environment.env, **config.environment.env}
     return EnvironmentOrder(
         config=config.environment,
-        environment_dir=sitting.plan.shared.once("context", lambda: task.environment_directory),
+        environment_dir=run.plan.shared.once("context", lambda: task.environment_directory),
         environment_name=task.short_name,
         session_id=config.trial_name,
-        trial_paths=sitting.paths,
+        trial_paths=run.paths,
         task_env_config=task.config.environment,
-        network=sitting.network().baseline,
+        network=run.network().baseline,
         persistent_env=resolve_env(env, host),
-        mounts=(*_find_mounts(sitting.plan), *map(dict, config.environment.mounts or ())),
-        logger=sitting.logger,
+        mounts=(*_find_mounts(run.plan), *map(dict, config.environment.mounts or ())),
+        logger=run.logger,
     )
 
 
@@ -127,12 +127,12 @@ def _open_to_all(place: str) -> None:
         os.chmod(directory, 0o777)  # noqa: S103 - as harbor leaves them
 
 
-def _check_network(sitting: Sitting, environment: Environment) -> None:
+def _check_network(run: TrialRun, environment: Environment) -> None:
     kind, can = kind_of(environment), environment.capabilities
-    if not sitting.plan.task.steps:
-        check_network(sitting.network(), can, kind, "[agent]")
-    for step in sitting.plan.task.steps:
-        check_network(sitting.network(step), can, kind, f"Step {step.name!r}")
+    if not run.plan.task.steps:
+        check_network(run.network(), can, kind, "[agent]")
+    for step in run.plan.task.steps:
+        check_network(run.network(step), can, kind, f"Step {step.name!r}")
 
 
 def describe_agent(agent: Agent, model_name: str | None) -> AgentInfo:

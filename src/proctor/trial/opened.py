@@ -14,7 +14,7 @@ from proctor.trial.changes import Account, Place
 from proctor.trial.environment import UNTOLD, OpenedFile, Program
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import INSIDE
-from proctor.trial.sitting import Sitting
+from proctor.trial.trial_run import TrialRun
 
 _REWARDS = frozenset(str(INSIDE.verifier_dir / name) for name in ("reward.txt", "reward.json"))
 _TESTS = f"{INSIDE.tests_dir}/"
@@ -39,21 +39,21 @@ def list_made(account: Account | None) -> Iterator[str]:
 
 
 def find_opened(
-    sitting: Sitting, opened: Sequence[OpenedFile] | None, late: Collection[str] = ()
+    run: TrialRun, opened: Sequence[OpenedFile] | None, late: Collection[str] = ()
 ) -> None:
     """Add a finding for files of the verifier's that programs of the agent's opened.
 
     `late` are files that were made while the tests ran.
     """
-    account = sitting.account
+    account = run.account
     if account is None or not opened:
         return
     made = set(list_made(account))
-    tests = {_stem(each.path) for each in sitting.plan.digests.files if "tests/" in each.path}
+    tests = {_stem(each.path) for each in run.plan.digests.files if "tests/" in each.path}
     built = {path for path in late if is_built(path, tests)}
     found = [each for each in opened if is_strange(each, made, built)]
     if found:
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.VERIFIER_FILES_OPENED,
             f"programs of the agent opened {count_of(len(found), 'file')} of the verifier, "
             f"{found[0].path} for one"

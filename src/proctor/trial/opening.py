@@ -23,7 +23,7 @@ from proctor.trial.making import find_model
 from proctor.trial.order import Kinds
 from proctor.trial.plan import Plan
 from proctor.trial.recording import Recording
-from proctor.trial.sitting import Sitting, Watch, host_variables
+from proctor.trial.trial_run import TrialRun, Watch, host_variables
 
 # The secrets that a trial was given, so that they get into none of its own files
 
@@ -147,11 +147,11 @@ def open_journal(path: str, cleaner: Cleaner | None) -> Iterator[logging.Logger]
 
 
 @contextmanager
-def opened(plan: Plan, kinds: Kinds, watch: Watch, clock: Clock) -> Iterator[Sitting]:
+def opened(plan: Plan, kinds: Kinds, watch: Watch, clock: Clock) -> Iterator[TrialRun]:
     """A trial that has begun; no file of it is there yet."""
     redactor = plan.shared.once("redactor", lambda: find_redactor(plan, host_variables()))
     with open_journal(f"{plan.place}/trial.log", redactor) as logger:
-        yield Sitting(
+        yield TrialRun(
             plan=plan,
             kinds=kinds,
             clock=clock,
@@ -193,17 +193,17 @@ def _find_task_id(plan: Plan) -> TaskId:
         return LocalTaskId(path=str(plan.task.directory))
 
 
-def open_files(sitting: Sitting) -> None:
+def open_files(run: TrialRun) -> None:
     """Make the trial's directories and its first files.
 
     Raises:
         OSError: they cannot be made.
     """
-    place = sitting.plan.place
+    place = run.plan.place
     _make_directory(place)
     for name in ("agent", "verifier", "artifacts"):
         _make_directory(f"{place}/{name}")
-    replace_file(f"{place}/config.json", render_config(sitting.plan).encode())
+    replace_file(f"{place}/config.json", render_config(run.plan).encode())
     os.close(os.open(f"{place}/trial.log", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
 
 

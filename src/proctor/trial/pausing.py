@@ -11,7 +11,7 @@ from typing import Protocol, TypeGuard, runtime_checkable
 from proctor.sentence import count_of
 from proctor.trial.environment import Environment
 from proctor.trial.finding import FindingCode
-from proctor.trial.sitting import Sitting
+from proctor.trial.trial_run import TrialRun
 
 
 @runtime_checkable
@@ -39,27 +39,27 @@ def can_pause(environment: object) -> TypeGuard[Pausing]:
 
 
 @asynccontextmanager
-async def paused(sitting: Sitting, environment: Environment) -> AsyncIterator[None]:
+async def paused(run: TrialRun, environment: Environment) -> AsyncIterator[None]:
     """Stop the agent's processes meanwhile; a finding where that cannot be done.
 
     With `--verifier-compat` they run on, as they do in harbor.
     """
-    if not can_pause(environment) or sitting.plan.is_harbor_compatible:
+    if not can_pause(environment) or run.plan.is_harbor_compatible:
         yield
         return
     try:
         if n_running := await environment.pause():
-            _find(sitting, f"{count_of(n_running, 'process', 'processes')} could not be stopped")
+            _find(run, f"{count_of(n_running, 'process', 'processes')} could not be stopped")
     except Exception as error:  # noqa: BLE001 - an environment may raise anything; the trial goes on
-        _find(sitting, sitting.describe(error).exception_message)
+        _find(run, run.describe(error).exception_message)
     try:
         yield
     finally:
         await environment.resume()
 
 
-def _find(sitting: Sitting, reason: str) -> None:
-    sitting.add_finding(
+def _find(run: TrialRun, reason: str) -> None:
+    run.add_finding(
         FindingCode.AGENT_NOT_PAUSED,
         f"the agent's processes ran on while its changes were recorded: {reason}",
         reason=reason,

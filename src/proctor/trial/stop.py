@@ -2,27 +2,27 @@
 
 import asyncio
 
-from proctor.trial.sitting import Sitting
+from proctor.trial.trial_run import TrialRun
 
 _STOPPING: set[asyncio.Task[None]] = set()
 """Stops that go on although nobody waits for them any more; a task that is not held may vanish."""
 
 
-async def stop_environment(sitting: Sitting) -> None:
+async def stop_environment(run: TrialRun) -> None:
     """End everything in the environment; what goes wrong is the trial's exception, if the first."""
-    environment = sitting.environment
-    if sitting.is_stopped or environment is None:
+    environment = run.environment
+    if run.is_stopped or environment is None:
         return
-    sitting.is_stopped = True
-    delete = sitting.plan.config.environment.delete
+    run.is_stopped = True
+    delete = run.plan.config.environment.delete
     stopping = asyncio.ensure_future(environment.stop(delete=delete))
     _STOPPING.add(stopping)
     stopping.add_done_callback(_STOPPING.discard)
     try:
         await asyncio.shield(stopping)
     except asyncio.CancelledError:
-        sitting.logger.debug("cancelled while the environment was being stopped; that goes on")
+        run.logger.debug("cancelled while the environment was being stopped; that goes on")
         raise
     except Exception as error:  # noqa: BLE001 - an environment may raise anything
-        sitting.logger.debug("the environment could not be stopped: %s", error)
-        sitting.fail(error)
+        run.logger.debug("the environment could not be stopped: %s", error)
+        run.fail(error)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from proctor.errors import DockerError, SandboxError, ToolsChangedError
 from proctor.trial.environment import ChangedFile, Environment, can_keep
 from proctor.trial.finding import FindingCode
-from proctor.trial.sitting import Sitting
+from proctor.trial.trial_run import TrialRun
 
 _LEFT = frozenset({"built"})
 """What is said and not undone: it may be what the task asks for."""
@@ -20,7 +20,7 @@ _MOST = 100
 """Files that a finding lists."""
 
 
-async def keep_tools(sitting: Sitting, environment: Environment) -> None:
+async def keep_tools(run: TrialRun, environment: Environment) -> None:
     """Find what the agent changed of the image's tools, and give those of the image back.
 
     Raises:
@@ -28,9 +28,9 @@ async def keep_tools(sitting: Sitting, environment: Environment) -> None:
     """
     if not can_keep(environment) or not (changed := await environment.find_changed_tools()):
         return
-    _find(sitting, changed, f"{_count(changed)} when verification began")
-    if sitting.account is not None:
-        sitting.account.restored |= {file.path for file in changed}
+    _find(run, changed, f"{_count(changed)} when verification began")
+    if run.account is not None:
+        run.account.restored |= {file.path for file in changed}
     try:
         await environment.give_back_tools(changed)
     except (SandboxError, DockerError, OSError) as error:
@@ -45,9 +45,7 @@ async def mark_tools(environment: Environment) -> Mapping[str, str]:
     return await environment.mark_tools() if can_keep(environment) else {}
 
 
-async def check_tools(
-    sitting: Sitting, environment: Environment, before: Mapping[str, str]
-) -> None:
+async def check_tools(run: TrialRun, environment: Environment, before: Mapping[str, str]) -> None:
     """See that nothing which the agent left running changed tools while the tests ran.
 
     Raises:
@@ -62,14 +60,14 @@ async def check_tools(
             changed.setdefault(path, ChangedFile(path, "changed", None))
     if changed:
         files = [changed[path] for path in sorted(changed)]
-        _find(sitting, files, f"{_count(files)} while the verifier ran")
+        _find(run, files, f"{_count(files)} while the verifier ran")
         raise ToolsChangedError(
             f"{_name(files[0].path)} was changed while the tests ran and processes of the agent "
             "were alive: the reward does not count"
         )
 
 
-async def look_at_tools(sitting: Sitting, environment: Environment) -> None:
+async def look_at_tools(run: TrialRun, environment: Environment) -> None:
     """Add a finding for tools that changed while the tests ran and nothing of the agent lived.
 
     It was a program that the tests ran, or the tests themselves: the reward stands.
@@ -79,7 +77,7 @@ async def look_at_tools(sitting: Sitting, environment: Environment) -> None:
     found = [file for file in await environment.find_changed_tools() if file.how not in _LEFT]
     if found:
         _find(
-            sitting,
+            run,
             found,
             f"{_count(found)} when the verifier had run",
             FindingCode.SYSTEM_CHANGED_LATE,
@@ -87,7 +85,7 @@ async def look_at_tools(sitting: Sitting, environment: Environment) -> None:
 
 
 def _find(
-    sitting: Sitting,
+    run: TrialRun,
     changed: Sequence[ChangedFile],
     message: str,
     code: FindingCode = FindingCode.SYSTEM_CHANGED,
@@ -95,7 +93,7 @@ def _find(
     files = [
         {"path": file.path, "how": file.how, "sha256": file.sha256} for file in changed[:_MOST]
     ]
-    sitting.add_finding(code, message, files=files)
+    run.add_finding(code, message, files=files)
 
 
 def _count(changed: Sequence[ChangedFile]) -> str:

@@ -34,7 +34,6 @@ from proctor.traces.commands import Likeness, find_likeness, read_commands
 from proctor.traces.trace import Trace
 from proctor.traces.turn import turns_to_entries
 from proctor.trial.account import begin_account, note_changes, note_late_changes
-from proctor.trial.again import keep_state, noted, verify_again
 from proctor.trial.agent import Agent
 from proctor.trial.agent_phase import STILL_VERIFIED, find_agent_user, run_agent, set_up_agent
 from proctor.trial.artifacts import collect_artifacts, move_contents
@@ -43,7 +42,7 @@ from proctor.trial.clock import SYSTEM, Clock
 from proctor.trial.collect import collect_agent_output, upload_agent_logs
 from proctor.trial.environment import Environment
 from proctor.trial.finding import FindingCode
-from proctor.trial.flakes import Kept
+from proctor.trial.flakes import Reverification
 from proctor.trial.healthcheck import run_healthcheck
 from proctor.trial.inside import acting_as, empty_directories, is_mounted
 from proctor.trial.making import make_agent, make_environment
@@ -53,9 +52,10 @@ from proctor.trial.paths import INSIDE
 from proctor.trial.pausing import paused
 from proctor.trial.plan import Plan
 from proctor.trial.recording import LONGEST_TRACE, find_overlong, find_traces, load_trace
-from proctor.trial.sitting import Sitting, Watch
+from proctor.trial.reverify import keep_state, noted, verify_again
 from proctor.trial.skills import upload_skills
 from proctor.trial.stop import stop_environment
+from proctor.trial.trial_run import TrialRun, Watch
 from proctor.trial.verification import find_own_environment, run_verification
 
 # A task of several steps: harbor's rules, oddities included
@@ -65,33 +65,33 @@ from proctor.trial.verification import find_own_environment, run_verification
 # the mean of the steps that were verified, or the last step's.
 
 
-async def run_steps(sitting: Sitting, agent: Agent, environment: Environment) -> None:
+async def run_steps(run: TrialRun, agent: Agent, environment: Environment) -> None:
     """Run the steps of a task until one ends the trial, and put their rewards together.
 
     Raises:
         Exception: what broke between the parts of a step; the trial then has no rewards.
     """
-    steps = sitting.plan.task.steps
+    steps = run.plan.task.steps
     results: list[StepResult] = []
-    sitting.result.step_results = results
+    run.result.step_results = results
     executed: list[MarkedStep] = []
     for number, step in enumerate(steps, 1):
-        sitting.logger.debug(f"Starting step {number}/{len(steps)}: {step.name}")
+        run.logger.debug(f"Starting step {number}/{len(steps)}: {step.name}")
         result = StepResult(step_name=step.name)
         results.append(result)
-        await _run_step(sitting, agent, environment, step, result)
+        await _run_step(run, agent, environment, step, result)
         executed.append(_mark(step, result))
-        stop = find_stop(executed[-1], verifying=not sitting.plan.config.verifier.disable)
+        stop = find_stop(executed[-1], verifying=not run.plan.config.verifier.disable)
         if stop is not None:
-            log = sitting.logger.warning if stop.level == "warning" else sitting.logger.debug
+            log = run.logger.warning if stop.level == "warning" else run.logger.debug
             log(stop.message)
             break
-    verdict = trial_verdict(executed, _find_strategy(sitting))
-    sitting.result.verifier_result = VerifierResult(rewards=verdict.rewards) if verdict else None
+    verdict = trial_verdict(executed, _find_strategy(run))
+    run.result.verifier_result = VerifierResult(rewards=verdict.rewards) if verdict else None
 
 
-def _find_strategy(sitting: Sitting) -> Strategy:
-    told = sitting.plan.task.config.multi_step_reward_strategy
+def _find_strategy(run: TrialRun) -> Strategy:
+    told = run.plan.task.config.multi_step_reward_strategy
     return told.value if told else DEFAULT_STRATEGY
 
 
@@ -106,54 +106,52 @@ def _mark(step: Step, result: StepResult) -> MarkedStep:
 
 
 async def _run_step(
-    sitting: Sitting, agent: Agent, environment: Environment, step: Step, result: StepResult
+    run: TrialRun, agent: Agent, environment: Environment, step: Step, result: StepResult
 ) -> None:
-    sitting.paths.step_agent_dir(step.name).mkdir(parents=True, exist_ok=True)
-    sitting.paths.step_verifier_dir(step.name).mkdir(parents=True, exist_ok=True)
-    with sitting.phase("setup", step):
-        await _prepare(sitting, environment, step, result)
+    run.paths.step_agent_dir(step.name).mkdir(parents=True, exist_ok=True)
+    run.paths.step_verifier_dir(step.name).mkdir(parents=True, exist_ok=True)
+    with run.phase("setup", step):
+        await _prepare(run, environment, step, result)
     if result.exception_info is None:
-        with sitting.phase("agent", step):
-            await _steps_run_agent(sitting, agent, environment, step, result)
-        with sitting.phase("collect", step):
-            await upload_agent_logs(sitting, environment)
-            artifacts_dir = await _collect(sitting, environment, step)
-        async with paused(sitting, environment):
-            await note_changes(sitting, environment, step)
-            kept = await keep_state(sitting, environment, artifacts_dir, step)
-            await keep_for_clean_room(sitting, environment, artifacts_dir, step)
-        with sitting.phase("verify", step):
-            await _steps_verify(sitting, environment, step, result, artifacts_dir, kept)
-        await verify_in_clean_room(sitting, environment)
-        await verify_again(sitting, environment, kept)
-    archive_step(sitting, step)
+        with run.phase("agent", step):
+            await _steps_run_agent(run, agent, environment, step, result)
+        with run.phase("collect", step):
+            await upload_agent_logs(run, environment)
+            artifacts_dir = await _collect(run, environment, step)
+        async with paused(run, environment):
+            await note_changes(run, environment, step)
+            kept = await keep_state(run, environment, artifacts_dir, step)
+            await keep_for_clean_room(run, environment, artifacts_dir, step)
+        with run.phase("verify", step):
+            await _steps_verify(run, environment, step, result, artifacts_dir, kept)
+        await verify_in_clean_room(run, environment)
+        await verify_again(run, environment, kept)
+    archive_step(run, step)
 
 
-async def _prepare(
-    sitting: Sitting, environment: Environment, step: Step, result: StepResult
-) -> None:
+async def _prepare(run: TrialRun, environment: Environment, step: Step, result: StepResult) -> None:
     """Bring the step's files in and see that all is well; what fails stands on the step."""
-    sitting.has_logs = False
+    run.has_logs = False
     if not is_mounted(environment):
         await empty_directories(environment, [INSIDE.agent_dir], open_to_all=True)
-    with acting_as(environment, find_agent_user(sitting, step)):
+    with acting_as(environment, find_agent_user(run, step)):
         told = await environment.exec(command="pwd")
         workdir = (told.stdout or "/").strip()
         if step.workdir.exists():
             await environment.upload_dir(source_dir=step.workdir, target_dir=workdir)
         if (step.workdir / "setup.sh").exists():
-            await _run_setup(sitting, environment, step, result, workdir)
+            await _run_setup(run, environment, step, result, workdir)
         check = step.config.healthcheck
         if check is not None and result.exception_info is None:
             try:
                 await run_healthcheck(environment, check)
             except HealthcheckError as error:
-                sitting.logger.warning(f"Step '{step.name}' healthcheck failed: {error}")
-                result.exception_info = sitting.describe(error)
+                run.logger.warning(f"Step '{step.name}' healthcheck failed: {error}")
+                result.exception_info = run.describe(error)
 
 
 async def _run_setup(
-    sitting: Sitting, environment: Environment, step: Step, result: StepResult, workdir: str
+    run: TrialRun, environment: Environment, step: Step, result: StepResult, workdir: str
 ) -> None:
     script = shlex.quote(f"{workdir.rstrip('/')}/setup.sh")
     try:
@@ -161,8 +159,8 @@ async def _run_setup(
         if ran.return_code != 0:
             _refuse_setup(step, ran.return_code, ran.stderr)
     except Exception as error:  # noqa: BLE001 - the step's boundary: it stands on the step
-        sitting.logger.warning(f"Step '{step.name}' setup.sh failed: {error}")
-        result.exception_info = sitting.describe(error)
+        run.logger.warning(f"Step '{step.name}' setup.sh failed: {error}")
+        result.exception_info = run.describe(error)
 
 
 def _refuse_setup(step: Step, code: int, stderr: str | None) -> None:
@@ -170,61 +168,61 @@ def _refuse_setup(step: Step, code: int, stderr: str | None) -> None:
 
 
 async def _steps_run_agent(
-    sitting: Sitting, agent: Agent, environment: Environment, step: Step, result: StepResult
+    run: TrialRun, agent: Agent, environment: Environment, step: Step, result: StepResult
 ) -> None:
     try:
-        await run_agent(sitting, agent, environment, result, step)
+        await run_agent(run, agent, environment, result, step)
     except Exception as error:  # noqa: BLE001 - the step's boundary: it stands on the step
-        result.exception_info = sitting.describe(error)
+        result.exception_info = run.describe(error)
     finally:
-        await collect_agent_output(sitting, result)
+        await collect_agent_output(run, result)
 
 
-async def _collect(sitting: Sitting, environment: Environment, step: Step) -> Path:
+async def _collect(run: TrialRun, environment: Environment, step: Step) -> Path:
     """Fetch the step's artifacts; where a mount shows them, they are moved when the step ends."""
-    paths = sitting.paths
+    paths = run.paths
     mounted = is_mounted(environment)
     directory = paths.artifacts_dir if mounted else paths.step_artifacts_dir(step.name)
-    await collect_artifacts(sitting, environment, directory, step.config.artifacts)
+    await collect_artifacts(run, environment, directory, step.config.artifacts)
     return directory
 
 
 async def _steps_verify(
-    sitting: Sitting,
+    run: TrialRun,
     environment: Environment,
     step: Step,
     result: StepResult,
     artifacts_dir: Path,
-    kept: Kept | None,
+    kept: Reverification | None,
 ) -> None:
-    if find_own_environment(sitting, step) is not None and step is sitting.plan.task.steps[-1]:
-        await stop_environment(sitting)
-    if sitting.plan.config.verifier.disable:
+    if find_own_environment(run, step) is not None and step is run.plan.task.steps[-1]:
+        await stop_environment(run)
+    if run.plan.config.verifier.disable:
         return
     timing = result.verifier = TimingInfo()
-    with sitting.timed(timing):
+    with run.timed(timing):
         try:
-            verifying = run_verification(sitting, environment, artifacts_dir, step)
-            both = (kept, sitting.clean_room.kept if sitting.clean_room else None)
-            result.verifier_result = await noted(sitting, both, verifying)
+            verifying = run_verification(run, environment, artifacts_dir, step)
+            both = (kept, run.clean_room.kept if run.clean_room else None)
+            result.verifier_result = await noted(run, both, verifying)
         except Exception as error:  # noqa: BLE001 - the step's boundary: it stands on the step
             if result.exception_info is None:
-                result.exception_info = sitting.describe(error)
-    if not sitting.is_stopped:
-        await note_late_changes(sitting, environment, step)
+                result.exception_info = run.describe(error)
+    if not run.is_stopped:
+        await note_late_changes(run, environment, step)
 
 
-def archive_step(sitting: Sitting, step: Step) -> None:
+def archive_step(run: TrialRun, step: Step) -> None:
     """Move what lies in the trial's own directories into the step's."""
-    paths = sitting.paths
+    paths = run.paths
     move_contents(paths.verifier_dir, paths.step_verifier_dir(step.name))
     move_contents(paths.agent_dir, paths.step_agent_dir(step.name))
     move_contents(paths.artifacts_dir, paths.step_artifacts_dir(step.name))
 
 
-def remove_empty(sitting: Sitting) -> None:
+def remove_empty(run: TrialRun) -> None:
     """Remove the directories that the steps left empty."""
-    paths = sitting.paths
+    paths = run.paths
     for directory in (paths.agent_dir, paths.verifier_dir, paths.artifacts_dir):
         if directory.is_dir() and not any(directory.iterdir()):
             directory.rmdir()
@@ -242,9 +240,9 @@ def remove_empty(sitting: Sitting) -> None:
 _ORACLE = "oracle"
 
 
-async def look_for_solution(sitting: Sitting, trace: Trace) -> bool:
+async def look_for_solution(run: TrialRun, trace: Trace) -> bool:
     """Find whether most of the solution comes back in the agent's commands; does it?"""
-    plan = sitting.plan
+    plan = run.plan
     if plan.config.agent.name == _ORACLE:
         return False
     solution = plan.shared.once("solution", lambda: _read_solution(plan))
@@ -254,7 +252,7 @@ async def look_for_solution(sitting: Sitting, trace: Trace) -> bool:
     found = await asyncio.to_thread(_compare, trace, solution)
     if found is None or not found.is_close:
         return False
-    sitting.add_finding(
+    run.add_finding(
         FindingCode.COMMANDS_LIKE_SOLUTION,
         f"the agent's commands hold {found} of the task's own solution",
         share=round(found.share, 3),
@@ -277,45 +275,45 @@ def _read_solution(plan: Plan) -> str | None:
         return None
 
 
-async def close_files(sitting: Sitting) -> None:
+async def close_files(run: TrialRun) -> None:
     """Write what came of a trial; result.json is there whole, or not at all.
 
     Raises:
         OSError: it cannot be written; the result at hand says so too.
     """
-    sitting.watch("record")
-    if sitting.is_started and not os.path.lexists(sitting.paths.config_path):
-        sitting.fail(
+    run.watch("record")
+    if run.is_started and not os.path.lexists(run.paths.config_path):
+        run.fail(
             TrialError(
-                f"{sitting.paths.trial_dir}: removed while the trial ran; what lay in it until "
+                f"{run.paths.trial_dir}: removed while the trial ran; what lay in it until "
                 "then is lost"
             )
         )
-    traces = find_traces(sitting.plan.place)
-    _find_overlong_traces(sitting, traces)
-    if sitting.result.finished_at is None:
-        sitting.result.finished_at = sitting.clock.now()
+    traces = find_traces(run.plan.place)
+    _find_overlong_traces(run, traces)
+    if run.result.finished_at is None:
+        run.result.finished_at = run.clock.now()
     try:
-        sitting.write_findings()
-        trace = await load_trace(sitting.plan.place, traces)
-        if trace is not None and await look_for_solution(sitting, trace):
-            sitting.write_findings()
-        sitting.recording.finish(sitting.result, sitting.find_watched(), trace)
+        run.write_findings()
+        trace = await load_trace(run.plan.place, traces)
+        if trace is not None and await look_for_solution(run, trace):
+            run.write_findings()
+        run.recording.finish(run.result, run.find_watched(), trace)
     except (RecordError, ValidationError) as error:
-        sitting.logger.warning("the record stays as it was in the last phase: %s", error)
+        run.logger.warning("the record stays as it was in the last phase: %s", error)
     except OSError as error:
-        sitting.fail(error)
+        run.fail(error)
     finally:
         try:
-            _write_result(sitting)
+            _write_result(run)
         finally:
-            sitting.recording.file.close()
+            run.recording.file.close()
 
 
-def _find_overlong_traces(sitting: Sitting, sizes: Mapping[str, int]) -> None:
+def _find_overlong_traces(run: TrialRun, sizes: Mapping[str, int]) -> None:
     for name in find_overlong(sizes):
         size = sizes[name]
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.FILES_REFUSED,
             f"{name} has {size:,} bytes: it is kept, but not read for the record, because it has "
             f"more than {LONGEST_TRACE:,}",
@@ -324,19 +322,19 @@ def _find_overlong_traces(sitting: Sitting, sizes: Mapping[str, int]) -> None:
         )
 
 
-def _write_result(sitting: Sitting) -> None:
-    config = render_config(sitting.plan)
+def _write_result(run: TrialRun) -> None:
+    config = render_config(run.plan)
     try:
-        text = render_trial_result(sitting.result, config)
+        text = render_trial_result(run.result, config)
     except PydanticSerializationError as error:
         # What an agent says beside its figures is the one thing here that may hold anything.
-        sitting.fail(error)
-        for context in sitting.result.contexts:
+        run.fail(error)
+        for context in run.result.contexts:
             context.rollout_details = context.metadata = None
-        text = render_trial_result(sitting.result, config)
-    if sitting.redactor is not None:
-        text = sitting.redactor.redact_text(text.decode()).encode()
-    sitting.recording.file.give_other(f"{sitting.plan.place}/result.json", text)
+        text = render_trial_result(run.result, config)
+    if run.redactor is not None:
+        text = run.redactor.redact_text(text.decode()).encode()
+    run.recording.file.give_other(f"{run.plan.place}/result.json", text)
 
 
 async def run_trial(plan: Plan, kinds: Kinds, watch: Watch, clock: Clock = SYSTEM) -> TrialResult:
@@ -346,135 +344,135 @@ async def run_trial(plan: Plan, kinds: Kinds, watch: Watch, clock: Clock = SYSTE
         CancelledError: it was cancelled; everything is stopped and written.
     """
     cancelled = None
-    with opened(plan, kinds, watch, clock) as sitting:
+    with opened(plan, kinds, watch, clock) as run:
         # Each part gets its turn, whatever became of those before it.
         for part in (_sit, _recover, _verify_once_more, stop_environment, close_files):
             if part is _verify_once_more and cancelled is not None:
                 continue
             try:
-                await part(sitting)
+                await part(run)
             except asyncio.CancelledError as error:
                 cancelled = error
                 if part is _sit:
-                    sitting.fail(error)
+                    run.fail(error)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - the trial's boundary
-                sitting.fail(error)
+                run.fail(error)
     if cancelled is not None:
         raise cancelled
-    return sitting.result
+    return run.result
 
 
-async def _sit(sitting: Sitting) -> None:
-    task, config = sitting.plan.task, sitting.plan.task.config
-    open_files(sitting)
-    with sitting.phase("setup"):
-        agent = await make_agent(sitting)
-        environment = make_environment(sitting)
-        await _start(sitting, environment)
+async def _sit(run: TrialRun) -> None:
+    task, config = run.plan.task, run.plan.task.config
+    open_files(run)
+    with run.phase("setup"):
+        agent = await make_agent(run)
+        environment = make_environment(run)
+        await _start(run, environment)
     if config.environment.healthcheck is not None:
-        with sitting.phase("healthcheck"):
+        with run.phase("healthcheck"):
             await run_healthcheck(environment, config.environment.healthcheck)
-    if sitting.skills:
-        with sitting.phase("skills"):
-            await upload_skills(environment, sitting.skills, sitting.skills_dir)
-    with sitting.phase("agent-setup"):
-        await set_up_agent(sitting, agent, environment)
-        await begin_account(sitting, environment)
+    if run.skills:
+        with run.phase("skills"):
+            await upload_skills(environment, run.skills, run.skills_dir)
+    with run.phase("agent-setup"):
+        await set_up_agent(run, agent, environment)
+        await begin_account(run, environment)
     if task.steps:
-        await run_steps(sitting, agent, environment)
-        await stop_environment(sitting)
-        remove_empty(sitting)
+        await run_steps(run, agent, environment)
+        await stop_environment(run)
+        remove_empty(run)
     else:
-        await _run_single(sitting, agent, environment)
-    sitting.is_done = True
+        await _run_single(run, agent, environment)
+    run.is_done = True
 
 
-async def _run_single(sitting: Sitting, agent: Agent, environment: Environment) -> None:
-    with sitting.phase("agent"):
-        await _run_agent(sitting, agent, environment)
-    with sitting.phase("collect"):
-        await upload_agent_logs(sitting, environment)
-        await _collect_artifacts(sitting, environment)
-    async with paused(sitting, environment):
-        await note_changes(sitting, environment)
+async def _run_single(run: TrialRun, agent: Agent, environment: Environment) -> None:
+    with run.phase("agent"):
+        await _run_agent(run, agent, environment)
+    with run.phase("collect"):
+        await upload_agent_logs(run, environment)
+        await _collect_artifacts(run, environment)
+    async with paused(run, environment):
+        await note_changes(run, environment)
         # Neither does anything where the verifier is disabled.
-        kept = await keep_state(sitting, environment, sitting.paths.artifacts_dir)
-        await keep_for_clean_room(sitting, environment, sitting.paths.artifacts_dir)
-    if not sitting.plan.config.verifier.disable:
-        with sitting.phase("verify"):
-            await _verify(sitting, environment, kept)
+        kept = await keep_state(run, environment, run.paths.artifacts_dir)
+        await keep_for_clean_room(run, environment, run.paths.artifacts_dir)
+    if not run.plan.config.verifier.disable:
+        with run.phase("verify"):
+            await _verify(run, environment, kept)
 
 
-async def _start(sitting: Sitting, environment: Environment) -> None:
-    timeout = sitting.timeouts.environment
-    timing = sitting.result.environment_setup = TimingInfo()
-    start = environment.start(force_build=sitting.plan.config.environment.force_build)
-    with sitting.timed(timing):
+async def _start(run: TrialRun, environment: Environment) -> None:
+    timeout = run.timeouts.environment
+    timing = run.result.environment_setup = TimingInfo()
+    start = environment.start(force_build=run.plan.config.environment.force_build)
+    with run.timed(timing):
         try:
             await asyncio.wait_for(start, timeout)
         except TimeoutError as error:
             message = f"Environment start timed out after {timeout} seconds"
             raise EnvironmentStartTimeoutError(message) from error
-    sitting.is_started = True
+    run.is_started = True
 
 
-async def _run_agent(sitting: Sitting, agent: Agent, environment: Environment) -> None:
+async def _run_agent(run: TrialRun, agent: Agent, environment: Environment) -> None:
     try:
-        await run_agent(sitting, agent, environment, sitting.result)
+        await run_agent(run, agent, environment, run.result)
     except Exception as error:
         if type(error).__name__ not in STILL_VERIFIED:
             raise
-        sitting.fail(error)
+        run.fail(error)
     finally:
-        await collect_agent_output(sitting, sitting.result)
+        await collect_agent_output(run, run.result)
 
 
-async def _collect_artifacts(sitting: Sitting, environment: Environment) -> None:
-    if not sitting.has_artifacts:
-        await collect_artifacts(sitting, environment, sitting.paths.artifacts_dir)
-        sitting.has_artifacts = True
+async def _collect_artifacts(run: TrialRun, environment: Environment) -> None:
+    if not run.has_artifacts:
+        await collect_artifacts(run, environment, run.paths.artifacts_dir)
+        run.has_artifacts = True
 
 
-async def _verify(sitting: Sitting, environment: Environment, kept: Kept | None) -> None:
-    if find_own_environment(sitting) is not None:
-        await stop_environment(sitting)
-    timing = sitting.result.verifier = TimingInfo()
-    verifying = run_verification(sitting, environment, sitting.paths.artifacts_dir)
-    both = (kept, sitting.clean_room.kept if sitting.clean_room else None)
+async def _verify(run: TrialRun, environment: Environment, kept: Reverification | None) -> None:
+    if find_own_environment(run) is not None:
+        await stop_environment(run)
+    timing = run.result.verifier = TimingInfo()
+    verifying = run_verification(run, environment, run.paths.artifacts_dir)
+    both = (kept, run.clean_room.kept if run.clean_room else None)
     try:
-        with sitting.timed(timing):
-            sitting.result.verifier_result = await noted(sitting, both, verifying)
+        with run.timed(timing):
+            run.result.verifier_result = await noted(run, both, verifying)
     except Exception:
         # An agent that spoils the verification is found out as well.
-        await _note_late_changes(sitting, environment)
+        await _note_late_changes(run, environment)
         raise
-    await _note_late_changes(sitting, environment)
+    await _note_late_changes(run, environment)
 
 
-async def _note_late_changes(sitting: Sitting, environment: Environment) -> None:
-    if not sitting.is_stopped:
-        await note_late_changes(sitting, environment)
+async def _note_late_changes(run: TrialRun, environment: Environment) -> None:
+    if not run.is_stopped:
+        await note_late_changes(run, environment)
 
 
-async def _recover(sitting: Sitting) -> None:
+async def _recover(run: TrialRun) -> None:
     """Fetch what a trial that broke off left in its environment."""
-    environment = sitting.environment
-    if sitting.is_done or environment is None or not sitting.is_started or sitting.is_stopped:
+    environment = run.environment
+    if run.is_done or environment is None or not run.is_started or run.is_stopped:
         return
-    await collect_agent_output(sitting, sitting.result)
-    if not sitting.plan.task.steps:
-        await _collect_artifacts(sitting, environment)
-        if sitting.account is not None and not sitting.account.is_noted:
-            await note_changes(sitting, environment)
+    await collect_agent_output(run, run.result)
+    if not run.plan.task.steps:
+        await _collect_artifacts(run, environment)
+        if run.account is not None and not run.account.is_noted:
+            await note_changes(run, environment)
 
 
-async def _verify_once_more(sitting: Sitting) -> None:
+async def _verify_once_more(run: TrialRun) -> None:
     """Verify what is kept; of a task of several steps that was done after each of them."""
-    environment = sitting.environment
-    if sitting.plan.task.steps or environment is None:
+    environment = run.environment
+    if run.plan.task.steps or environment is None:
         return
     # How long it took is how long it took to be scored.
-    sitting.result.finished_at = sitting.clock.now()
-    await verify_in_clean_room(sitting, environment)
-    for kept in sitting.kept:
-        await verify_again(sitting, environment, kept)
+    run.result.finished_at = run.clock.now()
+    await verify_in_clean_room(run, environment)
+    for kept in run.kept:
+        await verify_again(run, environment, kept)

@@ -22,7 +22,7 @@ from proctor.trial.network import check_policy
 from proctor.trial.network_switch import network_of_phase
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import INSIDE
-from proctor.trial.sitting import Sitting, host_variables
+from proctor.trial.trial_run import TrialRun, host_variables
 from proctor.trial.verify import find_verifier_user, run_verifier, verify_shared
 
 # Verification in an environment of the verifier's own, built from the tests
@@ -35,7 +35,7 @@ _LONGEST_SESSION = 63
 
 
 async def verify_separately(
-    sitting: Sitting,
+    run: TrialRun,
     own: EnvironmentConfig,
     artifacts_dir: Path,
     step: Step | None = None,
@@ -46,63 +46,63 @@ async def verify_separately(
         TimeoutError: it took too long, or its environment did.
         Exception: the first thing that went wrong.
     """
-    timeout = (sitting.step_timeouts(step) if step else sitting.timeouts).verifier
+    timeout = (run.step_timeouts(step) if step else run.timeouts).verifier
     further: Sequence[Asked] = step.config.artifacts if step else ()
-    network = sitting.network(step)
-    async with _started(sitting, own, step) as environment:
-        with acting_as(environment, find_verifier_user(sitting, step)):
+    network = run.network(step)
+    async with _started(run, own, step) as environment:
+        with acting_as(environment, find_verifier_user(run, step)):
             await empty_directories(environment, [INSIDE.verifier_dir], open_to_all=True)
-            await upload_artifacts(sitting, environment, artifacts_dir, further)
+            await upload_artifacts(run, environment, artifacts_dir, further)
             async with network_of_phase(environment, network.verifier_baseline, network.verifier):
-                verified = run_verifier(sitting, environment, step, has_tests=True)
+                verified = run_verifier(run, environment, step, has_tests=True)
                 return await asyncio.wait_for(verified, timeout)
 
 
 @asynccontextmanager
 async def _started(
-    sitting: Sitting, own: EnvironmentConfig, step: Step | None
+    run: TrialRun, own: EnvironmentConfig, step: Step | None
 ) -> AsyncIterator[Environment]:
     """The verifier's environment, stopped whatever happens."""
-    order = _order(sitting, own, step)
-    environment = sitting.kinds.make_environment(order)
+    order = _order(run, own, step)
+    environment = run.kinds.make_environment(order)
     check_policy(order.network, environment.capabilities, kind_of(environment))
     try:
         start = environment.start(force_build=False)
-        await asyncio.wait_for(start, sitting.timeouts.environment)
+        await asyncio.wait_for(start, run.timeouts.environment)
         yield environment
     finally:
         try:
-            await asyncio.shield(environment.stop(delete=sitting.plan.config.environment.delete))
+            await asyncio.shield(environment.stop(delete=run.plan.config.environment.delete))
         except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
-            sitting.logger.debug("Failed to stop verifier env %r: %s", order.session_id, error)
+            run.logger.debug("Failed to stop verifier env %r: %s", order.session_id, error)
         if is_watched(environment):
             # It knows no phases of the trial, and calls its own start a set-up.
-            sitting.findings += [
-                msgspec.structs.replace(finding, phase=sitting.phase_name)
+            run.findings += [
+                msgspec.structs.replace(finding, phase=run.phase_name)
                 for finding in environment.findings
             ]
 
 
-def _order(sitting: Sitting, own: EnvironmentConfig, step: Step | None) -> EnvironmentOrder:
-    config, task, paths = sitting.plan.config, sitting.plan.task, sitting.paths
+def _order(run: TrialRun, own: EnvironmentConfig, step: Step | None) -> EnvironmentOrder:
+    config, task, paths = run.plan.config, run.plan.task, run.paths
     return EnvironmentOrder(
         config=config.environment.model_copy(update={"extra_docker_compose": []}),
-        environment_dir=_find_context(sitting, step),
+        environment_dir=_find_context(run, step),
         environment_name=task.short_name,
         session_id=name_session(config.trial_name, step.name if step else "trial"),
         trial_paths=paths,
         task_env_config=own,
-        network=sitting.network(step).verifier_baseline,
+        network=run.network(step).verifier_baseline,
         persistent_env=resolve_env({**own.env, **config.environment.env}, host_variables()),
         mounts=(bind(os.path.realpath(paths.verifier_dir), INSIDE.verifier_dir),),
-        logger=sitting.logger,
+        logger=run.logger,
     )
 
 
-def _find_context(sitting: Sitting, step: Step | None) -> Path:
+def _find_context(run: TrialRun, step: Step | None) -> Path:
     """What the verifier's environment is built from: the tests, those of the step if it has any."""
     own = step.directory / "tests" if step else None
-    return own if own and own.exists() else sitting.plan.task.directory / "tests"
+    return own if own and own.exists() else run.plan.task.directory / "tests"
 
 
 def name_session(trial: str, key: str) -> str:
@@ -116,14 +116,14 @@ def name_session(trial: str, key: str) -> str:
     return f"{name[: _LONGEST_SESSION - len(suffix)].rstrip('-._')}{suffix}"
 
 
-def find_own_environment(sitting: Sitting, step: Step | None = None) -> EnvironmentConfig | None:
+def find_own_environment(run: TrialRun, step: Step | None = None) -> EnvironmentConfig | None:
     """What the verifier's own environment is; None where it verifies in the agent's."""
-    config = sitting.plan.task.config
+    config = run.plan.task.config
     return config.find_verifier_environment(step.config if step else None)
 
 
 async def run_verification(
-    sitting: Sitting, environment: Environment, artifacts_dir: Path, step: Step | None = None
+    run: TrialRun, environment: Environment, artifacts_dir: Path, step: Step | None = None
 ) -> VerifierResult:
     """Run the verifier, and read what it gave; `artifacts_dir` is for one that is apart.
 
@@ -131,14 +131,14 @@ async def run_verification(
         VerifierTimeoutError: it took too long; of a step, plain TimeoutError, as in harbor.
         Exception: the first thing that went wrong.
     """
-    own = find_own_environment(sitting, step)
+    own = find_own_environment(run, step)
     try:
         if own is not None:
-            return await verify_separately(sitting, own, artifacts_dir, step)
-        return await verify_shared(sitting, environment, step)
+            return await verify_separately(run, own, artifacts_dir, step)
+        return await verify_shared(run, environment, step)
     except TimeoutError as error:
         if step is not None:
             raise
-        seconds = sitting.timeouts.verifier
+        seconds = run.timeouts.verifier
         message = f"Verifier execution timed out after {seconds} seconds"
         raise VerifierTimeoutError(message) from error

@@ -17,7 +17,7 @@ from proctor.reward.read import validate_rewards
 from proctor.task.config import TaskConfig
 from proctor.task.directory import Step, Task
 from proctor.trial.environment import Environment
-from proctor.trial.sitting import Sitting
+from proctor.trial.trial_run import TrialRun
 
 VERIFIER_METHODS = ("verify",)
 """harbor's interface."""
@@ -47,7 +47,7 @@ class CustomVerifier(msgspec.Struct, frozen=True):
 
 
 def make_verifier(
-    sitting: Sitting, environment: Environment, step: Step | None
+    run: TrialRun, environment: Environment, step: Step | None
 ) -> CustomVerifier | None:
     """The job's own verifier; None where the task's tests verify.
 
@@ -55,7 +55,7 @@ def make_verifier(
         PluginError: the class cannot be had.
         ValueError: arguments are given, but no class.
     """
-    config = sitting.plan.config.verifier
+    config = run.plan.config.verifier
     if config.import_path is None:
         if config.kwargs:
             raise ValueError(
@@ -65,11 +65,11 @@ def make_verifier(
         return None
     kind = cast("Callable[..., Any]", load_class(config.import_path, "verifier", VERIFIER_METHODS))
     made: _Verifier = kind(
-        task=TaskView(sitting.plan.task),
-        trial_paths=sitting.paths,
+        task=TaskView(run.plan.task),
+        trial_paths=run.paths,
         environment=environment,
         override_env=dict(config.env) or None,
-        logger=sitting.logger,
+        logger=run.logger,
         verifier_env=(step.config.verifier.env or None) if step else None,
         step_name=step.name if step else None,
         **config.kwargs,

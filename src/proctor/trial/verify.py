@@ -40,8 +40,8 @@ from proctor.trial.network_switch import network_of_phase
 from proctor.trial.opened import list_made
 from proctor.trial.paths import INSIDE
 from proctor.trial.plan import Plan
-from proctor.trial.sitting import Sitting, host_variables
 from proctor.trial.tools import check_tools, keep_tools, look_at_tools, mark_tools
+from proctor.trial.trial_run import TrialRun, host_variables
 from proctor.trial.verifier_class import make_verifier
 
 # Which tests verify a task or a step, and where their script is once they are uploaded
@@ -126,12 +126,12 @@ async def list_rewards(environment: Environment) -> Mapping[str, str | None]:
     return {file.path.rpartition("/")[2]: file.sha256 for file in seen}
 
 
-def find_odd_rewards(sitting: Sitting, before: Mapping[str, str | None]) -> None:
+def find_odd_rewards(run: TrialRun, before: Mapping[str, str | None]) -> None:
     """Add findings for reward files that the test script alone does not leave so."""
-    verifier = sitting.paths.verifier_dir
+    verifier = run.paths.verifier_dir
     there = [name for name in _REWARDS if os.path.lexists(verifier / name)]
     if len(there) > 1:
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.TWO_REWARDS,
             "the verifier left both reward.json and reward.txt; reward.json counts, as in harbor",
         )
@@ -140,57 +140,57 @@ def find_odd_rewards(sitting: Sitting, before: Mapping[str, str | None]) -> None
             continue
         with contextlib.suppress(OSError):
             if sha256_file(verifier / name) != before[name]:
-                sitting.add_finding(
+                run.add_finding(
                     FindingCode.LATE_REWARD,
                     f"{name} changed after the test script had ended",
                     file=name,
                 )
 
 
-def find_killed(sitting: Sitting, rewards: Mapping[str, float] | None) -> None:
+def find_killed(run: TrialRun, rewards: Mapping[str, float] | None) -> None:
     """Add a finding for a reward above 0 of a test script that a signal ended."""
     if rewards and any(not value <= 0 for value in rewards.values()):
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.TESTS_KILLED, "a signal ended the test script, and there is a reward"
         )
 
 
-def find_moved_rewards(sitting: Sitting, opened: Sequence[OpenedFile] | None) -> None:
+def find_moved_rewards(run: TrialRun, opened: Sequence[OpenedFile] | None) -> None:
     """Add a finding for reward files that nobody opened under their names.
 
     Where another file of the verifier's directory is gone, the tests may have renamed it.
     """
     if not opened or UNTOLD in opened:
         return
-    verifier, inside = sitting.paths.verifier_dir, f"{INSIDE.verifier_dir}/"
+    verifier, inside = run.paths.verifier_dir, f"{INSIDE.verifier_dir}/"
     names = {each.path.removeprefix(inside) for each in opened if each.path.startswith(inside)}
     there = {name for name in _REWARDS if os.path.lexists(verifier / name)}
     gone = {name for name in names if not os.path.lexists(verifier / name)} - {_LINKED_OUTPUT}
     for name in sorted(there - names):
         if not gone:
-            sitting.add_finding(
+            run.add_finding(
                 FindingCode.REWARD_MOVED,
                 f"{name} was never opened under that name: it was moved or linked there",
                 file=name,
             )
 
 
-def keep_linked_rewards(sitting: Sitting) -> None:
+def keep_linked_rewards(run: TrialRun) -> None:
     """Add a finding for each reward file that leads out of the trial, and keep what it leads to.
 
     Raises:
         LinkedRewardError: it leads to something else than a reward.
     """
-    trial, verifier = str(sitting.paths.trial_dir), str(sitting.paths.verifier_dir)
+    trial, verifier = str(run.paths.trial_dir), str(run.paths.verifier_dir)
     for name in _REWARDS:
         path = f"{verifier}/{name}"
         link = find_way_out(trial, path)
         if link is None:
             if os.path.islink(path):
-                _find_link_inside(sitting, name, path)
+                _find_link_inside(run, name, path)
             continue
         target = printable(os.path.realpath(path))
-        sitting.add_finding(
+        run.add_finding(
             FindingCode.LINKED_REWARD,
             f"{name} was a link that led out of the trial, to {target}; it was read as harbor "
             "reads it",
@@ -206,9 +206,9 @@ def keep_linked_rewards(sitting: Sitting) -> None:
             _replace_link(path)
 
 
-def _find_link_inside(sitting: Sitting, name: str, path: str) -> None:
+def _find_link_inside(run: TrialRun, name: str, path: str) -> None:
     target = printable(os.readlink(path))
-    sitting.add_finding(
+    run.add_finding(
         FindingCode.LINKED_REWARD,
         f"{name} was a link to {target}, inside the trial; it was read as harbor reads it",
         target=target,
@@ -243,7 +243,7 @@ _SIGPIPE = 141
 
 
 async def verify_shared(
-    sitting: Sitting, environment: Environment, step: Step | None = None
+    run: TrialRun, environment: Environment, step: Step | None = None
 ) -> VerifierResult:
     """Run the tests where the agent ran, and read what they gave.
 
@@ -251,63 +251,63 @@ async def verify_shared(
         TimeoutError: they took too long; a reward that they left does not count.
         Exception: the first thing that went wrong.
     """
-    timeout = (sitting.step_timeouts(step) if step else sitting.timeouts).verifier
-    user = find_verifier_user(sitting, step)
-    room = await _prepare(sitting, environment, step)
-    guarded = await _guard_tools(sitting, environment)
-    network = sitting.network(step)
+    timeout = (run.step_timeouts(step) if step else run.timeouts).verifier
+    user = find_verifier_user(run, step)
+    room = await _prepare(run, environment, step)
+    guarded = await _guard_tools(run, environment)
+    network = run.network(step)
     try:
         with acting_as(room, user):
             # Hosts are opened and closed for the whole environment, of which the room is a view.
             async with network_of_phase(environment, network.baseline, network.verifier):
-                verified = await asyncio.wait_for(run_verifier(sitting, room, step), timeout)
+                verified = await asyncio.wait_for(run_verifier(run, room, step), timeout)
     except AddTestsDirError:
         # Tests that never were all there have not changed.
         raise
     except Exception:
-        await _look_after(sitting, room, step)
+        await _look_after(run, room, step)
         raise
-    await _look_after(sitting, room, step)
+    await _look_after(run, room, step)
     if guarded is not None:
-        await check_tools(sitting, environment, guarded)
-    elif not sitting.plan.is_harbor_compatible:
-        await look_at_tools(sitting, environment)
+        await check_tools(run, environment, guarded)
+    elif not run.plan.is_harbor_compatible:
+        await look_at_tools(run, environment)
     return verified
 
 
-def find_verifier_user(sitting: Sitting, step: Step | None) -> str | int | None:
+def find_verifier_user(run: TrialRun, step: Step | None) -> str | int | None:
     """Who the tests run as: the step's user, else the task's; None: the environment's own."""
     own = step.config.verifier.user if step else None
-    return sitting.plan.task.config.verifier.user if own is None else own
+    return run.plan.task.config.verifier.user if own is None else own
 
 
-async def _look_after(sitting: Sitting, room: Environment, step: Step | None) -> None:
-    if sitting.plan.is_harbor_compatible or sitting.plan.config.verifier.import_path is not None:
+async def _look_after(run: TrialRun, room: Environment, step: Step | None) -> None:
+    if run.plan.is_harbor_compatible or run.plan.config.verifier.import_path is not None:
         return
-    tests = recall_tests(sitting.plan, step)
+    tests = recall_tests(run.plan, step)
     if tests is not None:
-        await look_after(sitting, room, tests.sources, step)
+        await look_after(run, room, tests.sources, step)
 
 
-async def _guard_tools(sitting: Sitting, environment: Environment) -> Mapping[str, str] | None:
+async def _guard_tools(run: TrialRun, environment: Environment) -> Mapping[str, str] | None:
     """Give the tests the image's own tools; how they are then, where somebody could change them."""
-    if sitting.plan.is_harbor_compatible:
+    if run.plan.is_harbor_compatible:
         return None
-    await keep_tools(sitting, environment)
+    await keep_tools(run, environment)
     is_busy = bool(await environment.list_processes()) if is_watched(environment) else False
     return await mark_tools(environment) if is_busy else None
 
 
-async def _prepare(sitting: Sitting, environment: Environment, step: Step | None) -> Environment:
+async def _prepare(run: TrialRun, environment: Environment, step: Step | None) -> Environment:
     """Where the verifier is to run, with nothing of the agent in its directories."""
     places = (INSIDE.verifier_dir, INSIDE.tests_dir)
-    if sitting.plan.is_harbor_compatible:
+    if run.plan.is_harbor_compatible:
         if step is not None:
             await _empty(environment, places)
         return environment
-    was_planted = await look_before(sitting, environment)
+    was_planted = await look_before(run, environment)
     if is_watched(environment):
-        await look_for_busy(sitting, environment)
+        await look_for_busy(run, environment)
         return await environment.open_room(tuple(map(str, reversed(places))))
     if was_planted or step is not None:
         await _empty(environment, places)
@@ -321,43 +321,43 @@ async def _empty(environment: Environment, places: Sequence[PurePosixPath]) -> N
 
 
 async def run_verifier(
-    sitting: Sitting, environment: Environment, step: Step | None, *, has_tests: bool = False
+    run: TrialRun, environment: Environment, step: Step | None, *, has_tests: bool = False
 ) -> VerifierResult:
     """Run the task's tests, or the job's own verifier; `has_tests`: the image brings them along."""
-    sitting.opened = None
-    custom = make_verifier(sitting, environment, step)
+    run.opened = None
+    custom = make_verifier(run, environment, step)
     if custom is not None:
         verified = await custom.verify()
-        keep_linked_rewards(sitting)
+        keep_linked_rewards(run)
         return verified
     if has_tests:
         script = INSIDE.tests_dir / "test.sh"
-        was_killed = await _run_script(sitting, environment, step, script)
+        was_killed = await _run_script(run, environment, step, script)
         rewards = await list_rewards(environment)
     else:
-        tests = find_tests(sitting.plan, step)
+        tests = find_tests(run.plan, step)
         await _upload_tests(environment, tests.sources)
-        with _watch(sitting, environment) as opened:
-            was_killed = await _run_script(sitting, environment, step, tests.script)
+        with _watch(run, environment) as opened:
+            was_killed = await _run_script(run, environment, step, tests.script)
             # Still watched: whoever outlived the script may open them now.
             rewards = await list_rewards(environment)
-        sitting.opened = opened
-    await _download_results(sitting, environment)
-    find_odd_rewards(sitting, rewards)
-    find_moved_rewards(sitting, sitting.opened)
-    keep_linked_rewards(sitting)
-    found = load_rewards(str(sitting.paths.verifier_dir), HARBOR_0_13)
+        run.opened = opened
+    await _download_results(run, environment)
+    find_odd_rewards(run, rewards)
+    find_moved_rewards(run, run.opened)
+    keep_linked_rewards(run)
+    found = load_rewards(str(run.paths.verifier_dir), HARBOR_0_13)
     if was_killed:
-        find_killed(sitting, found)
+        find_killed(run, found)
     return VerifierResult(rewards=found)
 
 
 def _watch(
-    sitting: Sitting, environment: Environment
+    run: TrialRun, environment: Environment
 ) -> AbstractContextManager[Sequence[OpenedFile] | None]:
     if not can_watch(environment):
         return nullcontext()
-    return environment.watch_files(list(list_made(sitting.account)))
+    return environment.watch_files(list(list_made(run.account)))
 
 
 async def _upload_tests(environment: Environment, sources: Sequence[Path]) -> None:
@@ -369,13 +369,13 @@ async def _upload_tests(environment: Environment, sources: Sequence[Path]) -> No
 
 
 async def _run_script(
-    sitting: Sitting, environment: Environment, step: Step | None, script: PurePosixPath
+    run: TrialRun, environment: Environment, step: Step | None, script: PurePosixPath
 ) -> bool:
     """Run the test script as the verifier's user; its exit code means nothing. Was it killed?"""
     name = shlex.quote(str(script))
-    env = find_verifier_env(sitting, step)
+    env = find_verifier_env(run, step)
     command = f"({name}) > {_OUTPUT} 2>&1"
-    if sitting.plan.is_harbor_compatible:
+    if run.plan.is_harbor_compatible:
         await exec_script(environment, command, str(script), env)
         return False
     command = f"{command}; code=$?; echo {_ENDED} $code; exit $code"
@@ -397,23 +397,23 @@ def is_killed(said: str, return_code: int) -> bool:
     return int(code) == _SIGPIPE or (int(code) > _SIGNALS and len(lines) > len(ends))
 
 
-def find_verifier_env(sitting: Sitting, step: Step | None) -> Mapping[str, str] | None:
+def find_verifier_env(run: TrialRun, step: Step | None) -> Mapping[str, str] | None:
     """The variables of the tests: the task's, over them the step's and then the job's.
 
     Raises:
         ValueError: one is to come from the host, which does not have it.
     """
-    task, job = sitting.plan.task.config.verifier.env, sitting.plan.config.verifier.env
+    task, job = run.plan.task.config.verifier.env, run.plan.config.verifier.env
     merged = {**task, **(step.config.verifier.env if step else {}), **job}
     return resolve_env(merged, host_variables()) if merged else None
 
 
-async def _download_results(sitting: Sitting, environment: Environment) -> None:
+async def _download_results(run: TrialRun, environment: Environment) -> None:
     if is_mounted(environment):
         return
     try:
         await environment.download_dir(
-            source_dir=str(INSIDE.verifier_dir), target_dir=sitting.paths.verifier_dir
+            source_dir=str(INSIDE.verifier_dir), target_dir=run.paths.verifier_dir
         )
     except Exception as error:
         message = "Failed to download verifier directory from environment"

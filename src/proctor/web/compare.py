@@ -18,8 +18,8 @@ from proctor.errors import InputError, NotThereError
 from proctor.ledger.ledger import Ledger
 from proctor.report.behaviour import Behaviour, summarise_attempts
 from proctor.report.comparison.compared import Terms, choose_sides, compare_sides
+from proctor.report.comparison.document import tell_comparison
 from proctor.report.comparison.sides import Side, make_side
-from proctor.report.comparison.told import tell_comparison
 from proctor.report.groups import group_attempts
 from proctor.report.page.html import Links, render_blocks
 from proctor.report.runs import Run, load_job_run, load_sealed_run

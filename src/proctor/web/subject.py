@@ -275,7 +275,7 @@ _MOST = 8
 _LARGEST = 4_000_000
 
 
-class Kept:
+class PageCache:
     """The pieces that were made last."""
 
     def __init__(self) -> None:
@@ -317,7 +317,7 @@ class Subject:
         self.ledger = ledger
         self.shelf = JobShelf(jobs, root)
         """The jobs; those in `root` as they come and go."""
-        self.kept = Kept()
+        self.kept = PageCache()
         self._versions: dict[str, tuple[object, str]] = {}
         """Of experiments of the ledger, with what it was when they were found."""
         self.health = Health(ledger) if ledger is not None else None

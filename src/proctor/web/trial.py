@@ -30,7 +30,7 @@ from proctor.web.trials.phases import draw_timeline, load_times
 from proctor.web.trials.remembered import SUMMARIES, key_of
 from proctor.web.trials.score import derive_score
 from proctor.web.trials.spent import find_spent
-from proctor.web.trials.standing import find_standing
+from proctor.web.trials.status import find_standing
 from proctor.web.trials.words import CAUSES, REASONS, STATUSES
 from proctor.web.visible import shorten, visible
 from proctor.web.writing import may_write

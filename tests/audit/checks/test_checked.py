@@ -1,13 +1,13 @@
 """The answer to a check: what is kept of many diagnostics, and how many there were."""
 
 from proctor.audit.checks.checked import Checked, Tally
-from proctor.audit.things import Thing
+from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 
 
 def answer(tally: Tally) -> Checked:
     return Checked(
-        path="p", thing=Thing.TRAJECTORY, summary="s", diagnostics=tally.kept, more=tally.more
+        path="p", thing=FileKind.TRAJECTORY, summary="s", diagnostics=tally.kept, more=tally.more
     )
 
 

@@ -49,7 +49,7 @@ from proctor.traces.writer import Redactor
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from proctor.trial.order import AgentOrder
-from proctor.trial.sitting import host_variables
+from proctor.trial.trial_run import host_variables
 
 # The loop: ask the model, run what it says, until it answers or a limit is reached
 #

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from proctor.audit.things import Thing
+from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 
 _SHOWN = 20
@@ -16,7 +16,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """What was found about one thing."""
 
     path: str
-    thing: Thing
+    thing: FileKind
     summary: str
     """What is in it, in a few words."""
     diagnostics: tuple[Diagnostic, ...] = ()

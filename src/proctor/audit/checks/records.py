@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.audit.checks.checked import Checked, Tally
-from proctor.audit.things import TRACES, Thing, find_thing
+from proctor.audit.file_kind import TRACES, FileKind, find_thing
 from proctor.diagnostic import Diagnostic
 from proctor.errors import InputError, RecordError
 from proctor.record.evidence import Evidence, find_evidence
@@ -45,7 +45,7 @@ def check_record_file(path: str, evidence: tuple[str, ...] = ()) -> Checked:
         unchecked = (f"{files} that it names; --evidence DIR says where to look",)
     return Checked(
         path=path,
-        thing=Thing.RECORD,
+        thing=FileKind.RECORD,
         summary=_summarize(loaded, found if evidence else ()),
         diagnostics=tally.kept,
         more=tally.more,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from proctor.audit.certificate import check_certificate, find_unchecked, parse_certificate
 from proctor.audit.checks.checked import Checked
-from proctor.audit.things import Thing
+from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.errors import CertificateError, InputError, PolicyError, ScoreRecordError
 from proctor.files import read_small
@@ -35,7 +35,7 @@ def check_certificate_file(path: str) -> Checked:
     except CertificateError as error:
         raise CertificateError(f"{path}: {error}") from error
     differs = None if difference is None else str(difference)
-    return _answer(path, Thing.CERTIFICATE, differs, find_unchecked(certificate))
+    return _answer(path, FileKind.CERTIFICATE, differs, find_unchecked(certificate))
 
 
 def check_score_record_file(path: str, policy: str | None = None) -> Checked:
@@ -61,12 +61,12 @@ def check_score_record_file(path: str, policy: str | None = None) -> Checked:
     try:
         check_score_record(record, rules)
     except ScoreRecordError as error:
-        return _answer(path, Thing.SCORE_RECORD, str(error))
-    return _answer(path, Thing.SCORE_RECORD, None)
+        return _answer(path, FileKind.SCORE_RECORD, str(error))
+    return _answer(path, FileKind.SCORE_RECORD, None)
 
 
 def _answer(
-    path: str, thing: Thing, difference: str | None, unshown: Sequence[str] = ()
+    path: str, thing: FileKind, difference: str | None, unshown: Sequence[str] = ()
 ) -> Checked:
     summary = _NOT_SHOWN if unshown else _FOLLOWS
     problems = [] if difference is None else [Diagnostic("differs", difference)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.audit.checks.checked import Checked
-from proctor.audit.things import Thing
+from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.errors import TaskError
 from proctor.task.check import DatasetCheck, TaskCheck, check_dataset, check_task
@@ -19,7 +19,7 @@ def check_task_directory(path: str) -> Checked:
     taken = not any(each.is_problem for each in found)
     return Checked(
         path=path,
-        thing=Thing.TASK,
+        thing=FileKind.TASK,
         summary=_find_revision(path) if taken else "harbor would not take it",
         diagnostics=tuple(found),
     )
@@ -42,7 +42,7 @@ def check_dataset_directory(path: str) -> Checked:
     taken, skipped = len(found.tasks), len(found.skipped)
     return Checked(
         path=path,
-        thing=Thing.DATASET,
+        thing=FileKind.DATASET,
         summary=f"harbor takes {taken:,} of {taken + skipped:,} directories",
         diagnostics=tuple(_find_all(found)),  # all of them: each task is named
     )

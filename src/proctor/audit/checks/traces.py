@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.audit.checks.checked import Checked, Tally
-from proctor.audit.things import Thing
+from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.sentence import count_of
 from proctor.traces.atif.read import load_atif
@@ -40,7 +40,7 @@ def check_trajectory_file(path: str) -> Checked:
     steps = f", last step {last_step}: {_render_roles(roles)}" if entries else ""
     return Checked(
         path=path,
-        thing=Thing.TRAJECTORY,
+        thing=FileKind.TRAJECTORY,
         summary=f"{header}, {what}{steps}",
         diagnostics=tally.kept,
         more=tally.more,
@@ -85,7 +85,7 @@ def check_conversation_file(path: str) -> Checked:
     what = count_of(turns, "turn")
     return Checked(
         path=path,
-        thing=Thing.CONVERSATION,
+        thing=FileKind.CONVERSATION,
         summary=f"{what}, {count_of(calls, 'tool call')}" + (f": {counts}" if turns else ""),
         diagnostics=tally.kept,
         more=tally.more,
@@ -104,7 +104,7 @@ def check_atif_file(path: str) -> Checked:
     agent, steps = found.atif.agent, count_of(len(found.atif.steps), "step")
     return Checked(
         path=path,
-        thing=Thing.ATIF,
+        thing=FileKind.ATIF,
         summary=f"{found.atif.schema_version}, {steps} by {agent.name} {agent.version}",
         diagnostics=tally.kept,
         more=tally.more,

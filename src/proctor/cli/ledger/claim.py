@@ -12,10 +12,10 @@ from proctor.cli.printable import printable
 from proctor.cli.stdout import send_bytes
 from proctor.ledger.claims.checks import render_basis, render_counts, render_score
 from proctor.ledger.claims.claim import Claim
-from proctor.ledger.claims.claiming import Wishes, make_claim
+from proctor.ledger.claims.claiming import ClaimOptions, make_claim
 from proctor.ledger.claims.document import pack, render_document
 from proctor.ledger.claims.proof import load_checkpoint
-from proctor.ledger.claims.standing import Scope
+from proctor.ledger.claims.trials import Scope
 from proctor.reward.metric import DEFAULT_METRIC, METRICS
 
 
@@ -65,11 +65,11 @@ def command(
     Example: proctor ledger claim --experiment nightly -o claim.json.zst
     """
     scope = Scope(experiment, dataset, sealed_only)
-    wishes = Wishes(scope=scope, metrics=tuple(dict.fromkeys(metrics)), planned=planned)
+    options = ClaimOptions(scope=scope, metrics=tuple(dict.fromkeys(metrics)), planned=planned)
     with open_ledger(directory) as ledger:
         newest = ledger.refresh()
         under = load_checkpoint(checkpoint) if checkpoint is not None else newest
-        claim = make_claim(ledger, wishes, under)
+        claim = make_claim(ledger, options, under)
         data = render_document(claim)
         if output is not None:
             written = pack(data) if output.endswith(".zst") else data

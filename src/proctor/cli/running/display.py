@@ -16,11 +16,11 @@ from proctor.cli.running.watching import (
 from proctor.cli.stdout import tell
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
-from proctor.job.watch import Nobody, Watch
-from proctor.job.wish import exit_at_once
+from proctor.job.options import exit_at_once
+from proctor.job.watch import NullWatch, Watch
 
 
-class Silent(Nobody):
+class Silent(NullWatch):
     """Says only what the person must know."""
 
     def said(self, sentence: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from proctor.cli.options import check_apart
-from proctor.job.wish import LedgerWish
+from proctor.job.options import LedgerOptions
 from proctor.ledger.place import ledger_directory
 
 
@@ -15,7 +15,7 @@ def wish_for_ledger(
     is_sealed: bool,
     extends: bool,
     host: Mapping[str, str],
-) -> LedgerWish | None:
+) -> LedgerOptions | None:
     """The ledger for a new job; None where nothing is to be sealed.
 
     Raises:
@@ -29,4 +29,4 @@ def wish_for_ledger(
     # From here, not from wherever the job's own paths start.
     key_file = key.absolute() if key is not None else None
     directory = ledger_directory(given, host).expanduser().absolute()
-    return LedgerWish(directory, key_file, extends)
+    return LedgerOptions(directory, key_file, extends)

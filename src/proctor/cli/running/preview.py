@@ -7,12 +7,12 @@ from importlib import import_module
 from proctor.cli.output import print_json, print_line
 from proctor.environments.kinds import find_environment_name
 from proctor.job.preview import Preview
-from proctor.job.resume import Decision, Deed
+from proctor.job.resume import Decision, SlotAction
 from proctor.sentence import count_of
 
 _MOST_SHOWN = 500
 _FOLDED = ["trial", "agent", "why"]
-_WORDS = {Deed.RUN: "to run", Deed.REDO: "to redo", Deed.KEEP: "kept"}
+_WORDS = {SlotAction.RUN: "to run", SlotAction.REDO: "to redo", SlotAction.KEEP: "kept"}
 
 
 def show_preview(looking: Coroutine[None, None, Preview], *, as_json: bool) -> int:
@@ -60,7 +60,7 @@ def _row(decision: Decision) -> list[str]:
 
 def _name_trial(decision: Decision) -> str:
     """The trial's name; of one that has none yet, as much as is known: the rest is drawn later."""
-    if decision.deed is not Deed.RUN:
+    if decision.deed is not SlotAction.RUN:
         return decision.trial
     return f"{decision.trial.rpartition('__')[0]}__…"
 
@@ -86,14 +86,14 @@ def describe_preview(preview: Preview) -> dict[str, object]:
             "base": preview.environment.base,
         },
         "n_concurrent": preview.n_concurrent,
-        "counts": {str(deed): preview.count(deed) for deed in Deed},
+        "counts": {str(deed): preview.count(deed) for deed in SlotAction},
         "trials": [
             {
                 "deed": str(decision.deed),
                 "task": decision.slot.planned.task.name,
                 "attempt": decision.slot.attempt,
                 "agent": _agent_of(decision),
-                "trial": None if decision.deed is Deed.RUN else decision.trial,
+                "trial": None if decision.deed is SlotAction.RUN else decision.trial,
                 "why": decision.why,
             }
             for decision in preview.decisions

@@ -17,7 +17,7 @@ from proctor.files import read_small
 from proctor.harbor.documents import TRIAL
 from proctor.harbor.stats import GroupStats, JobResult, JobStats, render_result, stats_document
 from proctor.job.flakes import Flakes, NotAgain, TaskFlakes
-from proctor.job.wish import JobOutcome, SealedTrials
+from proctor.job.options import JobOutcome, SealedTrials
 from proctor.record.cost import LARGEST_USD
 from proctor.record.outcome import Summary, render_line, summarize_result
 from proctor.sentence import count_of

@@ -14,8 +14,8 @@ from proctor.cli.running.report import (
     print_report_json,
     print_result_line,
 )
+from proctor.job.options import JobOutcome
 from proctor.job.watch import Watch
-from proctor.job.wish import JobOutcome
 
 type Run = Callable[[Watch], Coroutine[None, None, JobOutcome]]
 

@@ -25,7 +25,7 @@ def check_order(order: EnvironmentOrder) -> RequestedSettings:
     Raises:
         UnsupportedError: it asks for what the docker environment does not have; names the field.
     """
-    wishes = check_wishes(order.config)
+    request = check_wishes(order.config)
     for refusal in find_refusals(order, _WHO):
         raise UnsupportedError(refusal)
     if order.network.mode is NetworkMode.ALLOWLIST:
@@ -33,7 +33,7 @@ def check_order(order: EnvironmentOrder) -> RequestedSettings:
             f"network_mode 'allowlist' ({', '.join(order.network.allowed_hosts)}): {_WHO} cannot "
             "hold a task to a list of hosts; use 'public' or 'no-network'"
         )
-    return wishes
+    return request
 
 
 def check_wishes(config: EnvironmentConfig) -> RequestedSettings:

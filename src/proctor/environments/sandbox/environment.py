@@ -193,20 +193,20 @@ class SandboxEnvironment(Inside):
         self._heed(root)
         network = self._choice.network
         bound = self._host_ports if network in (Network.SLIRP, Network.PASTA) else ()
-        wish = PoolRequest(root.parts, network, self._limits, _DIRECTORIES, bound)
-        box, session = await self._occupy(pool, wish)
+        request = PoolRequest(root.parts, network, self._limits, _DIRECTORIES, bound)
+        box, session = await self._occupy(pool, request)
         self._held.connection = await connect(
-            wish.network, box.pid, box.namespaces, session.directory
+            request.network, box.pid, box.namespaces, session.directory
         )
         await self._furnish(root, box)
-        pool.expect(wish)
+        pool.expect(request)
 
-    async def _occupy(self, pool: SandboxPool, wish: PoolRequest) -> tuple[Box, Session]:
+    async def _occupy(self, pool: SandboxPool, request: PoolRequest) -> tuple[Box, Session]:
         """A sandbox with nothing in it, and in its scratch the note for whoever salvages."""
-        if ready := await pool.hold_ready(wish):
+        if ready := await pool.hold_ready(request):
             self._held = ready
         else:
-            await pool.hold_new(wish, self.session_id, self._held)
+            await pool.hold_new(request, self.session_id, self._held)
         box, slot = self._check_made()
         self._heed_limits(self._held.groups.missing)
         self._heed_ids(self._held.ids_shared)
@@ -427,14 +427,14 @@ class SandboxEnvironment(Inside):
         Raises:
             SandboxError, OSError: it cannot be brought up.
         """
-        wish = PoolRequest(root, self._choice.network, self._limits, (), is_frozen=True)
+        request = PoolRequest(root, self._choice.network, self._limits, (), is_frozen=True)
         held = self._held = Held()
         try:
-            await pool_of(await shared_zygote()).hold_new(wish, self.session_id, held)
+            await pool_of(await shared_zygote()).hold_new(request, self.session_id, held)
             box, slot = self._check_made()
             self._heed_ids(held.ids_shared)
             held.connection = await connect(
-                wish.network, box.pid, box.namespaces, slot.session.directory
+                request.network, box.pid, box.namespaces, slot.session.directory
             )
         except BaseException:
             await self._end()

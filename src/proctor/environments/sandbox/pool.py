@@ -135,7 +135,7 @@ class SandboxPool:
     def _subordinate(self) -> IdMap:
         return find_subordinate_ids()
 
-    async def hold_new(self, wish: PoolRequest, name: str, held: Held) -> None:
+    async def hold_new(self, request: PoolRequest, name: str, held: Held) -> None:
         """Make a sandbox; what it has so far is in `held`, whatever becomes of it.
 
         Raises:
@@ -143,42 +143,42 @@ class SandboxPool:
         """
         held.slots = self._slots
         if not is_all_powerful():
-            await self._make(wish, name, held, has_ids=False)
+            await self._make(request, name, held, has_ids=False)
             return
-        held.ids_shared = why_ids_shared(wish.network) or self._without_ids.get(wish.root)
+        held.ids_shared = why_ids_shared(request.network) or self._without_ids.get(request.root)
         if held.ids_shared is None:
             try:
-                await self._make(wish, name, held, has_ids=True)
+                await self._make(request, name, held, has_ids=True)
             except SandboxError as error:
                 await self._take_back(held)
                 held.ids_shared = str(error).rpartition("could not be built: ")[2]
             else:
                 return
-        await self._make(wish, name, held, has_ids=False)
-        if not wish.is_frozen:
-            self._without_ids[wish.root] = held.ids_shared
+        await self._make(request, name, held, has_ids=False)
+        if not request.is_frozen:
+            self._without_ids[request.root] = held.ids_shared
 
-    async def _make(self, wish: PoolRequest, name: str, held: Held, *, has_ids: bool) -> None:
+    async def _make(self, request: PoolRequest, name: str, held: Held, *, has_ids: bool) -> None:
         slot = held.slot = self._slots.take(
-            self.run, name, wish.root, is_for_one=wish.is_frozen, has_ids=has_ids
+            self.run, name, request.root, is_for_one=request.is_frozen, has_ids=has_ids
         )
         group = f"{PREFIX}{self.run.id}-{id(self):x}-{next(self._numbers)}"
-        held.groups = make_groups(group, wish.limits, self._hierarchies)
-        if not wish.is_frozen:
-            write_resolver(wish.network, slot.uppers)
+        held.groups = make_groups(group, request.limits, self._hierarchies)
+        if not request.is_frozen:
+            write_resolver(request.network, slot.uppers)
         blueprint = Blueprint(
             session=name,
             root=str(slot.session.root),
             parts=slot.parts,
-            network=wish.network,
-            host_ports=wish.host_ports,
+            network=request.network,
+            host_ports=request.host_ports,
             cgroups=held.groups.directories,
-            directories=wish.directories,
+            directories=request.directories,
             subordinate=self._subordinate,
             first_id=0 if slot.ids is None else slot.ids.first,
         )
         held.box = await self._zygote.spawn(blueprint)
-        held.relay = Relay(wish.host_ports, held.box.bound)
+        held.relay = Relay(request.host_ports, held.box.bound)
         held.slot = stamp_again(slot)
 
     async def _take_back(self, held: Held) -> None:
@@ -189,9 +189,9 @@ class SandboxPool:
             self._slots.drop(held.slot)
             held.slot = None
 
-    async def hold_ready(self, wish: PoolRequest) -> Held | None:
+    async def hold_ready(self, request: PoolRequest) -> Held | None:
         """A sandbox that was made ahead; None where there is none."""
-        if self._ready is None or self._ready[0] != wish:
+        if self._ready is None or self._ready[0] != request:
             return None
         _, making = self._ready
         self._ready = None
@@ -205,19 +205,19 @@ class SandboxPool:
         await _let_go(held)
         return None
 
-    def expect(self, wish: PoolRequest) -> None:
+    def expect(self, request: PoolRequest) -> None:
         """A trial has what it wished for; make the same ahead if it is the second in a row."""
-        is_repeated, self._last = wish == self._last, wish
-        if not is_repeated or (self._ready and self._ready[0] == wish):
+        is_repeated, self._last = request == self._last, request
+        if not is_repeated or (self._ready and self._ready[0] == request):
             return
         if self._ready is not None:
             self._ready[1].add_done_callback(_release)
-        self._ready = wish, asyncio.ensure_future(self._make_ahead(wish))
+        self._ready = request, asyncio.ensure_future(self._make_ahead(request))
 
-    async def _make_ahead(self, wish: PoolRequest) -> Held | None:
+    async def _make_ahead(self, request: PoolRequest) -> Held | None:
         held = Held()
         try:
-            await self.hold_new(wish, "ready", held)
+            await self.hold_new(request, "ready", held)
         except (SandboxError, OSError):
             # Whoever makes one for a trial hears of it.
             await _let_go(held)

@@ -3,7 +3,7 @@
     document     JSON documents from strangers, plain or compressed
     multiproof   one Merkle proof for many entries
     proof        proofs as files: an entry is in it, it only grew
-    standing     an experiment's trials: counted, superseded, withheld
+    trials     an experiment's trials: counted, superseded, withheld
     operands     sealed trials as operands of a score
     claim        a score, its entries and their proof as one file
     attested     … whether it holds all that an attestation counts

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from proctor.audit.certificate import find_unchecked
 from proctor.audit.checks.checked import Checked, Tally
-from proctor.audit.things import Thing
+from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.errors import DamageError
 from proctor.ledger.claims.attested import find_kept_back
@@ -59,7 +59,7 @@ def check_checkpoint_file(path: str, given: Given = ()) -> Checked:
     signers = ", ".join(line.name for line in checkpoint.signatures) or "nobody"
     return Checked(
         path=path,
-        thing=Thing.CHECKPOINT,
+        thing=FileKind.CHECKPOINT,
         summary=f"{_render_tree(checkpoint)}, signed by {signers}",
         diagnostics=tuple(judge_signatures(checkpoint, keys, "the checkpoint")),
         unchecked=(
@@ -90,7 +90,7 @@ def check_proof_file(path: str, given: Given = ()) -> Checked:
     except DamageError as error:
         return Checked(
             path=path,
-            thing=Thing.PROOF,
+            thing=FileKind.PROOF,
             summary="it proves nothing",
             diagnostics=(Diagnostic("not-proven", str(error)),),
         )
@@ -107,7 +107,7 @@ def _check_inclusion(proof: InclusionProof, path: str, keys: Keys) -> Checked:
     size = checkpoint.tree.size
     return Checked(
         path=path,
-        thing=Thing.PROOF,
+        thing=FileKind.PROOF,
         summary=f"entry {proof.seq} of {size:,} in {checkpoint.origin}: {_render_entry(entry)}",
         diagnostics=tuple(judge_signatures(checkpoint, keys, "the checkpoint")),
         unchecked=(*unchecked, _ELSE),
@@ -131,7 +131,7 @@ def _check_consistency(proof: ConsistencyProof, path: str, keys: Keys) -> Checke
     older, newer = proven_growth(proof, path)
     return Checked(
         path=path,
-        thing=Thing.PROOF,
+        thing=FileKind.PROOF,
         summary=(
             f"{newer.origin} grew from {older.tree.size:,} to "
             f"{count_of(newer.tree.size, 'entry', 'entries')}, and the first "
@@ -173,7 +173,7 @@ def check_claim_file(path: str, given: Given = ()) -> Checked:
         tally.add(Diagnostic("attested", text, is_problem=False) for text in _say_attested(claim))
     return Checked(
         path=path,
-        thing=Thing.CLAIM,
+        thing=FileKind.CLAIM,
         summary=_judge_claim(claim, problems),
         diagnostics=tally.kept,
         more=tally.more,

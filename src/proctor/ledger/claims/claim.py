@@ -27,7 +27,7 @@ from proctor.ledger.claims.document import LARGEST, parse_document, parse_hash
 from proctor.ledger.claims.multiproof import find_root_before, hash_parts
 from proctor.ledger.claims.operands import ORDER, group_operands, profiles_of
 from proctor.ledger.claims.proof import read_entry
-from proctor.ledger.claims.standing import Scope, Standing, sort_out
+from proctor.ledger.claims.trials import ClaimedTrials, Scope, sort_out
 from proctor.ledger.entry import AnyEntry, KeyEntry, Seq
 from proctor.ledger.handover import Handover, follow_handovers
 from proctor.ledger.note import Checkpoint, VerifierKey, parse_checkpoint
@@ -142,7 +142,7 @@ class Proven:
     entries: list[AnyEntry]
     keys: list[VerifierKey]
     """The ledger's keys, the first one first, as far as the claim has their entries."""
-    standing: Standing
+    standing: ClaimedTrials
 
 
 def parse_claim(data: bytes, where: str) -> Claim:
@@ -286,7 +286,7 @@ def _compare_counts(claim: Claim, proven: Proven) -> Iterator[str]:
 
 
 def count_trials(
-    standing: Standing, certificate: Certificate, planned: int, other_datasets: int
+    standing: ClaimedTrials, certificate: Certificate, planned: int, other_datasets: int
 ) -> Counts:
     """The denominators of a claim. A number below 0 says that they do not add up."""
     trials = [trial for group in certificate.groups for trial in group.trials]

@@ -16,7 +16,7 @@ from proctor.ledger.claims.claim import (
 from proctor.ledger.claims.multiproof import prove_entries
 from proctor.ledger.claims.operands import certify
 from proctor.ledger.claims.proof import find_leaves
-from proctor.ledger.claims.standing import Scope, sort_out
+from proctor.ledger.claims.trials import Scope, sort_out
 from proctor.ledger.entry import AnyEntry, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
@@ -35,7 +35,7 @@ _KEYS = "SELECT seq FROM entries WHERE kind = 'key' AND seq < ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class ClaimOptions:
     """What a claim is to say."""
 
     scope: Scope
@@ -44,26 +44,26 @@ class Wishes:
     """Trials that were to be run; None for those that are in the log and not superseded."""
 
 
-def make_claim(ledger: Ledger, wishes: Wishes, checkpoint: Checkpoint) -> Claim:
+def make_claim(ledger: Ledger, options: ClaimOptions, checkpoint: Checkpoint) -> Claim:
     """A claim under a checkpoint of the ledger; call `refresh` before.
 
     Raises:
         LedgerError: there is nothing to claim, or the denominators do not add up.
         DamageError: the ledger is not what the checkpoint says.
     """
-    scope = wishes.scope
+    scope = options.scope
     leaves = find_leaves(ledger, checkpoint, "the checkpoint")
     chosen = _find_entries(ledger, scope, len(leaves))
     packed, entries, missing = _pack(ledger, leaves, chosen.places)
     standing = sort_out(entries, missing, scope)
     there = len(standing.counted) + len(standing.withheld) + len(standing.diagnostic)
-    planned = there if wishes.planned is None else wishes.planned
+    planned = there if options.planned is None else options.planned
     if planned < there:
         raise LedgerError(
             f"{planned:,} trials were planned; {there:,} of {scope.experiment} are in the ledger "
             "and not superseded: the denominators do not add up"
         )
-    certificate = certify(standing.counted, scope.experiment, wishes.metrics, planned)
+    certificate = certify(standing.counted, scope.experiment, options.metrics, planned)
     claim = Claim(
         format=FORMAT,
         experiment=scope.experiment,

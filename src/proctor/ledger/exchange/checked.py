@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proctor.audit.checks.checked import Checked, Tally
-from proctor.audit.things import Thing
+from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.errors import DamageError, KeyFileError
 from proctor.ledger.claims.trust import find_verifier_key
@@ -36,7 +36,7 @@ def check_bundle_file(path: str, given: Sequence[str] = ()) -> Checked:
             unchecked = (*unchecked, describe_hidden(found))
     return Checked(
         path=path,
-        thing=Thing.BUNDLE,
+        thing=FileKind.BUNDLE,
         summary=summary,
         diagnostics=tally.kept,
         more=tally.more,

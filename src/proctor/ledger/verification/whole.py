@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from proctor.audit.checks.checked import Checked, Tally
-from proctor.audit.things import Thing
+from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.errors import KeyFileError
 from proctor.ledger.claims.trust import find_verifier_key
@@ -26,7 +26,7 @@ def check_ledger_directory(path: str, given: Sequence[str] = ()) -> Checked:
     tally.add(Diagnostic("note", note, is_problem=False) for note in found.notes)
     return Checked(
         path=path,
-        thing=Thing.LEDGER,
+        thing=FileKind.LEDGER,
         summary=_summarize(found),
         diagnostics=tally.kept,
         more=tally.more,

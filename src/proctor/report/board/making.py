@@ -15,30 +15,30 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.sealed_plans import SealedPlan, find_plans
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.board.conditions import tell_runs_apart, tell_tasks_apart
-from proctor.report.board.model import Board, BoardRow, BoardSection, Desk, PlannedCount
+from proctor.report.board.model import Board, BoardRow, BoardSection, PlannedCount, PolicyCheck
 from proctor.report.board.numbers import count_row
 from proctor.report.board.trials import BoardTrials, settle
 from proctor.sentence import count_of
 
 # Runs of like conditions side by side, unlike ones apart
 #
-# What is placed is a sitting: the trials of one experiment by one agent, model and configuration.
+# What is placed is a group: the trials of one experiment by one agent, model and configuration.
 # It goes, in the order of sealing, into the first section that has its run conditions and in which
 # no task that both have was another one: other revision, other image, other limits. So a run is
 # never torn apart because one of its tasks changed, and the split depends on the log alone.
 
 
-type Sitter = tuple[str | None, str | None, str | None, str | None, bool]
+type RowKey = tuple[str | None, str | None, str | None, str | None, bool]
 """Agent, model, configuration, source, and whether the records are partial: what makes a row."""
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 @dataclass(slots=True)
-class Sitting:
+class AgentTrials:
     """Trials of one experiment that belong into one row, under conditions that agree."""
 
-    sitter: Sitter
+    key: RowKey
     run: int
     attempts: list[TrialRow] = field(default_factory=list)
     tasks: dict[str | None, int] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Placed:
     run: int
     conditions: RunConditions
     tasks: dict[str | None, int] = field(default_factory=dict)
-    sittings: list[Sitting] = field(default_factory=list)
+    groups: list[AgentTrials] = field(default_factory=list)
 
 
 class Numbered:
@@ -88,26 +88,26 @@ class Numbered:
 def place_attempts(attempts: Sequence[TrialRow], numbered: Numbered) -> list[Placed]:
     """The sections of attempts that are given in the order of sealing."""
     sections: list[Placed] = []
-    for sitting in _find_sittings(attempts, numbered):
-        section = next((each for each in sections if _is_like(each, sitting)), None)
+    for group in _group_trials(attempts, numbered):
+        section = next((each for each in sections if _is_like(each, group)), None)
         if section is None:
-            section = Placed(sitting.run, numbered.run(sitting.run))
+            section = Placed(group.run, numbered.run(group.run))
             sections.append(section)
-        section.sittings.append(sitting)
-        section.tasks.update(sitting.tasks)
+        section.groups.append(group)
+        section.tasks.update(group.tasks)
     return sections
 
 
-def _is_like(section: Placed, sitting: Sitting) -> bool:
-    if section.run != sitting.run:
+def _is_like(section: Placed, group: AgentTrials) -> bool:
+    if section.run != group.run:
         return False
     known = section.tasks
-    return all(known.get(task, number) == number for task, number in sitting.tasks.items())
+    return all(known.get(task, number) == number for task, number in group.tasks.items())
 
 
-def _find_sittings(attempts: Iterable[TrialRow], numbered: Numbered) -> list[Sitting]:
+def _group_trials(attempts: Iterable[TrialRow], numbered: Numbered) -> list[AgentTrials]:
     """In the order in which they began; an attempt that fits no other begins one of its own."""
-    found: dict[tuple[object, ...], Sitting] = {}
+    found: dict[tuple[object, ...], AgentTrials] = {}
     number, known = numbered.number, numbered.by_identity
     for attempt in attempts:
         # A hundred thousand attempts share a few conditions: a look-up each, and seldom a call.
@@ -115,31 +115,34 @@ def _find_sittings(attempts: Iterable[TrialRow], numbered: Numbered) -> list[Sit
             run = number(attempt.run_conditions)
         if (task := known.get(id(attempt.task_conditions))) is None:
             task = number(attempt.task_conditions)
-        sitter = (
+        row_key = (
             attempt.agent,
             attempt.model,
             attempt.configuration,
             attempt.source,
             attempt.completeness != "complete",
         )
-        key: tuple[object, ...] = (attempt.experiment_id, run, *sitter)
-        sitting = found.get(key)
-        if sitting is None:
-            sitting = found[key] = Sitting(sitter, run)
-        elif sitting.tasks.get(attempt.task_id, task) != task:
-            sitting = _find_other(found, key, attempt.task_id, task)
-        sitting.tasks[attempt.task_id] = task
-        sitting.attempts.append(attempt)
+        key: tuple[object, ...] = (attempt.experiment_id, run, *row_key)
+        group = found.get(key)
+        if group is None:
+            group = found[key] = AgentTrials(row_key, run)
+        elif group.tasks.get(attempt.task_id, task) != task:
+            group = _find_other(found, key, attempt.task_id, task)
+        group.tasks[attempt.task_id] = task
+        group.attempts.append(attempt)
     return list(found.values())
 
 
 def _find_other(
-    found: dict[tuple[object, ...], Sitting], key: tuple[object, ...], task: str | None, number: int
-) -> Sitting:
-    """A sitting of the same people in which the task is the same; perhaps a new one."""
+    found: dict[tuple[object, ...], AgentTrials],
+    key: tuple[object, ...],
+    task: str | None,
+    number: int,
+) -> AgentTrials:
+    """A group of the same key in which the task is the same; perhaps a new one."""
     first = found[key]
     for more in count(1):
-        other = found.setdefault((*key, more), Sitting(first.sitter, first.run))
+        other = found.setdefault((*key, more), AgentTrials(first.key, first.run))
         if other.tasks.get(task, number) == number:
             return other
     raise AssertionError("unreachable: the numbers do not end")
@@ -169,7 +172,7 @@ def list_datasets(ledger: Ledger, at: int | None = None) -> list[DatasetCount]:
 
 
 def make_board(
-    ledger: Ledger, dataset: str, *, at: int | None = None, desk: Desk | None = None
+    ledger: Ledger, dataset: str, *, at: int | None = None, desk: PolicyCheck | None = None
 ) -> Board:
     """The board of a dataset at a size of the log (default: now); a desk marks its rows.
 
@@ -237,23 +240,23 @@ def _tell_apart(
 
 
 def _make_rows(
-    placed: Placed, number: int, trials: BoardTrials, desk: Desk | None
+    placed: Placed, number: int, trials: BoardTrials, desk: PolicyCheck | None
 ) -> tuple[BoardRow, ...]:
-    sitters: dict[Sitter, list[TrialRow]] = {}
-    for sitting in placed.sittings:
-        if (known := sitters.setdefault(sitting.sitter, sitting.attempts)) is not sitting.attempts:
+    rows_by_key: dict[RowKey, list[TrialRow]] = {}
+    for group in placed.groups:
+        if (known := rows_by_key.setdefault(group.key, group.attempts)) is not group.attempts:
             # Two experiments may have been sealed in turns.
-            together = sorted([*known, *sitting.attempts], key=lambda attempt: attempt.seq)
-            sitters[sitting.sitter] = together
-    rows = [_make_row(sitter, found, trials, desk) for sitter, found in sitters.items()]
+            together = sorted([*known, *group.attempts], key=lambda attempt: attempt.seq)
+            rows_by_key[group.key] = together
+    rows = [_make_row(key, found, trials, desk) for key, found in rows_by_key.items()]
     rows.sort(key=_rank)
     return tuple(replace(row, number=f"{number}.{at}") for at, row in enumerate(rows, start=1))
 
 
 def _make_row(
-    sitter: Sitter, found: list[TrialRow], trials: BoardTrials, desk: Desk | None
+    key: RowKey, found: list[TrialRow], trials: BoardTrials, desk: PolicyCheck | None
 ) -> BoardRow:
-    agent, model, configuration, source, is_diagnostic = sitter
+    agent, model, configuration, source, is_diagnostic = key
     judged = [each for each in found if each.status != RESTARTED]
     return BoardRow(
         number="",

@@ -26,7 +26,7 @@ class PolicyMark:
         return not self.reasons
 
 
-class Desk(Protocol):
+class PolicyCheck(Protocol):
     """Where rows are held against a policy. What does it is slow to load, and seldom asked for."""
 
     name: str

@@ -37,7 +37,7 @@ class StandIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class Rescored:
     """That a trial was marked again."""
 
     seq: int
@@ -70,7 +70,7 @@ class BoardTrials:
     """In the order they were sealed, with the status and the marks that count."""
     stand_ins: Mapping[str, StandIn]
     """By the record of the trial that is stood in for."""
-    remarks: Mapping[str, Remark]
+    remarks: Mapping[str, Rescored]
     """By the record of the trial that was marked again."""
     withheld: list[Gone]
     """Of the experiments that are on the board."""
@@ -140,18 +140,18 @@ def _find_stand_ins(ledger: Ledger, position: Position) -> dict[str, StandIn]:
 
 def _find_remarks(
     ledger: Ledger, attempts: Sequence[TrialRow], size: int
-) -> dict[str, tuple[Remark, TrialRow]]:
+) -> dict[str, tuple[Rescored, TrialRow]]:
     places = ledger.index.remarks(kind="rescore", size=size)
     if not places:
         return {}
     known = {each.record: each for each in attempts}
-    found: dict[str, tuple[Remark, TrialRow]] = {}
+    found: dict[str, tuple[Rescored, TrialRow]] = {}
     for seq in places:
         entry = ledger.entry(seq)
         if isinstance(entry, RescoreEntry) and entry.subject.record in known:
             attempt = known[entry.subject.record]
             said = (entry.score.profile, entry.reason, entry.author)
-            remark = Remark(seq, *said, former=attempt.reward)
+            remark = Rescored(seq, *said, former=attempt.reward)
             found[attempt.record] = remark, _mark_again(attempt, entry.score, seq)
     return found
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from proctor import __version__
 from proctor.audit.checks.checked import Checked, Tally
-from proctor.audit.things import Thing
+from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.digest import sha256_hex
 from proctor.errors import (
@@ -68,7 +68,7 @@ def check_case_file(path: str, given: Sequence[str] = ()) -> Checked:
     except (ProofFileError, NoteError, DamageError) as error:
         return Checked(
             path=path,
-            thing=Thing.CASE,
+            thing=FileKind.CASE,
             summary="it cannot be read, and proves nothing",
             diagnostics=(Diagnostic("damaged", str(error)),),
         )
@@ -78,7 +78,7 @@ def check_case_file(path: str, given: Sequence[str] = ()) -> Checked:
     tally.add(_judge_page(page, opened))
     return Checked(
         path=path,
-        thing=Thing.CASE,
+        thing=FileKind.CASE,
         summary=_summarize(opened),
         diagnostics=tally.kept,
         more=tally.more,

@@ -4,7 +4,7 @@
     likeness    what differs besides who sat the tasks, and what to do about it
     measures    one side's behaviour, and the difference task by task
     compared    the comparison as a value
-    told        the comparison as a document
+    document        the comparison as a document
 
 Sides that are not alike are refused with what differs, unless whoever asks says what to do.
 """

@@ -1,7 +1,7 @@
 """One run, or several, as one document: what was run, what came of it, and what that rests on.
 
     facts       everything that the document says, as a value
-    told        the same as a document
+    document        the same as a document
 
 Nothing is worked out while it is told, and nothing is read.
 """

@@ -16,8 +16,8 @@ from proctor.audit.job import audit_job
 from proctor.errors import DamageError, InputError, JobError
 from proctor.harbor.job import Watch, load_job
 from proctor.harbor.trial import FoundTrial
-from proctor.ledger.claims.claiming import Wishes, make_claim
-from proctor.ledger.claims.standing import Scope
+from proctor.ledger.claims.claiming import ClaimOptions, make_claim
+from proctor.ledger.claims.trials import Scope
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import load_position
 from proctor.ledger.row import TrialRow
@@ -207,8 +207,8 @@ def measure_experiment(
 
 
 def _count_entries(ledger: Ledger, measured: Measured) -> None:
-    wishes = Wishes(scope=Scope(measured.name), planned=measured.planned)
-    claim = make_claim(ledger, wishes, ledger.refresh())
+    options = ClaimOptions(scope=Scope(measured.name), planned=measured.planned)
+    claim = make_claim(ledger, options, ledger.refresh())
     position = load_position(ledger, experiment=measured.name)
     told = {each.trial_id: each for each in position.trials}
     if unnamed := render_unnamed(position.unnamed):

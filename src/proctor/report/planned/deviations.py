@@ -51,7 +51,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Sat:
+class PlannedTrial:
     """One trial."""
 
     attempt: TrialRow
@@ -69,27 +69,29 @@ class Sat:
 
 
 @dataclass(frozen=True, slots=True)
-class Sittings:
+class PlannedTrials:
     """All trials of an experiment, in the order they were sealed."""
 
-    sat: tuple[Sat, ...]
+    sat: tuple[PlannedTrial, ...]
     trials: BoardTrials
 
 
-def load_sittings(ledger: Ledger, experiment: str, plan: RunPlan) -> Sittings:
+def load_planned(ledger: Ledger, experiment: str, plan: RunPlan) -> PlannedTrials:
     """The trials of an experiment.
 
     Raises:
         DamageError: a record cannot be read, or the log is not what its checkpoint says.
     """
     trials = settle(ledger, load_position(ledger, experiment=experiment))
-    return Sittings(tuple(_look_at(ledger, each, trials, plan) for each in trials.attempts), trials)
+    return PlannedTrials(
+        tuple(_look_at(ledger, each, trials, plan) for each in trials.attempts), trials
+    )
 
 
-def _look_at(ledger: Ledger, attempt: TrialRow, trials: BoardTrials, plan: RunPlan) -> Sat:
+def _look_at(ledger: Ledger, attempt: TrialRow, trials: BoardTrials, plan: RunPlan) -> PlannedTrial:
     told = _read_settings(ledger, attempt)
     settings = digest_settings(told) if told is not None else ""
-    return Sat(
+    return PlannedTrial(
         attempt=attempt,
         settings=settings,
         planned=_find_planned(attempt, settings, plan),
@@ -153,7 +155,7 @@ def audit_plan(ledger: Ledger, sealed: SealedPlan) -> PlanAudit:
         InputError: the plan is of a format that is not known here.
         DamageError: the log does not give what its checkpoint says.
     """
-    sittings = load_sittings(ledger, sealed.experiment, sealed.plan)
+    sittings = load_planned(ledger, sealed.experiment, sealed.plan)
     later = [each for each in find_plans(ledger, sealed.experiment) if each.seq > sealed.seq]
     judge = _Judge(sealed, sittings)
     found = [*judge.look_at_all(), *map(_replanned, later)]
@@ -174,7 +176,7 @@ def _replanned(other: SealedPlan) -> Deviation:
 class _Judge:
     """A plan, and the trials that are held against it."""
 
-    def __init__(self, sealed: SealedPlan, sittings: Sittings) -> None:
+    def __init__(self, sealed: SealedPlan, sittings: PlannedTrials) -> None:
         self.sealed = sealed
         self.plan = sealed.plan
         self.sittings = sittings
@@ -194,7 +196,7 @@ class _Judge:
         yield from self._count_attempts()
         yield from self._look_at_withheld()
 
-    def _look_at_time(self, sat: Sat) -> Iterator[Deviation]:
+    def _look_at_time(self, sat: PlannedTrial) -> Iterator[Deviation]:
         attempt = sat.attempt
         if attempt.seq < self.sealed.seq:
             message = f"sealed before the plan, which is entry {self.sealed.seq}"
@@ -203,7 +205,7 @@ class _Judge:
             message = f"ran at {attempt.timestamp}, before the plan was sealed at {self.sealed.at}"
             yield _of(sat, "ran-before-plan", message)
 
-    def _look_at_task(self, sat: Sat) -> Iterator[Deviation]:
+    def _look_at_task(self, sat: PlannedTrial) -> Iterator[Deviation]:
         attempt, conditions = sat.attempt, sat.attempt.task_conditions
         planned = self.revisions.get(attempt.task_id or "")
         if planned is None:
@@ -213,7 +215,7 @@ class _Judge:
             message = f"{found}; planned is {planned}"
             yield _of(sat, "changed-revision", message)
 
-    def _look_at_agent(self, sat: Sat) -> Iterator[Deviation]:
+    def _look_at_agent(self, sat: PlannedTrial) -> Iterator[Deviation]:
         attempt, planned = sat.attempt, sat.planned
         if planned is None:
             message = f"sat by {attempt.agent} with {attempt.model}; neither is in the plan so"
@@ -229,7 +231,7 @@ class _Judge:
             message = f"{attempt.agent} is of revision {attempt.revision}, not {planned.revision}"
             yield _of(sat, "changed-revision", message)
 
-    def _look_at_limits(self, sat: Sat) -> Iterator[Deviation]:
+    def _look_at_limits(self, sat: PlannedTrial) -> Iterator[Deviation]:
         run = sat.attempt.run_conditions
         if run is None:
             return
@@ -242,7 +244,7 @@ class _Judge:
             message = f"ran in {run.backend}; planned is {self.plan.environment}"
             yield _of(sat, "changed-limits", message)
 
-    def _look_at_exclusion(self, sat: Sat) -> Iterator[Deviation]:
+    def _look_at_exclusion(self, sat: PlannedTrial) -> Iterator[Deviation]:
         stand_in = sat.stand_in
         if stand_in is None:
             return
@@ -278,7 +280,7 @@ class _Judge:
             yield _of(sat, "retried", message)
 
     def _count_attempts(self) -> Iterator[Deviation]:
-        counted: dict[tuple[int, str], list[Sat]] = {}
+        counted: dict[tuple[int, str], list[PlannedTrial]] = {}
         for sat in self.sittings.sat:
             if sat.is_counted and sat.planned is not None and sat.attempt.task_id in self.revisions:
                 place = self.plan.agents.index(sat.planned)
@@ -287,7 +289,9 @@ class _Judge:
             for task in self.revisions:
                 yield from self._compare(agent, task, counted.get((place, task), []))
 
-    def _compare(self, agent: PlannedAgent, task: str, sat: Sequence[Sat]) -> Iterator[Deviation]:
+    def _compare(
+        self, agent: PlannedAgent, task: str, sat: Sequence[PlannedTrial]
+    ) -> Iterator[Deviation]:
         model = f" ({agent.model})" if agent.model else ""
         subject = f"{task} by {agent.agent}{model}"
         planned, n = self.plan.attempts, len(sat)
@@ -313,7 +317,7 @@ class _Judge:
             yield Deviation("withheld-unnamed", name, f"{message}{author}", each.said_at)
 
 
-def _of(sat: Sat, kind: str, message: str, seq: int | None = None) -> Deviation:
+def _of(sat: PlannedTrial, kind: str, message: str, seq: int | None = None) -> Deviation:
     return Deviation(kind, sat.attempt.name, message, sat.attempt.seq if seq is None else seq)
 
 

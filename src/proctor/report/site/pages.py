@@ -6,8 +6,8 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.row import TrialRow
 from proctor.record.ids import make_id
 from proctor.report.behaviour import Behaviour, Watch, trace_attempt
+from proctor.report.document.document import tell_report
 from proctor.report.document.facts import ReportFacts
-from proctor.report.document.told import tell_report
 from proctor.report.levels import tone_of_codes
 from proctor.report.marks import mark_of
 from proctor.report.page.blocks import Block, Cell, Column, Document, Heading, Table

@@ -8,7 +8,7 @@
     spent       tokens and money, and the advisor's share of them
     changed     what the agent changed, and what the clean room gave
     outputs     what verifier and errors left, and what there is to see and hear
-    standing    reviews, findings that are open, what stands in for what
+    status    reviews, findings that are open, what stands in for what
     remembered  what took long to find out, as long as its files are the same
     addresses   where its files are found
     words       codes in words

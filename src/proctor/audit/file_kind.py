@@ -35,7 +35,7 @@ _LEDGER = ("checkpoint", "entries", "entries/000000.jsonl", "artifacts")
 """What a ledger has; a damaged one has lost some of it."""
 
 
-class Thing(StrEnum):
+class FileKind(StrEnum):
     """The kinds of things that can be checked or shown, by the name people see."""
 
     TRAJECTORY = "trajectory"
@@ -56,10 +56,10 @@ class Thing(StrEnum):
     JOB = "job"
 
 
-TRACES = frozenset({Thing.TRAJECTORY, Thing.CONVERSATION, Thing.ATIF})
+TRACES = frozenset({FileKind.TRAJECTORY, FileKind.CONVERSATION, FileKind.ATIF})
 
 
-def find_thing(path: str) -> Thing:
+def find_thing(path: str) -> FileKind:
     """What is at a path.
 
     Raises:
@@ -74,7 +74,7 @@ def find_thing(path: str) -> Thing:
     found = _find_mark(path, head) or _find_line(head, is_whole=is_whole)
     found = found or _find_document(path, head, is_whole=is_whole) or _find_name(path)
     if found is None:
-        known = ", ".join(Thing)
+        known = ", ".join(FileKind)
         raise InputError(f"{path}: {_find_reason(head)}; expected one of: {known}")
     return found
 
@@ -107,33 +107,33 @@ def _find_reason(head: bytes) -> str:
     return "JSON, but no object"
 
 
-def _find_directory(path: str) -> Thing:
+def _find_directory(path: str) -> FileKind:
     def has(*names: str) -> bool:
         return any(os.path.lexists(os.path.join(path, name)) for name in names)
 
     if has("task.toml"):
-        return Thing.TASK
+        return FileKind.TASK
     if sum(map(has, _LEDGER)) > 1:
-        return Thing.LEDGER
+        return FileKind.LEDGER
     if has("lock.json", "job.log"):
-        return Thing.JOB
+        return FileKind.JOB
     if has("result.json", "config.json"):
-        return Thing.TRIAL if has("trial.log", "agent", "verifier", "steps") else Thing.JOB
-    return Thing.DATASET
+        return FileKind.TRIAL if has("trial.log", "agent", "verifier", "steps") else FileKind.JOB
+    return FileKind.DATASET
 
 
-def _find_mark(path: str, head: bytes) -> Thing | None:
+def _find_mark(path: str, head: bytes) -> FileKind | None:
     """By the first bytes of what is no JSON: a signed note, or what is compressed."""
     if _NOTE.match(head):
-        return Thing.CHECKPOINT
+        return FileKind.CHECKPOINT
     if _CASE in head[:_HTML_HEAD] and head[:1] == b"<":
-        return Thing.CASE
+        return FileKind.CASE
     if not head.startswith(_ZSTD):
         return None
-    return Thing.BUNDLE if path.endswith((".tar.zst", ".tzst")) else Thing.CLAIM
+    return FileKind.BUNDLE if path.endswith((".tar.zst", ".tzst")) else FileKind.CLAIM
 
 
-def _find_line(head: bytes, *, is_whole: bool) -> Thing | None:
+def _find_line(head: bytes, *, is_whole: bool) -> FileKind | None:
     """By the first line that is a whole JSON value: what files of lines are told by."""
     if not is_whole:
         head = head[: head.rfind(b"\n") + 1]
@@ -143,7 +143,7 @@ def _find_line(head: bytes, *, is_whole: bool) -> Thing | None:
     return None
 
 
-def _find_document(path: str, head: bytes, *, is_whole: bool) -> Thing | None:
+def _find_document(path: str, head: bytes, *, is_whole: bool) -> FileKind | None:
     """By the keys of the one JSON document that the whole file is."""
     endless = not is_whole and _is_one_line(head) and path.endswith(".jsonl")
     if endless or not head.lstrip(_BLANK).startswith(b"{"):
@@ -182,29 +182,29 @@ def _keys_of_damaged(data: bytes) -> Set[str] | None:
     return value.keys() if isinstance(value, dict) else None
 
 
-_SIGNS: tuple[tuple[frozenset[str], Thing], ...] = (
-    (frozenset({"eval_run_id"}), Thing.SCORE_RECORD),
-    (frozenset({"format", "profile"}), Thing.CERTIFICATE),
-    (frozenset({"format", "certificate"}), Thing.CLAIM),
-    (frozenset({"format", "kind", "path"}), Thing.PROOF),
-    (frozenset({"version", "format"}), Thing.TRAJECTORY),
-    (frozenset({"step", "role"}), Thing.TRAJECTORY),
-    (frozenset({"steps", "agent"}), Thing.ATIF),
-    (frozenset({"trial_id"}), Thing.RECORD),
-    (frozenset({"event"}), Thing.CONVERSATION),
-    (frozenset({"role"}), Thing.CONVERSATION),
-    (frozenset({"kind", "parts"}), Thing.CONVERSATION),
+_SIGNS: tuple[tuple[frozenset[str], FileKind], ...] = (
+    (frozenset({"eval_run_id"}), FileKind.SCORE_RECORD),
+    (frozenset({"format", "profile"}), FileKind.CERTIFICATE),
+    (frozenset({"format", "certificate"}), FileKind.CLAIM),
+    (frozenset({"format", "kind", "path"}), FileKind.PROOF),
+    (frozenset({"version", "format"}), FileKind.TRAJECTORY),
+    (frozenset({"step", "role"}), FileKind.TRAJECTORY),
+    (frozenset({"steps", "agent"}), FileKind.ATIF),
+    (frozenset({"trial_id"}), FileKind.RECORD),
+    (frozenset({"event"}), FileKind.CONVERSATION),
+    (frozenset({"role"}), FileKind.CONVERSATION),
+    (frozenset({"kind", "parts"}), FileKind.CONVERSATION),
 )
 
 
-def _find_keys(keys: Set[str], data: bytes) -> Thing | None:
+def _find_keys(keys: Set[str], data: bytes) -> FileKind | None:
     if "schema_version" in keys and b'"ATIF-v' in data:
-        return Thing.ATIF
+        return FileKind.ATIF
     return next((thing for signs, thing in _SIGNS if signs <= keys), None)
 
 
-def _find_name(path: str) -> Thing | None:
+def _find_name(path: str) -> FileKind | None:
     name = os.path.basename(path)
     if not name.endswith(".jsonl"):
         return None
-    return Thing.CONVERSATION if "conversation" in name else Thing.TRAJECTORY
+    return FileKind.CONVERSATION if "conversation" in name else FileKind.TRAJECTORY

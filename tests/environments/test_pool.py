@@ -127,7 +127,7 @@ def test_scratch_serves_some_sandboxes_and_then_another_is_made(
     async def go() -> list[Path]:
         places = []
         for number, n_idle in enumerate((1, 0, 1)):
-            # Never twice the same wish in a row: none is made ahead.
+            # Never twice the same request in a row: none is made ahead.
             task = TaskEnvironment(memory_mb=256 + number % 2)
             async with running(order_of(tmp_path, task=task, session=f"trial-{number}")) as one:
                 places.append(place_of(one))

@@ -20,7 +20,7 @@ INTERRUPTED = 130
 """Exit code of a job that was stopped by Ctrl-C."""
 
 
-class LedgerWish(msgspec.Struct, frozen=True):
+class LedgerOptions(msgspec.Struct, frozen=True):
     """The ledger that a job's trials are sealed into."""
 
     directory: Path
@@ -40,7 +40,7 @@ def approve_all(_tasks: Sequence[Task], _config: JobConfig) -> None:
     """Let any tasks be run."""
 
 
-class JobWish(msgspec.Struct, frozen=True, kw_only=True):
+class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A job that is to be run."""
 
     config: JobConfig
@@ -60,11 +60,11 @@ class JobWish(msgspec.Struct, frozen=True, kw_only=True):
     """What a second Ctrl-C does; it must not return to the job."""
     approve: Callable[[Sequence[Task], JobConfig], None] = approve_all
     """Called with the tasks before anything is created; raises where they are not to be run."""
-    ledger: LedgerWish | None = None
+    ledger: LedgerOptions | None = None
     """None: the trials are not sealed."""
 
 
-class ResumeWish(msgspec.Struct, frozen=True, kw_only=True):
+class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A job that is to be gone on with."""
 
     also: frozenset[str] = frozenset({CANCELLED})

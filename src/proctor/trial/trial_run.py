@@ -28,7 +28,7 @@ from proctor.trial.changes import Account
 from proctor.trial.clock import Clock, find_jump
 from proctor.trial.environment import Environment, OpenedFile, Watched, is_watched
 from proctor.trial.finding import Finding, FindingCode, render_findings
-from proctor.trial.flakes import CleanRoom, Kept
+from proctor.trial.flakes import CleanRoom, Reverification
 from proctor.trial.network import NetworkPlan, plan_network
 from proctor.trial.order import Kinds
 from proctor.trial.paths import TrialPaths
@@ -41,7 +41,7 @@ type Watch = Callable[[str], None]
 
 
 @dataclass(kw_only=True)
-class Sitting:
+class TrialRun:
     """A trial that has begun."""
 
     plan: Plan
@@ -76,7 +76,7 @@ class Sitting:
     """Files of the verifier's that were opened while the tests ran, where that is known."""
     clean_room: CleanRoom | None = None
     """The second verification that is still to be made."""
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[Reverification] = field(default_factory=list)
     """States that are verified again."""
     other_paths: TrialPaths | None = None
     """Where it leaves everything, if not where it was planned."""
@@ -204,8 +204,8 @@ class Sitting:
 class Phase:
     """One phase of a trial, for a `with`. Not made of a generator, which takes thrice as long."""
 
-    def __init__(self, sitting: Sitting, name: str) -> None:
-        self._sitting = sitting
+    def __init__(self, run: TrialRun, name: str) -> None:
+        self._sitting = run
         self._name = name
 
     def __enter__(self) -> None:

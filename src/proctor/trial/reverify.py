@@ -27,15 +27,15 @@ from proctor.trial.finding import FindingCode
 from proctor.trial.flakes import (
     FROZEN,
     LIVE,
-    Kept,
+    Reverification,
     note_exception,
     note_rewards,
     render_verified_again,
 )
 from proctor.trial.inside import is_mounted, kind_of
 from proctor.trial.paths import TrialPaths
-from proctor.trial.sitting import Sitting
 from proctor.trial.tools import keep_tools
+from proctor.trial.trial_run import TrialRun
 from proctor.trial.verification import find_own_environment, run_verification
 
 _SILENT = logging.Logger("verify-again")
@@ -43,39 +43,39 @@ _SILENT.addHandler(logging.NullHandler())
 
 
 async def keep_state(
-    sitting: Sitting, environment: Environment, artifacts_dir: Path, step: Step | None = None
-) -> Kept | None:
+    run: TrialRun, environment: Environment, artifacts_dir: Path, step: Step | None = None
+) -> Reverification | None:
     """Keep what the agent left, if it is to be verified again; None where it is not."""
-    if not sitting.plan.verify_again or sitting.plan.config.verifier.disable:
+    if not run.plan.verify_again or run.plan.config.verifier.disable:
         return None
-    kept = Kept(step=step, artifacts_dir=artifacts_dir)
-    sitting.kept.append(kept)
-    if find_own_environment(sitting, step) is not None:
+    kept = Reverification(step=step, artifacts_dir=artifacts_dir)
+    run.kept.append(kept)
+    if find_own_environment(run, step) is not None:
         # Of the agent's work such a verifier gets what was collected, and that is kept already.
         kept.state = FROZEN
         return kept
     try:
-        with sitting.phase("freeze", step):
-            await _keep(sitting, environment, kept)
+        with run.phase("freeze", step):
+            await _keep(run, environment, kept)
     except Exception as error:  # noqa: BLE001 - an environment may raise anything, and scores stand
-        kept.reason = f"its state could not be kept: {sitting.describe(error).exception_message}"
+        kept.reason = f"its state could not be kept: {run.describe(error).exception_message}"
     return kept
 
 
-async def _keep(sitting: Sitting, environment: Environment, kept: Kept) -> None:
+async def _keep(run: TrialRun, environment: Environment, kept: Reverification) -> None:
     watched = environment if is_watched(environment) else None
     freezing = environment if can_freeze(environment) else None
     if watched is None or freezing is None:
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     moving = await _find_moving(watched, freezing)
     if moving is None:
-        if not sitting.plan.is_harbor_compatible:
+        if not run.plan.is_harbor_compatible:
             # In a copy nobody could tell what the image has from what the agent put there.
-            await keep_tools(sitting, environment)
+            await keep_tools(run, environment)
         await freezing.freeze()
         kept.state = FROZEN
         return
-    if hindrance := _find_hindrance(sitting, environment, kept.step):
+    if hindrance := _find_hindrance(run, environment, kept.step):
         raise TrialError(f"{moving}, and {hindrance}")
     kept.state = LIVE
 
@@ -89,40 +89,42 @@ async def _find_moving(watched: Watched, freezing: Freezing) -> str | None:
     return None
 
 
-def _find_hindrance(sitting: Sitting, environment: Environment, step: Step | None) -> str | None:
+def _find_hindrance(run: TrialRun, environment: Environment, step: Step | None) -> str | None:
     """Why the tests cannot be run once more in the environment itself."""
-    if sitting.plan.is_harbor_compatible:
+    if run.plan.is_harbor_compatible:
         return "with --verifier-compat the tests would find what they had left before"
     if is_mounted(environment):
         return "its log directories are the trial's own"
-    if step is not None and step is not sitting.plan.task.steps[-1]:
+    if step is not None and step is not run.plan.task.steps[-1]:
         return "the next step would begin with what the tests had changed"
     return None
 
 
 async def noted(
-    sitting: Sitting, kept: Sequence[Kept | None], verifying: Awaitable[VerifierResult]
+    run: TrialRun, kept: Sequence[Reverification | None], verifying: Awaitable[VerifierResult]
 ) -> VerifierResult:
     """What a verification gives, written down where the state is verified again.
 
     Raises:
         Exception: what the verification raises.
     """
-    began = sitting.clock.monotonic()
+    began = run.clock.monotonic()
     try:
         verified = await verifying
     except Exception as error:
-        told = sitting.describe(error)
-        seconds = sitting.clock.monotonic() - began
+        told = run.describe(error)
+        seconds = run.clock.monotonic() - began
         for each in filter(None, kept):
             each.add(note_exception(told.exception_type, told.exception_message, seconds))
         raise
     for each in filter(None, kept):
-        each.add(note_rewards(verified.rewards, sitting.clock.monotonic() - began))
+        each.add(note_rewards(verified.rewards, run.clock.monotonic() - began))
     return verified
 
 
-async def verify_again(sitting: Sitting, environment: Environment, kept: Kept | None) -> None:
+async def verify_again(
+    run: TrialRun, environment: Environment, kept: Reverification | None
+) -> None:
     """Run the tests on a state as often as was asked for, and write down what they gave.
 
     Raises:
@@ -132,29 +134,29 @@ async def verify_again(sitting: Sitting, environment: Environment, kept: Kept | 
         return
     try:
         if kept.state is not None:
-            with sitting.phase("verify-again", kept.step):
-                await _verify_all(sitting, environment, kept)
+            with run.phase("verify-again", kept.step):
+                await _verify_all(run, environment, kept)
     except asyncio.CancelledError:
         kept.reason = "the run was stopped"
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, the score stands
-        told = sitting.describe(error)
+        told = run.describe(error)
         kept.reason = f"{told.exception_type}: {told.exception_message}"
     finally:
         if kept.reason is not None:
-            sitting.logger.warning("not verified again, or not so often: %s", kept.reason)
-        _write(sitting)
+            run.logger.warning("not verified again, or not so often: %s", kept.reason)
+        _write(run)
 
 
-async def _verify_all(sitting: Sitting, environment: Environment, kept: Kept) -> None:
+async def _verify_all(run: TrialRun, environment: Environment, kept: Reverification) -> None:
     try:
-        for number in range(1, sitting.plan.verify_again + 1):
-            await _verify_once(sitting, environment, kept, number)
-            _write(sitting)
+        for number in range(1, run.plan.verify_again + 1):
+            await _verify_once(run, environment, kept, number)
+            _write(run)
     finally:
         if differing := kept.n_differing:
             n_again = len(kept.verifications) - 1
-            sitting.add_finding(
+            run.add_finding(
                 FindingCode.VERIFIER_FLAKY,
                 f"the tests gave another result than the one that counts in {differing} of "
                 f"{count_of(n_again, 'further verification')} of the same state ({kept.state})",
@@ -163,50 +165,52 @@ async def _verify_all(sitting: Sitting, environment: Environment, kept: Kept) ->
             )
 
 
-async def _verify_once(sitting: Sitting, environment: Environment, kept: Kept, number: int) -> None:
-    place = sitting.paths.verify_again_dir(number, kept.step.name if kept.step else None)
+async def _verify_once(
+    run: TrialRun, environment: Environment, kept: Reverification, number: int
+) -> None:
+    place = run.paths.verify_again_dir(number, kept.step.name if kept.step else None)
     place.mkdir(parents=True)
     if is_mounted(environment):
         # Whoever the tests run as inside writes there through a mount.
         place.chmod(0o777)
-    paths = TrialPaths(sitting.paths.trial_dir, place)
+    paths = TrialPaths(run.paths.trial_dir, place)
     # What is found is found by the verification that counts.
-    again = replace(sitting, findings=[], logger=_SILENT, other_paths=paths)
-    async with _opened(sitting, environment, kept, paths) as where:
+    again = replace(run, findings=[], logger=_SILENT, other_paths=paths)
+    async with _opened(run, environment, kept, paths) as where:
         verifying = run_verification(again, where, kept.artifacts_dir, kept.step)
         try:
-            await noted(sitting, (kept,), verifying)
+            await noted(run, (kept,), verifying)
         except Exception as error:  # noqa: BLE001 - it is a result like another, and noted as one
-            sitting.logger.debug("verification %d again: %s", number, error)
+            run.logger.debug("verification %d again: %s", number, error)
 
 
 @asynccontextmanager
 async def _opened(
-    sitting: Sitting, environment: Environment, kept: Kept, paths: TrialPaths
+    run: TrialRun, environment: Environment, kept: Reverification, paths: TrialPaths
 ) -> AsyncIterator[Environment]:
     """Where a state is verified: a copy that is stopped whatever happens, or what is there."""
-    if kept.state == LIVE or find_own_environment(sitting, kept.step) is not None:
+    if kept.state == LIVE or find_own_environment(run, kept.step) is not None:
         yield environment
         return
     if not can_freeze(environment):
         raise TrialError(f"{kind_of(environment)} is an environment that keeps no state")
     opening = environment.open_frozen(paths)
-    copy = await asyncio.wait_for(opening, sitting.timeouts.environment)
+    copy = await asyncio.wait_for(opening, run.timeouts.environment)
     try:
         yield copy
     finally:
         try:
             await asyncio.shield(copy.stop(delete=True))
         except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
-            sitting.logger.debug("a copy of the environment could not be stopped: %s", error)
+            run.logger.debug("a copy of the environment could not be stopped: %s", error)
 
 
-def _write(sitting: Sitting) -> None:
-    plan = sitting.plan
+def _write(run: TrialRun) -> None:
+    plan = run.plan
     text = render_verified_again(
-        plan.task.name, plan.digests.task_checksum, plan.verify_again, sitting.kept
+        plan.task.name, plan.digests.task_checksum, plan.verify_again, run.kept
     )
     try:
-        replace_file(sitting.paths.verify_again_path, sitting.clean(text).encode())
+        replace_file(run.paths.verify_again_path, run.clean(text).encode())
     except OSError as error:
-        sitting.logger.warning("verify-again.json cannot be written: %s", error)
+        run.logger.warning("verify-again.json cannot be written: %s", error)

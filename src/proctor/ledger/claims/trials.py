@@ -47,7 +47,7 @@ class Scope:
 
 
 @dataclass(slots=True)
-class Standing:
+class ClaimedTrials:
     """The trials of an experiment, in the order of the log."""
 
     counted: list[TrialEntry] = field(default_factory=list)
@@ -68,13 +68,15 @@ class Standing:
     """Counted trials that were marked again later; their first marks count."""
 
 
-def sort_out(entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Scope) -> Standing:
+def sort_out(
+    entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Scope
+) -> ClaimedTrials:
     """Tell trials apart by these entries; `leaves` are those of lines that are not at hand.
 
     Raises:
         DamageError: an entry has no business here, or a line is missing without a word.
     """
-    standing, identities = Standing(), Identities()
+    standing, identities = ClaimedTrials(), Identities()
     for entry in sorted(entries, key=lambda found: found.seq):
         identities.take(entry)
     rescored = {found.subject.record for found in _of(entries, RescoreEntry)}
@@ -137,7 +139,7 @@ def _sort_withheld(
     leaves: Mapping[int, bytes],
     trials: set[str],
     scope: Scope,
-    standing: Standing,
+    standing: ClaimedTrials,
 ) -> list[Subject]:
     """Tell lines that were taken out apart by whether a trial is named; the trials named."""
     said = sorted(_of(entries, WithholdEntry), key=lambda found: found.seq)

@@ -38,7 +38,7 @@ class StandingIn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class TrialStatus:
     """What is said of a trial."""
 
     reviews: tuple[ReviewEntry, ...]
@@ -57,11 +57,11 @@ class Standing:
         return last if last is not None and last.verdict != "defer" else None
 
 
-def find_standing(known: Known) -> Standing:
+def find_standing(known: Known) -> TrialStatus:
     """What is said of a trial, sorted by what it is."""
     entries = [remark.entry for remark in known.remarks]
     record = known.row.record if known.row else None
-    return Standing(
+    return TrialStatus(
         reviews=tuple(each for each in entries if isinstance(each, ReviewEntry)),
         replacements=tuple(
             _seen_from(each, record) for each in entries if isinstance(each, SupersedeEntry)

@@ -21,8 +21,8 @@ from proctor.errors import InputError, NotReplayableError, ProctorError, TaskErr
 from proctor.files import read_small
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.trial import FoundTrial, load_trial
+from proctor.job.options import JobOutcome
 from proctor.job.settings import Settings
-from proctor.job.wish import JobOutcome
 from proctor.record.ids import make_id
 from proctor.rerun.observed import compare_all
 from proctor.rerun.plan import RerunPlan, make_job, plan_rerun
@@ -143,7 +143,7 @@ type RunJob = Callable[[JobConfig, Settings], Awaitable[JobOutcome]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RerunWish:
+class RerunOptions:
     """How trials are to be run again."""
 
     directory: Path
@@ -187,35 +187,35 @@ def make_directory(out: Path, title: str, now: datetime) -> Path:
     raise InputError(f"{out}: a hundred reruns of this second are there already")
 
 
-async def run_again(trials: Trials, names: Sequence[str], wish: RerunWish) -> Reruns:
+async def run_again(trials: Trials, names: Sequence[str], options: RerunOptions) -> Reruns:
     """Run trials again, one after the other, and say of each what came of it."""
     reruns: list[Rerun] = []
     for name in names:
-        wish.began(name)
+        options.began(name)
         try:
-            rerun = await _run_one(trials, name, wish)
+            rerun = await _run_one(trials, name, options)
         except asyncio.CancelledError:
             # Ctrl-C where no job ran to be stopped by it: what came of the others is told.
             rerun = None
         if rerun is None:
             return Reruns(reruns, interrupted=True)
         reruns.append(rerun)
-        wish.ended(reruns)
+        options.ended(reruns)
     return Reruns(reruns, interrupted=False)
 
 
-async def _run_one(trials: Trials, name: str, wish: RerunWish) -> Rerun | None:
+async def _run_one(trials: Trials, name: str, options: RerunOptions) -> Rerun | None:
     """One trial; None when it was interrupted."""
     try:
         trial = trials.load(name)
     except NotReplayableError as error:
         return _refuse(name, "", str(error))
     try:
-        plan = plan_rerun(trial, wish.environment)
-        task = find_task(trial, wish.tasks)
-        trace = _put_trace(trial, plan, wish.directory)
-        config = make_job(trial, plan, task, wish.directory / "jobs", trace)
-        outcome = await wish.run_job(config, Settings(verifier_compat=trial.verifier_compat))
+        plan = plan_rerun(trial, options.environment)
+        task = find_task(trial, options.tasks)
+        trace = _put_trace(trial, plan, options.directory)
+        config = make_job(trial, plan, task, options.directory / "jobs", trace)
+        outcome = await options.run_job(config, Settings(verifier_compat=trial.verifier_compat))
         if outcome.interrupted:
             return None
         return _conclude(trial, plan, outcome)
