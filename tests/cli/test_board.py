@@ -44,7 +44,7 @@ def test_a_board_says_what_its_numbers_rest_on(proctor: Proctor, where: Path) ->
     lines = ran.out.splitlines()
     assert lines[0] == f"{DATASET} at 5 entries of example.org/ledger: 2 rows from 3 trials"
     assert "1. modal, harbor-0.13.1, default limits; 2 tasks, 0 images pinned" in lines[2]
-    assert "     2 listed = 1 counted + 1 superseded + 0 begun again; " in ran.out
+    assert "     2 listed = 1 counted + 1 superseded + 0 restarted; " in ran.out
     assert "note: section 1: its rows do not rest on the same tasks" in ran.out
     assert "imported (harbor)" in ran.out
 

@@ -85,7 +85,7 @@ def test_the_mean_is_the_one_that_score_gives_with_its_denominators(proctor: Pro
     assert group["zero_by_missing"] == counts["zero_by_missing"] == 6
     assert ran["met"] is True
     shown = proctor("gate", ERRORS, "--min-mean", "0").out
-    assert "9 run, 3 scored, 6 zero by missing" in shown
+    assert "9 run, 3 scored, 6 missing (counted as 0)" in shown
     assert "trials: 9 planned = 9 run + 0 broken + 0 not run" in shown
 
 
@@ -274,7 +274,7 @@ def test_a_trial_that_was_superseded_is_in_no_number(proctor: Proctor, ledger: P
         append_supersession(opened, first, second, "infrastructure", reason="x", author="ann")
     ran = proctor("gate", PASSING.name, "--min-trials", "15")
     assert ran.code == 3
-    assert "1 superseded or begun again: in no number" in ran.out
+    assert "1 superseded or restarted: not counted" in ran.out
 
 
 def test_a_ledger_that_was_edited_is_damage(proctor: Proctor, ledger: Path) -> None:

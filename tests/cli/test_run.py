@@ -65,7 +65,7 @@ def test_a_run_leaves_a_job_that_adds_up(run: Run, tmp_path: Path) -> None:
     assert load(job / "lock.json")["invocation"][1] == "run"
     lines = ran.out.splitlines()
     assert lines[0].startswith("nightly: done after ")
-    assert "nop__binary: 6 run, 6 scored, 0 errored, 0 zero by missing" in lines
+    assert "nop__binary: 6 run, 6 scored, 0 errored, 0 missing (counted as 0)" in lines
     assert "  mean    1.0" in lines
     assert "  pass@2  1.0" in lines
     assert "trials: 6 planned = 6 run + 0 broken + 0 not run" in lines
@@ -139,7 +139,7 @@ def test_the_result_line_is_last_and_the_code_is_harbors(run: Run, tmp_path: Pat
 def test_unscored_trials_are_exit_code_3_and_counted(run: Run, tmp_path: Path) -> None:
     ran = run("-p", TASKS, *NULL, "--ek", "reward=nothing")
     assert ran.code == 3
-    assert "nop__binary: 3 run, 0 scored, 3 errored, 3 zero by missing" in ran.out
+    assert "nop__binary: 3 run, 0 scored, 3 errored, 3 missing (counted as 0)" in ran.out
     assert "VerifierOutputParseError  3 trials" in ran.out
     assert "--also VerifierOutputParseError" in ran.out
     assert "exceptions, the first of each kind:" in ran.out

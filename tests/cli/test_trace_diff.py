@@ -85,7 +85,7 @@ def test_sealed_trials_and_other_kinds_can_be_compared(
     assert "All actions are the same, and so are the answers." in out
     (trial,) = sorted((JOBS / "16-agent-nonzero").glob("pass-simple__*"))
     out = proctor("trace", "diff", trial, "one").out
-    assert "The two were told different things before they began." in out
+    assert "The two had different inputs before they began." in out
 
 
 @pytest.mark.parametrize(

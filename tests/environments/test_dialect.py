@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.dialect import Dialect
-from proctor.environments.kinds import NullEnvironment
+from proctor.environments.null import NullEnvironment
 from proctor.errors import HealthcheckError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.task.environment import Healthcheck

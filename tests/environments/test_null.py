@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.kinds import NullEnvironment, make_environment
+from proctor.environments.kinds import make_environment
+from proctor.environments.null import NullEnvironment
 from proctor.errors import UnsupportedError
 from proctor.trial.environment import Snapshot, Watched
 from tests.environments.orders import null_config, order_of

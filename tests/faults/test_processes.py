@@ -72,7 +72,7 @@ def test_a_killed_sandbox_errs_its_own_trial_alone(site: Site) -> None:
     assert site.rewards() == [None, 1.0, 1.0]
     ((kind, message),) = site.errors()
     assert kind == "SandboxDiedError"
-    assert "its PID 1 was killed, by whoever stopped it or because memory ran out" in message
+    assert "its PID 1 was killed: it was stopped from outside, or memory ran out" in message
     check_evidence(site)
     site.check_nothing_left()
 

@@ -257,7 +257,7 @@ def test_a_line_taken_out_of_a_bundle_without_a_word_is_damage(tmp_path: Path) -
     entries = b"".join(each + b"\n" for each in (first, left, last))
     changed = [(each, entries if each.name == "entries.jsonl" else data) for each, data in members]
     pack(tmp_path / "c.tar.zst", changed)
-    with pytest.raises(DamageError, match="entry 1 was taken out, and no entry says so"):
+    with pytest.raises(DamageError, match="entry 1 was removed, and no entry says so"):
         check_bundle(tmp_path / "c.tar.zst", find_key(tmp_path).verifier)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.kinds import NullEnvironment
+from proctor.environments.null import NullEnvironment
 from proctor.environments.sandbox.environment import SandboxEnvironment
 from tests.lazy_imports import LazyModule
 from tests.parity.beside import run_ours, run_theirs

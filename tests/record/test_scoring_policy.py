@@ -66,7 +66,7 @@ def test_the_legacy_keep_policy_cannot_be_planned() -> None:
     with pytest.raises(InvalidKeepPolicyError) as caught:
         ScoringPolicy(keep=Keep(KeepPolicy.BEST_OF_K))
     assert str(caught.value) == (
-        "keep policy best-of-k cannot stand in a scoring policy; "
+        "keep policy best-of-k cannot be used in a scoring policy; "
         "expected one of off, drop-lowest-n, threshold-band"
     )
 

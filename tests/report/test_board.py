@@ -150,8 +150,8 @@ def test_a_missing_reward_is_zero_and_the_other_mean_is_said_too(ledger: Ledger)
     assert (row.numbers.score, row.numbers.score_excluding) == (0.625, 2.5 / 3)
     assert (row.numbers.passed, row.numbers.pass_rate, row.numbers.n_tasks) == (2, 0.5, 4)
     assert render_parts(row) == (
-        "4 listed = 4 counted + 0 superseded + 0 begun again; "
-        "4 counted = 3 scored + 1 zero by missing; 0 errored"
+        "4 listed = 4 counted + 0 superseded + 0 restarted; "
+        "4 counted = 3 scored + 1 missing (counted as 0); 0 errored"
     )
     assert "errors excluded 0.8333" in list(render_remarks(row))
 

@@ -28,7 +28,7 @@ from tests.rerun.jobs import (
         ("environment", {"import_path": "their.module:Room"}, "it ran in their.module:Room, which"),
         (
             "environment",
-            {"import_path": "proctor.environments.kinds:NullEnvironment"},
+            {"import_path": "proctor.environments.null:NullEnvironment"},
             "it ran in null, in which nothing runs",
         ),
         (

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from proctor.environments.kinds import NullEnvironment
+from proctor.environments.null import NullEnvironment
 from proctor.harbor.configs import NULL, AgentConfig, EnvironmentConfig
 from proctor.harbor.trial_result import TrialResult
 from proctor.trial.environment import Environment

@@ -78,7 +78,7 @@ def test_an_experiment_leads_to_its_boards_and_the_navigation_says_where_one_is(
 def test_superseded_partial_and_unlike_are_told(page: Page, address: str) -> None:
     page.goto(f"{address}{BOARD}")
     text = page.locator("main").inner_text()
-    assert "2 listed = 1 counted + 1 superseded + 0 begun again" in text
+    assert "2 listed = 1 counted + 1 superseded + 0 restarted" in text
     assert "partial records (diagnostic): not for a leaderboard" in text
     assert "imported (harbor)" in text
     assert "not beside 1: timeout_multiplier 2, not default" in text

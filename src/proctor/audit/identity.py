@@ -112,7 +112,7 @@ def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
         document, twice = load_with_duplicates(data)
         recorded = document.get("config") if isinstance(document, dict) else None
     except FileNotFoundError:
-        message = "no config.json: what the trial was told cannot be checked"
+        message = "no config.json: the settings of the trial cannot be checked"
         yield Finding(Kind.NO_PLAN, path, message)
         return
     except OSError as error:

@@ -32,7 +32,7 @@ def check_mixable(jobs: Sequence[Job], *, allow_mixed: bool = False) -> None:
     if reasons:
         raise MixedJobsError(
             f"{'; '.join(reasons)}. Scored as one they would not make one honest number; "
-            "--allow-mixed does it all the same"
+            "--allow-mixed does it anyway"
         )
 
 

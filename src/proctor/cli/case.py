@@ -132,4 +132,4 @@ def _print(made: MadeCase, output: str) -> None:
     for found in judge_reward(opened):
         print_line(f"  `proctor check` will fail it: {found.message}")
     print_line(f"  key  {opened.keys[-1].key}")
-    print_line("  Give the key, or a checkpoint, by another way: whoever has it can compare.")
+    print_line("  Send the key or a checkpoint through another channel: who has it can compare.")

@@ -61,8 +61,8 @@ def render_parts(parts: Parts, *, broken: int = 0) -> Iterator[str]:
         f"+ {parts.not_run} not run"
     )
     yield (
-        f"        {parts.run} run = {parts.scored} scored + {parts.zero_by_missing} zero by "
-        f"missing; {parts.errored} errored"
+        f"        {parts.run} run = {parts.scored} scored + {parts.zero_by_missing} missing "
+        f"(counted as 0); {parts.errored} errored"
     )
 
 

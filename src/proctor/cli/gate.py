@@ -112,8 +112,8 @@ def _print_run(judged: Judged) -> None:
 def _lines_of(group: GroupNumbers) -> list[str]:
     of = f" of {group.reward_key}" if group.reward_key else ""
     return [
-        f"{group.key}: {group.run} run, {group.scored} scored, {group.zero_by_missing} zero by "
-        "missing",
+        f"{group.key}: {group.run} run, {group.scored} scored, {group.zero_by_missing} missing "
+        "(counted as 0)",
         f"  mean{of}  {group.mean!r}{_between(group.mean_interval)}",
         f"  pass rate  {group.pass_rate!r}{_between(group.pass_interval)}: {group.passed} of "
         f"{group.run}",
@@ -133,7 +133,7 @@ def _basis_of(judged: Judged) -> list[str]:
         parts += f" + {measured.withheld} withheld"
     lines = [f"trials: {planned} planned = {parts}"]
     if measured.superseded:
-        lines.append(f"        {measured.superseded} superseded or begun again: in no number")
+        lines.append(f"        {measured.superseded} superseded or restarted: not counted")
     lines.append(f"errors: {render_errors(judged.errors)}")
     lines.append(f"cost: {render_cost(judged.cost)}")
     if missing := find_missing(measured):

@@ -114,7 +114,7 @@ def _login_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError) as error:
-        raise InputError("nobody knows your login name; --author says who plans") from error
+        raise InputError("your login name is unknown; pass --author NAME") from error
 
 
 def _wish(given: dict[str, Any]) -> Wished:

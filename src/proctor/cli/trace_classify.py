@@ -158,7 +158,7 @@ def render_judge(report: JudgeReport) -> list[str]:
     """What a judge took."""
     facts = report.facts
     cost = "cost unknown" if facts["cost_usd"] is None else f"${facts['cost_usd']:.6f}"
-    answered = ", ".join(facts["answered_by"]) or "nobody said which model"
+    answered = ", ".join(facts["answered_by"]) or "the model is unknown"
     lines = [
         "",
         f"{report.name} (answered by {answered}), prompt {facts['prompt_version']}:",

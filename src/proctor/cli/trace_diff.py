@@ -106,7 +106,7 @@ def diff(
         print_json({**document, "told_the_same": is_same})
     else:
         lines = list(_render(a, b, found, full=full))
-        lines[2:2] = [] if is_same else ["   The two were told different things before they began."]
+        lines[2:2] = [] if is_same else ["   The two had different inputs before they began."]
         page(lambda: lines, is_wanted=not no_pager)
     return 0
 

@@ -219,7 +219,7 @@ def write_trial(file: BinaryIO, trial: SealedTrial, traces: Sequence[ReadTrace])
     file.write(after)
     yield from comparison.find_missing()
     if spans.timeless:
-        why = "they do not say when they happened: they stand in order at the last known time"
+        why = "they have no time of their own: they are placed in order at the last known time"
         yield Loss("entries", f"{spans.timeless}", why)
 
 

@@ -29,7 +29,7 @@ from proctor.task.environment import McpServer, Tpu
 from proctor.task.network import parse_hosts
 
 SANDBOX = "proctor.environments.sandbox.environment:SandboxEnvironment"
-NULL = "proctor.environments.kinds:NullEnvironment"
+NULL = "proctor.environments.null:NullEnvironment"
 """Our own environments have no name in harbor's list of types: its files name their classes."""
 OWN_ENVIRONMENTS = {"sandbox": SANDBOX, "null": NULL}
 HOST_BASE = "host"

@@ -9,7 +9,7 @@
 Every other trial counts. Of these:
 
     scored            has a reward
-    zero by missing   has none, with a reason: 0 by harbor's rule
+    missing (counted as 0)   has none, with a reason: 0 by harbor's rule
     no number         scored with something else than a finite `reward`: there is no mean then
     errored           raised an exception, whether or not it was scored
 
@@ -39,6 +39,8 @@ SUPERSEDED: Final = "superseded"
 WITHHELD: Final = "withheld"
 SET_ASIDE: Final = "set aside"
 RESTARTED: Final = "begun again"
+SHOWN: Final = {RESTARTED: "restarted"}
+"""Statuses that people read in other words than programs do."""
 
 NOT_COUNTED: Final = frozenset({SUPERSEDED, WITHHELD, SET_ASIDE, RESTARTED})
 """Statuses of trials that are in no number."""
@@ -208,7 +210,7 @@ def check_account(account: Account) -> None:
         "listed": (account.listed, account.counted + left_out),
         "counted": (account.counted, marked),
         "counted by record": (account.counted, records),
-        "zero by missing": (account.zero_by_missing, sum(account.reasons.values())),
+        "missing (counted as 0)": (account.zero_by_missing, sum(account.reasons.values())),
     }
     for name, (whole, parts) in sums.items():
         if whole != parts:

@@ -380,7 +380,7 @@ class Index:
         except sqlite3.DatabaseError as error:
             where = self.path or "the index in memory"
             raise LedgerError(
-                f"{where}: cannot be used: {error}; delete it, and it is made again"
+                f"{where}: cannot be used: {error}; delete it, and proctor makes it again"
             ) from error
 
 

@@ -59,7 +59,7 @@ class TrialFilter:
         for name in ("lowest", "highest"):
             bound = getattr(self, name)
             if bound is not None and math.isnan(bound):
-                raise InputError(f"{name} is nan, which no reward can be held against")
+                raise InputError(f"{name} is nan, which no reward can be compared with")
 
 
 _EQUAL = {
@@ -97,7 +97,7 @@ def looking(ledger: Ledger) -> Iterator[int]:
             if ledger.index.size() >= size:
                 yield size
                 return
-    raise LedgerError(f"{ledger.directory}: its index is being made anew; try again")
+    raise LedgerError(f"{ledger.directory}: its index is being rebuilt; try again")
 
 
 def select_trials(ledger: Ledger, wanted: TrialFilter) -> list[TrialRow]:

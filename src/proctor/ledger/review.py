@@ -99,7 +99,7 @@ def append_supersession(
     if cause not in _CAUSES:
         raise LedgerError(f"cause is {cause!r}; expected one of {', '.join(_CAUSES)}")
     if row.record == by.record:
-        raise LedgerError(f"{row.name} cannot stand in for itself")
+        raise LedgerError(f"{row.name} cannot supersede itself")
     _check_reason(reason, author)
     entry = SupersedeEntry(
         at="",

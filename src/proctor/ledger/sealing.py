@@ -300,8 +300,8 @@ def _refuse_secrets(pieces: Iterable[bytes], needles: Mapping[bytes, str], where
         for needle, name in needles.items():
             if needle in data:
                 raise NotSealedError(
-                    f"{where}: the value of {name} stands in it, and a secret is not sealed; "
-                    "take it out of there and seal again"
+                    f"{where}: the value of {name} is in it, and a secret is not sealed; "
+                    "remove it there and seal again"
                 )
 
 

@@ -112,8 +112,8 @@ def _unpack(file: BinaryIO, part: SealedPart) -> bytes:
         raise AlteredArtifactError(f"an artifact cannot be read: {error}") from error
     if sha256_hex(plain) != part.sha256:
         raise AlteredArtifactError(
-            "an artifact holds other bytes than when it was last held against its digest; "
-            "`proctor ledger verify` tells which"
+            "an artifact has changed since its digest was last checked; "
+            "`proctor ledger verify` says which"
         )
     return plain
 

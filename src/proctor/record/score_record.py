@@ -173,7 +173,7 @@ class ScoringPolicy:
         if self.keep.policy is KeepPolicy.BEST_OF_K:
             names = ", ".join(_KEEP_POLICIES.values())
             raise InvalidKeepPolicyError(
-                f"keep policy best-of-k cannot stand in a scoring policy; expected one of {names}"
+                f"keep policy best-of-k cannot be used in a scoring policy; expected one of {names}"
             )
 
     @property

@@ -131,8 +131,8 @@ def _find_notes(ledger: Ledger, found: Position, counted: Sequence[TrialRow]) ->
     if rescored:
         which = count_of(len(rescored), "trial")
         yield (
-            f"{experiment}: {which} marked again later; the first marks count here, as in a claim, "
-            "and the later ones on a board"
+            f"{experiment}: {which} rescored later; the first score counts here, as in a claim, "
+            "and the later one on a board"
         )
 
 

@@ -83,7 +83,7 @@ def _load_config(found: FoundTrial) -> TrialConfig:
     name = "config.json"
     data = _read(found, name, _LARGEST)
     if data is None:
-        raise NotReplayableError(f"it has no {name}, which says what it was told")
+        raise NotReplayableError(f"it has no {name}, which has its settings")
     return parse_config(data, f"{found.directory}/{name}")
 
 

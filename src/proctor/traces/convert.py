@@ -102,7 +102,7 @@ def _headers(headers: Iterable[Header]) -> list[Loss]:
     """What headers say beyond what every header that is written says."""
     written = Header()
     return [
-        Loss(f"header.{key}", render_summary(said), "a header is written anew")
+        Loss(f"header.{key}", render_summary(said), "a new header is written")
         for header in headers
         for key in HEADER_KEYS
         if (said := getattr(header, key)) not in (None, getattr(written, key))

@@ -58,7 +58,7 @@ def find_opened(
             f"programs of the agent opened {count_of(len(found), 'file')} of the verifier, "
             f"{found[0].path} for one"
             if found[0] != UNTOLD
-            else "more files of the verifier were opened than could be told",
+            else "more files of the verifier were opened than are listed",
             files=[
                 {
                     "path": each.path,

@@ -37,7 +37,7 @@ class _Imports(CommandTable):
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             raise click.UsageError(
                 f"{printable(args[0])!r} is no kind of import; expected one of "
-                f"{', '.join(COMMANDS)} before what is to be brought in",
+                f"{', '.join(COMMANDS)} before the path to import",
                 ctx,
             )
         return super().resolve_command(ctx, args)

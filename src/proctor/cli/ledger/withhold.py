@@ -90,7 +90,7 @@ def _check_options(reason: str | None, source: str | None) -> None:
         check_apart("source", name)
     check_apart("evidence_only", "paths")
     if source is None and reason is None:
-        raise click.UsageError("--reason is missing: nothing is taken out without a word")
+        raise click.UsageError("--reason is missing: say why the bytes are removed")
 
 
 def _withhold(

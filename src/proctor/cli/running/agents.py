@@ -81,7 +81,7 @@ def _check_flags(flags: AgentFlags) -> None:
     if flags.models and not _names_agent(flags):
         raise click.UsageError(
             "--model goes with --agent, --agent-import-path or --command: without one of them "
-            "nobody would be told the model"
+            "no agent would use the model"
         )
     if not all(model.strip() for model in flags.models):
         raise click.UsageError("--model is empty; expected a name such as provider/model")

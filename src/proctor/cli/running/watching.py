@@ -86,7 +86,7 @@ def render_basis(progress: Progress) -> str:
     run = stats.n_completed_trials
     scored = sum(group.n_trials for group in stats.evals.values())
     return (
-        f"{run} run = {scored} scored + {run - scored} zero by missing; "
+        f"{run} run = {scored} scored + {run - scored} missing (counted as 0); "
         f"{stats.n_errored_trials} errored; {progress.n_total - progress.n_done} to go"
     )
 

@@ -355,7 +355,7 @@ class Zygote:
 
 def _reason_of(code: int) -> str:
     if code == -signal.SIGKILL:
-        return "its PID 1 was killed, by whoever stopped it or because memory ran out"
+        return "its PID 1 was killed: it was stopped from outside, or memory ran out"
     return f"its PID 1 is gone, with {code}"
 
 

@@ -162,7 +162,7 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
     if stranger := find_stranger(cache):
         raise SandboxError(
             f"{stranger}, and what lies in a cache is run; set PROCTOR_CACHE to a directory that "
-            "nobody else can write to"
+            "only you can write to"
         )
     return cache
 

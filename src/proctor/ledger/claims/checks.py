@@ -216,7 +216,7 @@ def render_basis(claim: Claim) -> Iterator[str]:
     yield render_counts(claim.counts)
     if claim.counts.rescored:
         trials = count_of(claim.counts.rescored, "trial")
-        yield f"{trials} marked again later; the marks of the first time count here"
+        yield f"{trials} rescored later; the first score counts here"
     bases = [trial.basis for group in claim.certificate.groups for trial in group.trials]
     if unmarked := sum(basis in (FROM_BREAKDOWN, FROM_REWARD) for basis in bases):
         trials = count_of(unmarked, "trial")
@@ -243,12 +243,12 @@ def _render_number(written: object) -> str:
 def render_counts(counts: Counts) -> str:
     """The denominators on one line."""
     return (
-        f"planned {counts.planned:,}: counted {counts.counted:,} (scored {counts.scored:,}, zero "
-        f"by missing {counts.zero_by_missing:,}; errored {counts.errored:,}, diagnostic "
-        f"{counts.counted_diagnostic:,}), withheld {counts.withheld:,}, diagnostic left out "
-        f"{counts.diagnostic:,}, not run {counts.not_run:,}; besides, superseded "
-        f"{counts.superseded:,}, earlier attempts {counts.attempts:,}, of other datasets "
-        f"{counts.other_datasets:,}"
+        f"planned {counts.planned:,}: counted {counts.counted:,} (scored {counts.scored:,}, "
+        f"missing and counted as 0 {counts.zero_by_missing:,}; errored {counts.errored:,}, "
+        f"diagnostic {counts.counted_diagnostic:,}), withheld {counts.withheld:,}, "
+        f"diagnostic left out {counts.diagnostic:,}, not run {counts.not_run:,}; "
+        f"not counted: superseded {counts.superseded:,}, earlier attempts {counts.attempts:,}, "
+        f"of other datasets {counts.other_datasets:,}"
     )
 
 

@@ -72,7 +72,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     errored: int
     """Counted, with an exception; some of them have a reward all the same."""
     superseded: int
-    """Not counted, because another trial stands in for it."""
+    """Not counted, because another trial supersedes it."""
     attempts: int
     """Not counted, because the trial was begun again and the later attempt is the one."""
     withheld: int

@@ -1,7 +1,7 @@
 """The trials of an experiment, told apart by what the log says of them.
 
     counted      stands, and is in the number
-    superseded   another trial stands in for it
+    superseded   another trial supersedes it
     withheld     its line was taken out: what it scored is not known
     unnamed      lines and evidence that were withheld without naming a trial: see ledger.withheld
     attempt      an earlier attempt, kept beside the trial that counts: `<trial>.attempt-N`

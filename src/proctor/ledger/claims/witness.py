@@ -109,7 +109,7 @@ def load_copy(path: Path) -> Checkpoint:
     check_copy(path)
     checkpoint = load_checkpoint(str(path))
     if not checkpoint.signatures:
-        raise NoteError(f"{path}: nobody signed it; only what its log signed is cosigned")
+        raise NoteError(f"{path}: it is not signed; only what its log signed is cosigned")
     return checkpoint
 
 

@@ -232,11 +232,11 @@ def _check_entries(file: BinaryIO, head: BundleHead, bundle: Unbundled, path: Pa
     if (frontier.size, frontier.root()) != (tree.size, tree.root):
         raise DamageError(
             f"{path}: its {frontier.size} entries do not give the root that the checkpoint signs "
-            f"for {tree.size}: something was edited, moved or taken out"
+            f"for {tree.size}: something was edited, moved or removed"
         )
     if unsaid := bundle.withheld - bundle.excused:
         seq = min(place for place, _ in unsaid if place is not None)
-        raise DamageError(f"{path}: entry {seq} was taken out, and no entry says so")
+        raise DamageError(f"{path}: entry {seq} was removed, and no entry says so")
 
 
 def _note_left_out(

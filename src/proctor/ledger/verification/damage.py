@@ -37,7 +37,7 @@ class DamageKind(StrEnum):
     DUPLICATE_TRIAL = "duplicate-trial"
     """Two entries are the same trial, or one is said to be two."""
     WITHHELD = "withheld-without-entry"
-    """A line was taken out, and no entry says so."""
+    """A line was removed, and no entry says so."""
     MISSING_ARTIFACT = "missing-artifact"
     """Evidence that an entry names is not there."""
     ALTERED_ARTIFACT = "altered-artifact"

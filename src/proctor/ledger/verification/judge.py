@@ -136,8 +136,8 @@ def _judge_older(
             findings.add(DamageKind.TRUNCATED, "checkpoint", message, new.size)
     elif own.is_signed and not _has_grown(evidence, own, old, recalled):
         message = (
-            f"{signed} with the root {old.root.hex()}; the ledger, which is signed as it is, has "
-            f"another history: it was written anew, or there are two of it"
+            f"{signed} with the root {old.root.hex()}; the ledger as it is signed has "
+            "another history: it was rewritten, or there are two of it"
         )
         findings.add(DamageKind.FORKED, older.where, message)
 

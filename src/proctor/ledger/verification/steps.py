@@ -313,11 +313,11 @@ def check_withheld(scope: Scope, findings: Findings) -> int:
             continue
         count += 1
         if wrong:
-            message = f"what stands in the place of entry {seq}, which was taken out, is {wrong}"
+            message = f"what is at the position of entry {seq}, which was withheld, is {wrong}"
             findings.add(DamageKind.EDITED, found.where(line), message, seq)
         # A log that was tampered with may have lost the entry that says so.
         if scope.is_same and (seq, found.leaves[line].hex()) not in said:
-            message = f"entry {seq} was taken out, and no entry says so"
+            message = f"entry {seq} was removed, and no entry says so"
             findings.add(DamageKind.WITHHELD, found.where(line), message, seq)
     if scope.is_same:
         _note_present(scope, findings)
@@ -343,8 +343,8 @@ def tell_behind(scope: Scope, findings: Findings) -> None:
     if lines > 0 or (torn and scope.is_same):
         length = sum(found.lengths[len(found) - lines :]) + lines + torn if lines > 0 else torn
         findings.note(
-            f"{length:,} bytes ({max(lines, 0)} whole lines) behind the checkpoint: nobody signed "
-            "them, and the next one who writes puts them aside"
+            f"{length:,} bytes ({max(lines, 0)} whole lines) behind the checkpoint: they are "
+            "not signed, and the next write sets them aside"
         )
 
 
@@ -374,7 +374,7 @@ def check_index(check: Check, scope: Scope, own: Checkpoint, remembered: Remembe
     if check.index is None or check.index_problem is None or check.findings.damages:
         return
     wrong = repair_index(check.index, check.directory, own)
-    became = f"it could not be made anew: {wrong}" if wrong else "it was made anew"
+    became = f"it could not be rebuilt: {wrong}" if wrong else "it was rebuilt"
     check.findings.note(
         f"{check.index} was out of step with the log ({check.index_problem}); {became}"
     )

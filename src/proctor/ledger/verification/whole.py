@@ -66,6 +66,6 @@ def _find_unchecked(found: Verification, keys: Sequence[VerifierKey]) -> Iterato
     if any(key.algorithm is Algorithm.COSIGNATURE for key in keys):
         yield "cosignatures: they stand under copies of checkpoints, not under a ledger's own"
     yield (
-        "that it was not cut or written anew by whoever has the key: "
-        "`proctor ledger verify --since CHECKPOINT` tells"
+        "that its owner did not cut or rewrite it: "
+        "`proctor ledger verify --since CHECKPOINT` checks that"
     )

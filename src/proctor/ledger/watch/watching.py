@@ -301,7 +301,7 @@ class _Look:
     def _find_damage(self, found: NewLines, size: int) -> Iterator[tuple[int, str]]:
         yield from found.malformed
         for seq in find_unsaid(found, self.cursor.withholdings):
-            yield seq, f"entry {seq} was taken out, and no entry says so"
+            yield seq, f"entry {seq} was removed, and no entry says so"
         stated = [(seq, each) for seq, each in found.entries if isinstance(each, AttestEntry)]
         if stated:
             try:

@@ -152,14 +152,14 @@ def render_parts(row: BoardRow) -> str:
     numbers, account = row.numbers, row.numbers.account
     return (
         f"{account.listed:,} listed = {account.counted:,} counted + {account.superseded:,} "
-        f"superseded + {account.begun_again:,} begun again; {account.counted:,} counted = "
+        f"superseded + {account.begun_again:,} restarted; {account.counted:,} counted = "
         f"{render_marked(account)}; {numbers.errored:,} errored"
     )
 
 
 def render_marked(account: Account) -> str:
     """What the counted trials came to, as a sum."""
-    said = f"{account.scored:,} scored + {account.zero_by_missing:,} zero by missing"
+    said = f"{account.scored:,} scored + {account.zero_by_missing:,} missing (counted as 0)"
     return f"{said} + {account.no_number:,} without a number" if account.no_number else said
 
 
@@ -202,7 +202,7 @@ def render_notes(board: Board) -> Iterator[str]:
     for found in refused:
         yield f"entry {found.seq}: a supersession that does not count: {found.refused}"
     if trials.remarks:
-        yield f"{count_of(len(trials.remarks), 'trial')} marked again; the later marks count"
+        yield f"{count_of(len(trials.remarks), 'trial')} rescored; the later score counts"
     yield from render_withheld(trials)
 
 

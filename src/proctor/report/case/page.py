@@ -130,7 +130,7 @@ def _between(page: bytes, start: bytes, where: str, what: str) -> bytes:
     if not found or not ended:
         raise ProofFileError(f"{where}: torn: {what} of the case file has no end or no beginning")
     if start in before or start in after:
-        raise ProofFileError(f"{where}: {what} of the case file stands in it twice")
+        raise ProofFileError(f"{where}: {what} of the case file is in it twice")
     return inside
 
 

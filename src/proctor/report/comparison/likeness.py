@@ -188,7 +188,7 @@ def check_likeness(likeness: Likeness, *, common: bool, allow_unlike: bool) -> N
     if common and len(likeness.revised) == len(likeness.common):
         raise InputError(
             "every task that A and B have in common is of another revision there; "
-            "--allow-unlike without --common compares them all the same"
+            "--allow-unlike without --common compares them anyway"
         )
     found: list[str] = []
     advice: list[str] = []

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from proctor.ledger.counting import SHOWN
 from proctor.report.document.facts import (
     Conditions,
     GroupFacts,
@@ -282,8 +283,8 @@ def _tell_top(facts: ReportFacts) -> Iterator[Block]:
     """What has to be known before any number."""
     for run in facts.runs:
         if run.left_out:
-            told = render_counts(run.left_out)
-            yield Paragraph(f"{run.name}: in no number: {told}.", "warn")
+            shown = {SHOWN.get(name, name): count for name, count in run.left_out.items()}
+            yield Paragraph(f"{run.name}: not counted: {render_counts(shown)}.", "warn")
         for place, why in run.unreadable:
             yield Paragraph(f"{run.name}: {place} is in no number: {why}", "warn")
         for note in run.notes:
@@ -411,7 +412,7 @@ def _tell_integrity(facts: ReportFacts) -> Iterator[Block]:
             reviews[verdict] = reviews.get(verdict, 0) + count
     none = reviews.pop("none", 0)
     told = f"{render_counts(reviews)}; " if reviews else ""
-    yield Paragraph(f"Reviews: {told}{count_of(none, 'trial')} nobody reviewed.")
+    yield Paragraph(f"Reviews: {told}{count_of(none, 'trial')} nobody has reviewed.")
 
 
 def _tell_basis(facts: ReportFacts) -> Iterator[Block]:

@@ -60,7 +60,7 @@ def _render_run(judged: Judged, limits: Limits) -> Iterator[str]:
             ),
         )
     yield from _table(
-        ("group", "mean", "95 %", "pass rate", "95 %", "scored", "zero by missing"),
+        ("group", "mean", "95 %", "pass rate", "95 %", "scored", "missing (counted as 0)"),
         (_row(group) for group in judged.groups),
     )
     yield f"Errors: {escape(render_errors(judged.errors))}  "

@@ -305,7 +305,7 @@ class _Judge:
 
     def _look_at_withheld(self) -> Iterator[Deviation]:
         for gone in self.sittings.trials.withheld:
-            message = f"taken out after it was sealed: {gone.reason or 'no reason is left'}"
+            message = f"withheld after it was sealed: {gone.reason or 'no reason is left'}"
             author = f" ({gone.author})" if gone.author else ""
             yield Deviation("withheld", gone.name, f"{message}{author}", gone.said_at)
         for each in self.sittings.trials.withheld_unnamed:

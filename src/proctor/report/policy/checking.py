@@ -131,7 +131,7 @@ def check_replacements(policy: Policy, submission: Submission) -> Iterator[Failu
             yield Failure(PolicyCode.REPLACED_TRIAL, each.trial, message)
     if submission.lost_attempts:
         n = count_of(submission.lost_attempts, "attempt")
-        message = f"{n} made again, and nothing is left to judge the reason by"
+        message = f"{n} restarted, and the reason is not on record"
         yield Failure(PolicyCode.LOST_ATTEMPTS, None, message)
 
 
@@ -194,7 +194,7 @@ def check_tasks(policy: Policy, submission: Submission) -> Iterator[Failure | Un
             message = f"sat {task}, which is no task of {policy.name}"
             yield Failure(PolicyCode.FOREIGN_TASK, trial.name, message)
     for name in sorted(names - sat):
-        yield Failure(PolicyCode.MISSING_TASK, name, "no trial sat it", is_trial=False)
+        yield Failure(PolicyCode.MISSING_TASK, name, "no trial ran it", is_trial=False)
     if rule.count is not None and len(sat) != rule.count:
         message = f"{count_of(len(sat), 'task')}; expected {rule.count}"
         yield Failure(PolicyCode.WRONG_TASK_COUNT, None, message)
@@ -249,7 +249,7 @@ def _check_revisions(trials: Sequence[SubmittedTrial]) -> Iterator[Failure]:
         usual = Counter(revisions).most_common(1)[0][0]
         for trial, revision in zip(attempts, revisions, strict=True):
             if revision != usual:
-                message = f"sat the revision {revision[:12]}; most attempts sat {usual[:12]}"
+                message = f"ran the revision {revision[:12]}; most attempts ran {usual[:12]}"
                 yield Failure(PolicyCode.MIXED_TASK, trial.name, message)
 
 
@@ -349,7 +349,7 @@ def check_records(policy: Policy, submission: Submission) -> Iterator[Failure | 
         yield Failure(PolicyCode.NO_RECORD, unreadable.place, unreadable.message)
     for trial in submission.counted:
         if trial.is_withheld:
-            message = "its bytes were taken out; only their digest is in the ledger"
+            message = "its bytes were withheld; only their digest is in the ledger"
             yield Failure(PolicyCode.WITHHELD_TRIAL, trial.name, message)
             continue
         if trial.is_too_large:

@@ -22,7 +22,7 @@ from proctor.traces.traced_trial import TracedTrial, opened_traces
 _INFRASTRUCTURE = ("harbor_cancelled_error", "harbor_environment_start_timeout_error",
                    "harbor_broker_connection_failed")  # fmt: skip
 """Reason codes of attempts that ended before the agent, or with the machine."""
-UNSIGNED = "that it was not made anew by whoever hands it in: plain files are signed by nobody"
+UNSIGNED = "that it was not rewritten before it was handed in: plain files are not signed"
 _HAPPENED = "that the run happened as its files say: `proctor audit --rerun` runs trials again"
 
 
@@ -63,7 +63,7 @@ def replace_kept(attempt: TrialRow) -> Replacement:
     return Replacement(
         attempt.name,
         "infrastructure" if is_machine else "other",
-        f"was made again after {ended}",
+        f"was restarted after {ended}",
     )
 
 

@@ -77,8 +77,8 @@ def _find_unchecked(found: Verification) -> Iterator[str]:
         yield "whose ledger it is: no --key was given, and its own first entry names one"
     if not found.since:
         yield (
-            "that the ledger was not cut or written anew by its owner: --since with a checkpoint "
-            "that you kept tells"
+            "that its owner did not cut or rewrite the ledger: pass --since with a checkpoint "
+            "that you kept"
         )
 
 

@@ -76,7 +76,7 @@ def _find_contradictions(trial: str, before: ReadBefore, record: bytes | None) -
             RecordRequest(trial=trial, experiment=said.experiment_id), before
         )
     except InputError as error:
-        yield f"cannot be held against its files: {error}"
+        yield f"cannot be compared with its files: {error}"
         return
     for field, told, found in _pairs(said, made):
         if told != found and UNRESOLVED not in (told, found):

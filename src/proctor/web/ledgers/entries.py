@@ -75,7 +75,7 @@ def tell_entry(entry: AnyEntry | Withheld) -> tuple[str, Reference | None]:
         case PlanEntry() | KeyEntry() | NoteEntry() | AttestEntry():
             return _tell_own(entry), None
         case _:
-            return "taken out; its hash stays", None
+            return "withheld; its hash stays", None
 
 
 def _tell_remark(entry: ReviewEntry | SupersedeEntry | RescoreEntry | WithholdEntry) -> str:
@@ -107,7 +107,7 @@ def _tell_own(entry: PlanEntry | KeyEntry | NoteEntry | AttestEntry) -> str:
 def _tell_withheld(entry: WithholdEntry) -> str:
     if entry.entry is not None:
         return f"entry {entry.entry} taken out"
-    return f"{count_of(len(entry.artifacts), 'file')} of its evidence taken out"
+    return f"{count_of(len(entry.artifacts), 'file')} of its evidence withheld"
 
 
 def find_links(entry: AnyEntry | Withheld) -> Iterator[Link]:

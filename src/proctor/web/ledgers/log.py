@@ -135,7 +135,7 @@ def _list_entry(ledger: Ledger, entry: IndexedEntry, trial: TrialRow | None) -> 
     seq, kind, at = entry.seq, entry.kind, entry.at
     known = None if trial is None else Reference(trial.experiment_id, trial.trial_id)
     if kind == "":
-        return Listed(seq, WITHHELD, at, "taken out; its hash stays", known)
+        return Listed(seq, WITHHELD, at, "withheld; its hash stays", known)
     if trial is not None:
         score = "not scored" if trial.reward is None else f"reward {trial.reward!r}"
         return Listed(seq, kind, at, score, known)

@@ -147,6 +147,6 @@ def _list_facts(found: Verification) -> list[tuple[str, str]]:
         ("evidence", f"{count_of(found.artifacts, 'file')} read, each byte of them"),
         ("withheld", withheld + count_of(found.withheld_artifacts, "file of other entries",
                                          "files of other entries")),
-        ("since", "held against no older checkpoint: only `proctor ledger verify --since` can "
-         "catch an owner who signed everything anew"),
+        ("since", "compared with no older checkpoint: only `proctor ledger verify --since` can "
+         "catch an owner who signed everything again"),
     ]  # fmt: skip

@@ -8,11 +8,11 @@ from proctor.trial.finding import FindingCode
 
 REASONS: Final[dict[str, str]] = {
     ReasonCode.HARBOR_BROKER_CONNECTION_FAILED: "a service that it needs refused the connection",
-    ReasonCode.HARBOR_CANCELLED_ERROR: "somebody stopped it",
+    ReasonCode.HARBOR_CANCELLED_ERROR: "it was stopped",
     ReasonCode.HARBOR_ENVIRONMENT_START_TIMEOUT_ERROR: "its environment took too long to start",
     ReasonCode.TERMINAL_BENCH_BROKER_REF_MISSING: "the platform lost track of who runs it",
     ReasonCode.TERMINAL_BENCH_JOB_DIR_MISSING: "the directory of its job is not there",
-    ReasonCode.TERMINAL_BENCH_LEASE_EXPIRED: "whoever ran it was not heard of in time",
+    ReasonCode.TERMINAL_BENCH_LEASE_EXPIRED: "its runner did not answer in time",
     ReasonCode.HARBOR_AGENT_TIMEOUT_ERROR: "the agent's time was up",
     ReasonCode.HARBOR_NONZERO_EXIT: "the program that ran the job ended with an error",
     ReasonCode.HARBOR_RESULT_INVALID: "the job's result does not fit its trials",
@@ -77,9 +77,9 @@ FINDINGS: Final[dict[str, str]] = {
 
 CAUSES: Final[dict[str, str]] = {
     CauseKind.AGENT: "the agent did not solve it",
-    CauseKind.TASK: "the task cannot be sat as it is",
+    CauseKind.TASK: "the task is invalid",
     CauseKind.VERIFIER: "the verifier gave no number that counts",
-    CauseKind.INFRASTRUCTURE: "machines, networks, endpoints, or whoever stopped it",
+    CauseKind.INFRASTRUCTURE: "machines, networks, endpoints, or somebody who stopped it",
     CauseKind.LIMIT: "a limit of time, turns, tokens, money or context ended it",
     CauseKind.CHEATING: "what was found about its integrity speaks against it",
 }
@@ -88,15 +88,15 @@ CAUSES: Final[dict[str, str]] = {
 STATUSES: Final[dict[str, str]] = {
     "sealed": "a complete record, sealed in the ledger",
     "diagnostic": "a partial record, sealed for what it shows; boards say so",
-    "superseded": "another trial stands in for it",
-    "withheld": "its bytes were taken out of the ledger; their hashes stay",
+    "superseded": "another trial supersedes it",
+    "withheld": "its bytes were withheld from the ledger; their hashes stay",
 }
 """How a trial stands in a ledger."""
 
 COSTS: Final[dict[str, str]] = {
     "reported": "the amount that the provider or the agent reported",
     "estimated": "tokens times listed prices of the day",
-    "unknown": "nobody reported an amount, and there is no price for all of the tokens",
+    "unknown": "no amount was reported, and not all of the tokens have a price",
 }
 """Where an amount of money comes from."""
 
