@@ -108,7 +108,7 @@ def _say_remark(entry: Spelled) -> str:
         case "rescore":
             return f"marked again by {entry.at('score', 'profile').say()}, by {by}: {reason}"
         case "withhold":
-            return f"bytes were withheld, by {by}: {reason}"
+            return f"bytes were taken out, by {by}: {reason}"
         case _:
             return f"{entry.at('kind').say()} by {by}: {entry.at('text').say()}"
 
