@@ -275,11 +275,11 @@ def test_secrets_are_in_no_part_of_what_is_made(tmp_path: Path) -> None:
 
 def test_a_secret_that_cannot_be_taken_out_is_refused(tmp_path: Path) -> None:
     trial = copy_trial(tmp_path)
-    with pytest.raises(RecordError, match="a secret stands where none can be taken out"):
+    with pytest.raises(RecordError, match="a secret is where it cannot be removed"):
         make_record(
             RecordRequest(trial=str(trial), experiment="e"), Redactor({"KEY": "completeness"})
         )
-    with pytest.raises(RecordError, match="a secret stands where none can be taken out"):
+    with pytest.raises(RecordError, match="a secret is where it cannot be removed"):
         make_record(RecordRequest(trial=str(trial), experiment="e"), Redactor({"KEY": "sha256"}))
 
 

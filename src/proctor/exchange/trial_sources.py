@@ -41,7 +41,7 @@ from proctor.traces.entry import Entry, Object
 from proctor.traces.trace import TRIAL_TRACES, Trace, find_trace
 from proctor.traces.writer import Redactor
 
-_STUCK: Final = "a secret stands where none can be taken out"
+_STUCK: Final = "a secret is where it cannot be removed"
 
 
 class PinnedFile(msgspec.Struct, frozen=True):
