@@ -58,7 +58,7 @@ def test_an_index_out_of_step_is_mended_and_is_no_damage(tmp_path: Path, change:
     index.close()
     found = verify_ledger(ledger)
     assert found.damage == []
-    assert "was made anew" in "".join(found.notes)
+    assert "it was rebuilt" in "".join(found.notes)
     assert verify_ledger(ledger).notes == []
     with Ledger.open(ledger) as opened:
         opened.refresh()
@@ -84,7 +84,7 @@ def test_what_was_said_of_trials_is_held_against_the_log(tmp_path: Path, change:
     with sqlite3.connect(index_of(directory)) as index:
         index.execute(change)
     index.close()
-    assert "was made anew" in "".join(verify_ledger(directory).notes)
+    assert "it was rebuilt" in "".join(verify_ledger(directory).notes)
     assert verify_ledger(directory).notes == []
 
 
@@ -160,7 +160,7 @@ def test_no_column_can_lie_unseen(full: Path, table: str, column: str) -> None:
     first = f"(SELECT min(rowid) FROM {table})"  # noqa: S608 - our own names
     lie(full, f"UPDATE {table} SET {column} = {other} WHERE rowid = {first}")  # noqa: S608
     found = verify_ledger(full)
-    assert (found.damage, "was made anew" in "".join(found.notes)) == ([], True)
+    assert (found.damage, "it was rebuilt" in "".join(found.notes)) == ([], True)
 
 
 @pytest.mark.parametrize("statement", MORE_LIES)
@@ -168,7 +168,7 @@ def test_no_row_can_be_added_or_taken_unseen(full: Path, statement: str) -> None
     assert verify_ledger(full).notes == []
     lie(full, statement)
     found = verify_ledger(full)
-    assert (found.damage, "was made anew" in "".join(found.notes)) == ([], True)
+    assert (found.damage, "it was rebuilt" in "".join(found.notes)) == ([], True)
 
 
 SEARCH_LIES = [
@@ -219,4 +219,4 @@ def test_the_search_index_of_a_ledger_that_was_replaced_is_deleted_in_silence(
 def test_an_index_that_is_no_database_is_made_anew(tmp_path: Path) -> None:
     ledger = small(tmp_path, "a")
     index_of(ledger).write_bytes(b"garbage" * 1000)
-    assert "was made anew" in "".join(verify_ledger(ledger).notes)
+    assert "it was rebuilt" in "".join(verify_ledger(ledger).notes)

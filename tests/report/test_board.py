@@ -373,4 +373,4 @@ def test_a_report_says_that_the_first_marks_count(ledger: Ledger) -> None:
     append_rescore(ledger, sit(ledger, "t1", 0.0), score, reason="mended", author="ana")
     run = load_sealed_run(ledger, "experiment-001")
     assert [each.reward for each in run.attempts] == [0.0]
-    assert "1 trial marked again later; the first marks count here" in "".join(run.notes)
+    assert "1 trial rescored later; the first score counts here" in "".join(run.notes)

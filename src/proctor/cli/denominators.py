@@ -7,6 +7,8 @@ from typing import Protocol
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import Group
 
+_SHOWN = {"zero_by_missing": "missing (counted as 0)"}
+
 
 class Parts(Protocol):
     """Trials of a job by what became of them."""
@@ -46,7 +48,7 @@ def render_group(
     key: str, counts: Mapping[str, int], values: Iterable[tuple[str, str]]
 ) -> Iterator[str]:
     """A group: its counts, and a line for each value."""
-    listed = ", ".join(f"{n} {what}" for what, n in counts.items()).replace("_", " ")
+    listed = ", ".join(f"{n} {_SHOWN.get(what, what)}" for what, n in counts.items())
     yield f"{key}: {listed}"
     rows = list(values) or [("no metric", "-")]
     width = max(len(label) for label, _ in rows)
