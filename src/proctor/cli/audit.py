@@ -104,9 +104,9 @@ def audit_experiment(
     with open_ledger(directory) as ledger:
         audit = audit_plan(ledger, _find(ledger, things[0], plan))
     if as_json:
-        print_json(_audit_plan_document(audit))
+        print_json(_plan_audit_document(audit))
     else:
-        _audit_plan_print(audit)
+        _print_plan_audit(audit)
     return 0 if audit.follows else 1
 
 
@@ -124,7 +124,7 @@ def _find(ledger: Ledger, experiment: str, plan: str) -> SealedPlan:
     return found[0]
 
 
-def _audit_plan_print(audit: PlanAudit) -> None:
+def _print_plan_audit(audit: PlanAudit) -> None:
     sealed, n = audit.sealed, len(audit.deviations)
     verdict = count_of(n, "deviation") if n else "as planned"
     print_line(f"{sealed.experiment}: {verdict} (plan: entry {sealed.seq}, by {sealed.author})")
@@ -135,7 +135,7 @@ def _audit_plan_print(audit: PlanAudit) -> None:
         print_line(f"    {each.message}")
 
 
-def _audit_plan_document(audit: PlanAudit) -> dict[str, object]:
+def _plan_audit_document(audit: PlanAudit) -> dict[str, object]:
     sealed = audit.sealed
     return {
         "experiment_id": sealed.experiment,

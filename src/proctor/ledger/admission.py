@@ -59,13 +59,23 @@ def admit_line(line: bytes, where: str) -> AnyEntry | Withheld:
     Raises:
         DamageError: it is neither, or may not be used; `where` says which line.
     """
+    return admit_with_row(line, where)[0]
+
+
+def admit_with_row(line: bytes, where: str) -> tuple[AnyEntry | Withheld, TrialRow | None]:
+    """The same, and the row of a trial: it was read to admit it, and the index stores it."""
     entry = decode_line(line, where)
     if isinstance(entry, Withheld):
-        return entry
+        return entry, None
     check_written(line, entry, where)
-    if fault := find_fault(entry):
+    row = read_row(entry) if isinstance(entry, TrialEntry) else None
+    if isinstance(entry, TrialEntry) and row is not None:
+        fault = find_trial_fault(entry, row)
+    else:
+        fault = find_fault(entry)
+    if fault:
         raise DamageError(f"{where}: {fault.message}; `proctor ledger verify` names all damage")
-    return entry
+    return entry, row
 
 
 def check_written(line: memoryview | bytes, entry: AnyEntry, where: str) -> None:

@@ -58,6 +58,8 @@ class Indexed(msgspec.Struct, frozen=True):
     """Bytes, without the newline."""
     leaf: bytes
     entry: AnyEntry | Withheld
+    row: TrialRow | None = None
+    """Of a trial, where it was read already."""
 
 
 class IndexedEntry(msgspec.Struct, frozen=True):
@@ -172,15 +174,15 @@ class Index:
         where = (place.segment, place.offset, line.length, line.leaf)
         self.connection.execute(_INSERT_ENTRY, (entry.seq, *kind_and_time(entry), *where))
         if isinstance(entry, TrialEntry):
-            self._add_trial(entry)
+            self._add_trial(line.row or read_row(entry))
         elif not isinstance(entry, Withheld):
             self._add_remarks(entry)
 
-    def _add_trial(self, entry: TrialEntry) -> None:
-        row = list(to_columns(read_row(entry)))
+    def _add_trial(self, row: TrialRow) -> None:
+        values = list(to_columns(row))
         for column in DOCUMENTS:
-            row[column] = self._find_conditions(row[column])
-        self._insert_trial(row)
+            values[column] = self._find_conditions(values[column])
+        self._insert_trial(values)
 
     def _insert_trial(self, row: Sequence[Any]) -> None:
         try:

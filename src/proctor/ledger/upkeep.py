@@ -4,7 +4,7 @@ from itertools import islice
 from pathlib import Path
 
 from proctor.errors import DamageError
-from proctor.ledger.admission import admit_line
+from proctor.ledger.admission import admit_with_row
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import AnyEntry, Withheld, WithholdEntry, decode_line
 from proctor.ledger.index import Index, Indexed, Position, key_after
@@ -117,10 +117,10 @@ def _add(index: Index, batch: list[Indexed], position: Position, after: int, ent
 
 
 def _index_line(line: Line, entries: Path, seq: int) -> Indexed:
-    entry = admit_line(line.data, f"{entries.parent}: entry {seq}")
+    entry, row = admit_with_row(line.data, f"{entries.parent}: entry {seq}")
     if entry.seq != seq:
         raise DamageError(f"{entries.parent}: entry {seq} says that it is entry {entry.seq}")
-    return Indexed(line.place, len(line.data), leaf_of(line.data, entry), entry)
+    return Indexed(line.place, len(line.data), leaf_of(line.data, entry), entry, row)
 
 
 def check_leaf(line: bytes, leaf: bytes, where: str) -> None:

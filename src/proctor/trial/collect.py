@@ -40,11 +40,11 @@ def merge_tree(source: str, target: str) -> list[str]:
         OSError: something cannot be moved; the rest is still in the source.
     """
     differing: list[str] = []
-    _merging_merge(source, target, "", differing)
+    _merge_entries(source, target, "", differing)
     return differing
 
 
-def _merging_merge(source: str, target: str, below: str, differing: list[str]) -> None:
+def _merge_entries(source: str, target: str, below: str, differing: list[str]) -> None:
     with os.scandir(source) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
@@ -53,7 +53,7 @@ def _merging_merge(source: str, target: str, below: str, differing: list[str]) -
         if not os.path.lexists(place):
             os.rename(entry.path, place)
         elif entry.is_dir(follow_symlinks=False) and _is_directory(place):
-            _merging_merge(entry.path, place, f"{name}/", differing)
+            _merge_entries(entry.path, place, f"{name}/", differing)
         elif not _is_same(entry.path, place):
             os.rename(entry.path, _find_free(place))
             differing.append(name)

@@ -114,7 +114,7 @@ async def _run_step(
         await _prepare(run, environment, step, result)
     if result.exception_info is None:
         with run.phase("agent", step):
-            await _steps_run_agent(run, agent, environment, step, result)
+            await _run_agent_in_step(run, agent, environment, step, result)
         with run.phase("collect", step):
             await upload_agent_logs(run, environment)
             artifacts_dir = await _collect(run, environment, step)
@@ -123,7 +123,7 @@ async def _run_step(
             kept = await keep_state(run, environment, artifacts_dir, step)
             await keep_for_clean_room(run, environment, artifacts_dir, step)
         with run.phase("verify", step):
-            await _steps_verify(run, environment, step, result, artifacts_dir, kept)
+            await _verify_step(run, environment, step, result, artifacts_dir, kept)
         await verify_in_clean_room(run, environment)
         await verify_again(run, environment, kept)
     archive_step(run, step)
@@ -167,7 +167,7 @@ def _refuse_setup(step: Step, code: int, stderr: str | None) -> None:
     raise RuntimeError(f"Step '{step.name}' setup.sh exited with code {code}: {stderr}")
 
 
-async def _steps_run_agent(
+async def _run_agent_in_step(
     run: TrialRun, agent: Agent, environment: Environment, step: Step, result: StepResult
 ) -> None:
     try:
@@ -187,7 +187,7 @@ async def _collect(run: TrialRun, environment: Environment, step: Step) -> Path:
     return directory
 
 
-async def _steps_verify(
+async def _verify_step(
     run: TrialRun,
     environment: Environment,
     step: Step,
@@ -346,14 +346,14 @@ async def run_trial(plan: Plan, kinds: Kinds, watch: Watch, clock: Clock = SYSTE
     cancelled = None
     with opened(plan, kinds, watch, clock) as run:
         # Each part gets its turn, whatever became of those before it.
-        for part in (_sit, _recover, _verify_once_more, stop_environment, close_files):
+        for part in (_run_phases, _recover, _verify_once_more, stop_environment, close_files):
             if part is _verify_once_more and cancelled is not None:
                 continue
             try:
                 await part(run)
             except asyncio.CancelledError as error:
                 cancelled = error
-                if part is _sit:
+                if part is _run_phases:
                     run.fail(error)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - the trial's boundary
                 run.fail(error)
@@ -362,7 +362,7 @@ async def run_trial(plan: Plan, kinds: Kinds, watch: Watch, clock: Clock = SYSTE
     return run.result
 
 
-async def _sit(run: TrialRun) -> None:
+async def _run_phases(run: TrialRun) -> None:
     task, config = run.plan.task, run.plan.task.config
     open_files(run)
     with run.phase("setup"):

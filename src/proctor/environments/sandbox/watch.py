@@ -56,7 +56,7 @@ def find_scripts(
             yield path
             return
     # Without a script it reads what it is given.
-    yield _scripts_read_link(f"{place}/fd/0")
+    yield _read_script_link(f"{place}/fd/0")
 
 
 def _find_module(directory: str, module: str) -> Iterator[str]:
@@ -70,7 +70,7 @@ def join(directory: str, word: str) -> str:
     return os.path.normpath(Path(directory, word))
 
 
-def _scripts_read_link(path: str) -> str:
+def _read_script_link(path: str) -> str:
     try:
         return str(Path(path).readlink())
     except OSError:
