@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.audit.file_kind import FileKind, find_thing
+from proctor.audit.file_kind import FileKind, find_file_kind
 from proctor.errors import InputError, LedgerError, MissingArtifactError
 from proctor.ledger.keys import cosign, make_key
 from proctor.report.case.checking import check_case_file
@@ -46,7 +46,7 @@ def codes_of(path: Path, *keys: str) -> set[str]:
 def test_an_honest_case_file_is_sound(page: bytes, tmp_path: Path) -> None:
     path = tmp_path / "case.html"
     path.write_bytes(page)
-    assert find_thing(str(path)) is FileKind.CASE
+    assert find_file_kind(str(path)) is FileKind.CASE
     checked = check_case_file(str(path))
     assert checked.is_sound
     assert "reward 1.0, entry 3 of 5" in checked.summary

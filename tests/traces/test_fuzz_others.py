@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.audit.file_kind import find_thing
+from proctor.audit.file_kind import find_file_kind
 from proctor.errors import InputError, RecordError, TraceError
 from proctor.record.read import parse_record
 from proctor.traces.atif.read import parse_atif
@@ -125,7 +125,7 @@ def read_record(path: Path, data: bytes) -> bool:
 def convert(path: Path, source: TraceKind) -> None:
     """Whatever can be salvaged can be written, with secrets and without, as JSON."""
     try:
-        find_thing(str(path))
+        find_file_kind(str(path))
         loaded = load_entries(str(path), source, salvage=True)
     except InputError:
         return

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from proctor.agents.secrets import redact_env
 from proctor.agents.settings import Settings, parse_settings
-from proctor.audit.file_kind import FileKind, find_thing
+from proctor.audit.file_kind import FileKind, find_file_kind
 from proctor.errors import AgentError, InputError
 from proctor.harbor.configs import AgentConfig
 from proctor.sentence import count_of
@@ -148,7 +148,7 @@ def load_replay(config: AgentConfig) -> list[Call]:
     """
     path = str(parse_settings(ReplaySettings, config).trajectory)
     try:
-        thing = find_thing(path)
+        thing = find_file_kind(path)
         entries = load_entries(path, _find_kind(thing, path)).entries
     except InputError as error:
         raise AgentError(f"agent 'replay': {error}") from error

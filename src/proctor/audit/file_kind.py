@@ -59,7 +59,7 @@ class FileKind(StrEnum):
 TRACES = frozenset({FileKind.TRAJECTORY, FileKind.CONVERSATION, FileKind.ATIF})
 
 
-def find_thing(path: str) -> FileKind:
+def find_file_kind(path: str) -> FileKind:
     """What is at a path.
 
     Raises:
@@ -119,7 +119,19 @@ def _find_directory(path: str) -> FileKind:
         return FileKind.JOB
     if has("result.json", "config.json"):
         return FileKind.TRIAL if has("trial.log", "agent", "verifier", "steps") else FileKind.JOB
+    if _is_empty(path):
+        raise InputError(
+            f"{path}: an empty directory; expected a job, a trial, a task, a dataset or a ledger"
+        )
     return FileKind.DATASET
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        with os.scandir(path) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return False  # the command that reads it says what is wrong
 
 
 def _find_mark(path: str, head: bytes) -> FileKind | None:

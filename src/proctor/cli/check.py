@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from proctor.audit.checks.checked import Checked
-from proctor.audit.file_kind import FileKind, find_thing
+from proctor.audit.file_kind import FileKind, find_file_kind
 from proctor.cli.options import PATH, check_companions, check_unused
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.errors import InputError
@@ -174,7 +174,7 @@ def check_thing(path: str, aids: _Aids) -> Checked | str:
 
 
 def _check(path: str, aids: _Aids) -> Checked:
-    thing = find_thing(path)
+    thing = find_file_kind(path)
     if thing not in _CHECKS:
         raise InputError(f"{path}: a {thing}; {_find_other_way(path)}")
     module, _, function = _CHECKS[thing].rpartition(".")

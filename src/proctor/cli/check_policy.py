@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from proctor.audit.file_kind import FileKind, find_thing
+from proctor.audit.file_kind import FileKind, find_file_kind
 from proctor.cli.ledger.options import find_directory, open_ledger
 from proctor.cli.output import print_json, print_line, reading_progress
 from proctor.cli.table import print_table
@@ -132,7 +132,7 @@ def _checked_job(path: str) -> str:
     Raises:
         InputError: it is no job, and no directory that could hold some.
     """
-    thing = find_thing(path)
+    thing = find_file_kind(path)
     if thing not in (FileKind.JOB, FileKind.DATASET, FileKind.TRIAL):
         what = "name one of its experiments" if thing is FileKind.LEDGER else "expected a job"
         raise InputError(f"{path}: a {thing}; --policy goes with jobs and experiments; {what}")

@@ -14,7 +14,7 @@ from typing import Any
 import click
 import msgspec
 
-from proctor.audit.file_kind import FileKind, find_thing
+from proctor.audit.file_kind import FileKind, find_file_kind
 from proctor.cli.ledger.options import find_directory
 from proctor.cli.output import print_json, print_line
 from proctor.cli.running.display import Silent, leave_at_once, say
@@ -128,7 +128,7 @@ def _load_trials(path: str, ledger: str | None) -> Trials:
         if ledger is not None:
             raise click.UsageError("--ledger goes with a claim; a job has its evidence in itself")
         return load_job_trials(path)
-    thing = find_thing(path)
+    thing = find_file_kind(path)
     if thing is not FileKind.CLAIM:
         raise InputError(f"{path}: a {thing}; expected a job directory, or a claim")
     return load_claim_trials(path, find_directory(ledger))

@@ -4,7 +4,7 @@ import contextlib
 import importlib
 from pathlib import Path
 
-from proctor.audit.file_kind import TRACES, FileKind, find_thing
+from proctor.audit.file_kind import TRACES, FileKind, find_file_kind
 from proctor.cli.options import check_apart, check_unused
 from proctor.cli.show_trace import Source, describe_trace
 from proctor.cli.showing import Showing, ShowOptions, print_document, tell_if_empty
@@ -23,7 +23,7 @@ def show(thing: str, options: ShowOptions) -> None:
         InputError: it is none of them, or cannot be read.
         UsageError: an option means nothing for it.
     """
-    kind = find_thing(thing)
+    kind = find_file_kind(thing)
     if kind in TRACES:
         check_unused(
             "a trace", raw=options.raw, part=options.selection.part, changes=options.changes

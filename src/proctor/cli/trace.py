@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from proctor.audit.file_kind import FileKind, find_thing
+from proctor.audit.file_kind import FileKind, find_file_kind
 from proctor.cli.options import PATH, STDOUT, check_apart
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.cli.printable import printable
@@ -162,7 +162,7 @@ def follow(
 def _check_kind(path: str) -> None:
     """Refuse another kind of trace; a file that says nothing yet may become a trajectory."""
     try:
-        thing = find_thing(path)
+        thing = find_file_kind(path)
     except InputError:
         return
     # One line without a step may just be a bad line; a file called so is none.

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from proctor.audit.file_kind import find_thing
+from proctor.audit.file_kind import find_file_kind
 from proctor.cli.options import PATH, STDOUT, check_unused
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.cli.printable import printable
@@ -94,7 +94,7 @@ def convert(
 
 
 def _find_kind(path: str) -> TraceKind:
-    thing = find_thing(path)
+    thing = find_file_kind(path)
     try:
         return TraceKind(str(thing))
     except ValueError:

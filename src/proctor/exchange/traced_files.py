@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from proctor.audit.file_kind import TRACES, FileKind, find_thing
+from proctor.audit.file_kind import TRACES, FileKind, find_file_kind
 from proctor.errors import InputError
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.sealing import Submission
@@ -21,7 +21,7 @@ def find_in_files(path: str) -> Iterator[TracedTrial]:
     Raises:
         InputError: there is nothing that could have a trace.
     """
-    thing = find_thing(path)
+    thing = find_file_kind(path)
     if thing in TRACES:
         yield _lone_trace(path, TraceKind(str(thing)))
     elif thing in (FileKind.TRIAL, FileKind.RECORD):
@@ -38,7 +38,7 @@ def list_places(path: str) -> list[str]:
     Raises:
         InputError: there is nothing at the path, or a job without a trial.
     """
-    if find_thing(path) is not FileKind.JOB:
+    if find_file_kind(path) is not FileKind.JOB:
         return [path]
     return [str(place) for place in _places_of(Path(path))]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from proctor.audit.file_kind import TRACES, find_thing
+from proctor.audit.file_kind import TRACES, find_file_kind
 from proctor.errors import InputError, RecordError, TraceError
 from proctor.exchange.harbor_trial import LONGEST_SAID
 from proctor.exchange.intake import Offer
@@ -273,7 +273,7 @@ def _sniff(folder: Path, names: list[str]) -> tuple[dict[str, TraceKind], int]:
 
 def _find_kind(path: Path) -> TraceKind | None:
     try:
-        thing = find_thing(str(path))
+        thing = find_file_kind(str(path))
     except InputError:
         # Whoever reads it says that it cannot be read.
         if os.access(path, os.R_OK):

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.audit.checks.checked import Checked, Tally
-from proctor.audit.file_kind import TRACES, FileKind, find_thing
+from proctor.audit.file_kind import TRACES, FileKind, find_file_kind
 from proctor.diagnostic import Diagnostic
 from proctor.errors import InputError, RecordError
 from proctor.record.evidence import Evidence, find_evidence
@@ -101,7 +101,7 @@ def _look_into(root: str, found: Evidence) -> Evidence:
     if found.state != "present" or not found.field.startswith("outputs."):
         return found
     try:
-        thing = str(find_thing(str(Path(root, found.path))))
+        thing = str(find_file_kind(str(Path(root, found.path))))
     except InputError:
         thing = "file of another kind"
     if thing in TRACES:

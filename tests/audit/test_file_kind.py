@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.audit.file_kind import FileKind, find_thing
+from proctor.audit.file_kind import FileKind, find_file_kind
 from proctor.errors import InputError
 from tests.audit.directories import COPIED
 from tests.unprivileged import unprivileged
@@ -34,7 +34,7 @@ def file(tmp_path: Path) -> Path:
 
 def thing_of(path: Path, data: bytes) -> FileKind:
     path.write_bytes(data)
-    return find_thing(str(path))
+    return find_file_kind(str(path))
 
 
 @pytest.mark.parametrize("name", ["x.json", "conversation.jsonl", "trajectory.jsonl", "x", "a b"])
@@ -125,20 +125,19 @@ def test_what_is_nothing_known_has_a_reason(file: Path, data: bytes, reason: str
 
 def test_every_directory_of_harbor_is_known() -> None:
     jobs = [path for path in COPIED.iterdir() if path.is_dir()]
-    assert {find_thing(str(job)) for job in jobs} == {FileKind.JOB}
+    assert {find_file_kind(str(job)) for job in jobs} == {FileKind.JOB}
     trials = [path.parent for job in jobs for path in job.glob("*/config.json")]
     assert len(trials) > 100
-    assert {find_thing(str(trial)) for trial in trials} == {FileKind.TRIAL}
+    assert {find_file_kind(str(trial)) for trial in trials} == {FileKind.TRIAL}
     sets = [path for path in (DATA / "harbor" / "tasks").iterdir() if path.is_dir()]
-    assert {find_thing(str(path)) for path in sets} == {FileKind.DATASET}
+    assert {find_file_kind(str(path)) for path in sets} == {FileKind.DATASET}
     tasks = [path.parent for path in (DATA / "harbor" / "tasks").glob("*/*/task.toml")]
-    assert {find_thing(str(path)) for path in tasks} == {FileKind.TASK}
+    assert {find_file_kind(str(path)) for path in tasks} == {FileKind.TASK}
 
 
 @pytest.mark.parametrize(
     ("names", "thing"),
     [
-        ((), FileKind.DATASET),
         (("task.toml", "result.json"), FileKind.TASK),
         (("result.json",), FileKind.JOB),
         (("config.json", "agent"), FileKind.TRIAL),
@@ -152,14 +151,19 @@ def test_directories_are_told_by_their_files(
 ) -> None:
     for name in names:
         (tmp_path / name).touch()
-    assert find_thing(str(tmp_path)) is thing
+    assert find_file_kind(str(tmp_path)) is thing
+
+
+def test_an_empty_directory_is_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="an empty directory; expected a job"):
+        find_file_kind(str(tmp_path))
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
     (tmp_path / "file").symlink_to(TRIAL / "agent" / "trajectory.json")
     (tmp_path / "directory").symlink_to(JOB)
-    assert find_thing(str(tmp_path / "file")) is FileKind.ATIF
-    assert find_thing(str(tmp_path / "directory")) is FileKind.JOB
+    assert find_file_kind(str(tmp_path / "file")) is FileKind.ATIF
+    assert find_file_kind(str(tmp_path / "directory")) is FileKind.JOB
 
 
 def test_what_cannot_be_opened_has_a_reason(tmp_path: Path) -> None:
@@ -178,7 +182,7 @@ def test_what_cannot_be_opened_has_a_reason(tmp_path: Path) -> None:
     }
     for path, reason in reasons.items():
         with pytest.raises(InputError) as raised:
-            find_thing(path)
+            find_file_kind(path)
         assert str(raised.value) == f"{path}: cannot be read: {reason}"
 
 
@@ -191,4 +195,4 @@ def test_a_file_without_permission_has_a_reason(
     tmp_path.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     with unprivileged(), pytest.raises(InputError, match="cannot be read: Permission denied"):
-        find_thing(file.name)
+        find_file_kind(file.name)
