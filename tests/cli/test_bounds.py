@@ -114,7 +114,9 @@ def test_many_unknown_keys_make_a_short_sentence(tmp_path: Path) -> None:
     (tmp_path / "trajectory.jsonl").write_text(f'{{"role":"user","step":1,{keys}}}\n')
     found = load_trajectory(str(tmp_path / "trajectory.jsonl"), salvage=True)
     assert len(found.entries) == 1
-    assert found.diagnostics[0].message.startswith('key "k0", "k1", "k2", "k3", "k4" and more')
+    assert found.diagnostics[0].message.startswith(
+        'unknown key "k0", "k1", "k2", "k3", "k4" and more'
+    )
 
 
 def test_token_ids_of_a_result_cost_nothing_and_arguments_are_bounded(tmp_path: Path) -> None:

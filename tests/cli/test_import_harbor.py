@@ -242,7 +242,7 @@ def test_a_secret_in_a_trial_or_in_the_jobs_log_is_not_sealed(
     words = ("import", "harbor", job, "--secret-env", "MY_KEY", "--ledger", ledger, "--json")
     ran = proctor(*words)
     assert (ran.code, counts_of(ran)) == (3, (3, 2, 0, 1, 0))
-    assert "the value of MY_KEY stands in it" in facts_of(ran)["refused"][0]["message"]
+    assert "the value of MY_KEY is in it" in facts_of(ran)["refused"][0]["message"]
     (job / "job.log").write_text("key hunter2-hunter2")
     ran = proctor(*words[:-2], tmp_path / "other", "--json")
     assert (ran.code, counts_of(ran)) == (2, (3, 0, 0, 3, 0))

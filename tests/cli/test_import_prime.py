@@ -206,7 +206,7 @@ def test_a_key_that_stands_in_a_sample_is_not_sealed(proctor: Proctor, ledger: P
     with serving([small(1), leaky]) as server:
         ran = proctor(*arguments(server))
     assert ran.code == 3
-    assert "the value of PRIME_API_KEY stands in it" in ran.out
+    assert "the value of PRIME_API_KEY is in it" in ran.out
     assert KEY not in ran.out
     assert trial_ids(ledger) == ["prime-ev1-s1"]
 

@@ -141,7 +141,7 @@ def test_a_declared_secret_is_not_sealed(
     monkeypatch.setenv("API_KEY", "sk-0123456789")
     record = write_record(home / "r.json", "one", **{"inputs.instruction": "use sk-0123456789"})
     ran = proctor("ledger", "seal", record, "--secret-env", "API_KEY")
-    assert (ran.code, "the value of API_KEY stands in it" in ran.err) == (2, True)
+    assert (ran.code, "the value of API_KEY is in it" in ran.err) == (2, True)
     assert "sk-0123456789" not in ran.out + ran.err
     monkeypatch.setenv("SHORT", "1")
     ran = proctor("ledger", "seal", record, "--secret-env", "SHORT")

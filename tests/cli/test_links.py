@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,13 @@ def test_a_reward_from_outside_counts_in_no_command(
     assert json.loads(bytes(entry.record))["evaluation"]["reward"] is None
 
 
+def claim_reward(record: dict[str, Any]) -> None:
+    """Make a record say that its answer was read, verified and given the full reward."""
+    validity = {"output_parseable": True, "schema_valid": True, "verifier_completed": True}
+    record["evaluation"].update(reward=1.0)
+    record["evaluation"]["validity"].update(validity)
+
+
 def test_a_record_that_says_otherwise_is_not_imported(
     proctor: Proctor, job: Path, tmp_path: Path
 ) -> None:
@@ -68,7 +76,7 @@ def test_a_record_that_says_otherwise_is_not_imported(
     trial = find_trial(job, "oracle-wrong")
     proctor("record", "make", trial, "--experiment", "x", "-o", tmp_path / "record.json")
     shutil.move(tmp_path / "record.json", trial)
-    edit_json(trial / "record.json", lambda record: record["evaluation"].update(reward=1.0))
+    edit_json(trial / "record.json", claim_reward)
     ran = proctor("import", "harbor", job)
     assert "its record has a reward that its files do not" in ran.out + ran.err
     reported = proctor("report", job)

@@ -120,7 +120,7 @@ def test_a_trial_that_holds_a_secret_is_not_sealed_and_the_others_are(
     outcome = run(config, ledger=options)
     assert outcome.sealed is not None
     (refused,) = outcome.sealed.refused
-    assert "the value of API_KEY stands in it" in refused
+    assert "the value of API_KEY is in it" in refused
     assert secret not in refused
     assert len(sealed_in(options.directory)) == 2
 

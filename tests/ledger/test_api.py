@@ -84,7 +84,7 @@ def test_a_secret_is_not_sealed(tmp_path: Path) -> None:
             (record_bytes("one"), ["trace"]),
             (record_bytes("one", **{"inputs.instruction": "sk-0123456789"}), []),
         ):
-            with pytest.raises(NotSealedError, match="the value of KEY stands in it"):
+            with pytest.raises(NotSealedError, match="the value of KEY is in it"):
                 ledger.seal(record, evidence, root=tmp_path, secrets={"KEY": "sk-0123456789"})
         assert ledger.trials() == []
     assert list((tmp_path / "ledger").rglob("*.zst")) == []

@@ -329,7 +329,7 @@ def test_a_secret_is_found_as_json_may_spell_it_and_in_names_and_findings(tmp_pa
     ]
     with make_ledger(tmp_path) as ledger:
         for submission in tried:
-            with pytest.raises(NotSealedError, match="the value of API_KEY stands in it"):
+            with pytest.raises(NotSealedError, match="the value of API_KEY is in it"):
                 seal(ledger, [submission], Secrets({"API_KEY": VALUE}))
         assert ledger.refresh().tree.size == 1
 

@@ -97,7 +97,10 @@ def test_what_cannot_be_said_is_refused_and_nothing_is_written(ledger: Ledger) -
         (lambda: ledger.review(trial, "pass", reviewer="a" * 300), "has 300 characters"),
         (lambda: ledger.review(trial, "pass", reviewer="a", note="\udcff"), "is no text"),
         (lambda: ledger.review(strange(trial), "pass", reviewer="a"), "no record '000"),
-        (lambda: ledger.supersede(trial, trial, "task", reason="r", author="a"), "for itself"),
+        (
+            lambda: ledger.supersede(trial, trial, "task", reason="r", author="a"),
+            "supersede itself",
+        ),
         (lambda: ledger.supersede(trial, trial, "mood", reason="r", author="a"), "cause is 'mood'"),
         (lambda: ledger.rescore(trial, nan, reason="r", author="a"), "holds nan"),
         (lambda: ledger.note("x", author="a", about=["f" * 64]), "no record 'fff"),

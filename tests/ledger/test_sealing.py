@@ -105,7 +105,7 @@ def test_a_declared_secret_is_not_sealed(ledger: Ledger, tmp_path: Path, place: 
         record=record_bytes("a", **changes), where="a", root=tmp_path, evidence=("log",)
     )
     before = files_below(ledger.directory)
-    with pytest.raises(NotSealedError, match="the value of API_KEY stands in it") as refused:
+    with pytest.raises(NotSealedError, match="the value of API_KEY is in it") as refused:
         seal(ledger, [submission], Secrets({"API_KEY": secret, "SHORT": "a"}))
     assert secret not in str(refused.value)
     assert files_below(ledger.directory) == before

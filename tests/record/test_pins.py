@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proctor.errors import RecordError
-from proctor.record.comparable import configuration_digest
+from proctor.record.fields import configuration_digest
 
 
 def test_the_digest_is_of_one_documented_spelling() -> None:

@@ -75,7 +75,10 @@ def test_no_address_is_a_defect(
     client: httpx.Client = request.getfixturevalue(name)
     method, address = target
     response = client.request(method, "/", extensions={"target": address.encode()})
-    assert response.status_code in (200, 303, 304, 307, 400, 404, 405, 409, 410, 414, 422), address
+    # 503: a verification is under way already, from an address before this one.
+    busy = (503,) if address.startswith("/ledger/verification") else ()
+    expected = (200, 303, 304, 307, 400, 404, 405, 409, 410, 414, 422, *busy)
+    assert response.status_code in expected, address
     if response.status_code not in (303, 307):
         check_plain(response)
 

@@ -29,6 +29,7 @@ from proctor.cli.showing import (
 )
 from proctor.cli.stdout import SentBytes, send, send_bytes
 from proctor.errors import DamageError, InputError, LedgerError
+from proctor.ledger.artifacts import unpacked
 from proctor.ledger.derived import find_cache
 from proctor.ledger.entry import (
     AnyEntry,
@@ -47,7 +48,6 @@ from proctor.ledger.review import find_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.segments import has_checkpoint
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
-from proctor.ledger.traced_trials import unpacked
 from proctor.record.comparable import render_model
 from proctor.traces.entry import TraceKind
 from proctor.traces.traced_trial import Named, Opened, Part, list_parts, open_parts, order_parts

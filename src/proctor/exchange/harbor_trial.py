@@ -49,9 +49,9 @@ from proctor.harbor.record import (
     refer_files,
 )
 from proctor.harbor.trial import FoundTrial
-from proctor.record.comparable import configuration_digest
 from proctor.record.cost import CostBasis
 from proctor.record.document import render_refusal
+from proctor.record.fields import configuration_digest
 from proctor.record.ids import check_id
 from proctor.record.model import (
     AdaptationProvenance,

@@ -457,7 +457,7 @@ JOB = Decoder(JobDocument)
 JOB_CONFIG = Decoder(JobConfigDocument, _decode_job_config)
 LOCK = Decoder(LockDocument, _decode_lock)
 STATE = Decoder(StateDocument, writer="proctor")
-DETAILS = Decoder(TrialDetails)
+DETAILS = Decoder(TrialDetails, decode_forgiving(TrialDetails))
 _CONFIG: Decoder[dict[str, Any]] = Decoder(dict[str, Any])
 
 

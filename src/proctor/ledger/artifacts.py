@@ -16,6 +16,7 @@ import io
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,7 +27,8 @@ from backports import zstd
 from proctor.contained import make_below, open_below
 from proctor.digest import is_digest, sha256_copy, sha256_hex
 from proctor.errors import AlteredArtifactError, DamageError, MissingArtifactError
-from proctor.files import sync_directory, sync_file, write_small
+from proctor.files import find_room, sync_directory, sync_file, write_small
+from proctor.ledger.entry import EvidenceFile
 
 # Where artifacts lie until they have their names: a directory for each writer, and gone with it
 #
@@ -382,3 +384,23 @@ class Artifacts:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
             sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def unpacked(artifacts: Artifacts, sealed: EvidenceFile) -> Iterator[str]:
+    """The path of a copy; every byte of it was seen to be what was sealed.
+
+    Raises:
+        DamageError: the artifact is missing or altered, or too large to be unpacked here.
+    """
+    # The name comes from whoever sealed it: no path is made of more than how it ends.
+    ending = Path(sealed.path).suffix[:20]
+    if sealed.size > (room := find_room(tempfile.gettempdir())):
+        raise DamageError(
+            f"{sealed.path}: {sealed.size:,} bytes; at most {room:,} are unpacked to "
+            f"{tempfile.gettempdir()}"
+        )
+    with tempfile.NamedTemporaryFile(prefix="proctor-trace-", suffix=ending) as file:
+        artifacts.copy_sealed(sealed.sha256, sealed.size, cast(BinaryIO, file))
+        file.flush()
+        yield file.name

@@ -7,7 +7,6 @@
 Harbor's settings are distinguished by name; of settings in another shape, all are the agent's own.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -15,8 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from proctor.digest import sha256_hex
-from proctor.errors import RecordError
-from proctor.record.fields import Object, check_json
 
 type Settings = Mapping[str, Any]
 
@@ -161,19 +158,3 @@ def _is_number_or_none(value: object) -> bool:
 
 def _plain(value: object) -> float | bool | str:
     return value if isinstance(value, bool | int | float | str) else str(value)
-
-
-def configuration_digest(configuration: Object) -> str:
-    """SHA-256 of an agent's whole configuration: the same settings give the same digest.
-
-    Spelled as JSON with sorted keys, no blanks, raw UTF-8 and Python's numbers (1 is not 1.0).
-
-    Raises:
-        RecordError: it holds what JSON cannot.
-    """
-    try:
-        check_json(configuration)
-    except ValueError as error:
-        raise RecordError(f"configuration {error}") from error
-    text = json.dumps(configuration, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return sha256_hex(text.encode())

@@ -5,11 +5,15 @@ says float. Times are read as aec-bench reads them (ISO 8601 with or without an 
 epoch number) and are kept as given; whether a time needs an offset is rules.py's business.
 """
 
+import json
 import math
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from proctor.digest import sha256_hex
+from proctor.errors import RecordError
 
 MAX_NESTING: Final = 100
 """Levels of a free object. Readers of this format stop at 200, the record's own levels included."""
@@ -119,3 +123,19 @@ Array = Annotated[tuple[Item, ...], Field(strict=False)]
 
 type Count = Annotated[int, Field(ge=0)]
 type Seconds = Annotated[float, Field(ge=0)]
+
+
+def configuration_digest(configuration: Object) -> str:
+    """SHA-256 of an agent's whole configuration: the same settings give the same digest.
+
+    Spelled as JSON with sorted keys, no blanks, raw UTF-8 and Python's numbers (1 is not 1.0).
+
+    Raises:
+        RecordError: it holds what JSON cannot.
+    """
+    try:
+        check_json(configuration)
+    except ValueError as error:
+        raise RecordError(f"configuration {error}") from error
+    text = json.dumps(configuration, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256_hex(text.encode())

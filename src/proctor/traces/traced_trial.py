@@ -14,17 +14,20 @@ import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from proctor.errors import DamageError, InputError, TraceError
 from proctor.files import read_small
-from proctor.record.model import TrialRecord
 from proctor.traces.conversation import read_turns
 from proctor.traces.entry import TraceKind
 from proctor.traces.trajectory import has_entries
 from proctor.traces.turn import Turn
+
+if TYPE_CHECKING:
+    # Records are models of pydantic, which commands that only list and show need not load.
+    from proctor.record.model import TrialRecord
 
 _NAMES = (
     (TraceKind.TRAJECTORY, "trajectory.jsonl"),
@@ -207,7 +210,7 @@ class TracedTrial:
     """All its files, relative and with slashes; of a lone trace, the one."""
     open_file: Callable[[str], Opened]
     """Makes one of them readable for a while."""
-    record: TrialRecord | None = None
+    record: "TrialRecord | None" = None
     """Null for a lone trace, and where `problem` explains why."""
     problem: str | None = None
     """Why it has no record."""

@@ -96,7 +96,9 @@ def test_a_pid_1_that_is_killed_before_it_is_up_is_an_error_that_says_so(tmp_pat
         finally:
             await zygote.close()
 
-    with pytest.raises(SandboxError, match="a could not be built: its PID 1 was killed, by"):
+    with pytest.raises(
+        SandboxError, match="a could not be built: its PID 1 was killed: it was stopped"
+    ):
         asyncio.run(go())
 
 

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import AlteredArtifactError, DamageError
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import Artifacts, unpacked
 from proctor.ledger.entry import EvidenceFile
 from proctor.ledger.exchange.harbor_jobs import Room, write_jobs
 from proctor.ledger.keys import load_key
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import parse_checkpoint, sign_checkpoint
 from proctor.ledger.query import find_trials
-from proctor.ledger.traced_trials import unpacked
 from proctor.ledger.tree import Tree, leaf_hash, root_of
 from proctor.report.policy.from_ledger import opened_experiment, verify_as_asked
 from tests.cli.programs import Proctor, run_here

@@ -14,11 +14,10 @@ from pathlib import Path
 import msgspec
 
 from proctor.errors import NotThereError
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import Artifacts, unpacked
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.step_parts import LARGE
-from proctor.ledger.traced_trials import unpacked
 from proctor.traces.entry import TraceKind
 from proctor.traces.traced_trial import Named, Opened, Part, list_parts, order_parts
 from proctor.web.subject import Subject, find_row
