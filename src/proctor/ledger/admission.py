@@ -30,7 +30,7 @@ from proctor.ledger.entry import (
     decode_line,
     encode_entry,
 )
-from proctor.ledger.row import TrialRow, read_row
+from proctor.ledger.row import TrialRow, read_ids, read_row
 from proctor.record.ids import check_id
 
 LONGEST_PATH: Final = 1000
@@ -70,7 +70,7 @@ def admit_with_row(line: bytes, where: str) -> tuple[AnyEntry | Withheld, TrialR
     check_written(line, entry, where)
     row = read_row(entry) if isinstance(entry, TrialEntry) else None
     if isinstance(entry, TrialEntry) and row is not None:
-        fault = find_trial_fault(entry, row)
+        fault = find_trial_fault(entry, row.experiment_id, row.trial_id)
     else:
         fault = find_fault(entry)
     if fault:
@@ -103,7 +103,7 @@ def find_fault(entry: AnyEntry) -> Fault | None:
     """
     match entry:
         case TrialEntry():
-            return find_trial_fault(entry, read_row(entry))
+            return find_trial_fault(entry, *read_ids(entry))
         case ReviewEntry() | RescoreEntry():
             return _find_in_subject(entry.subject)
         case SupersedeEntry():
@@ -116,11 +116,11 @@ def find_fault(entry: AnyEntry) -> Fault | None:
             return None
 
 
-def find_trial_fault(entry: TrialEntry, named: TrialRow | Subject) -> Fault | None:
-    """The same for a trial whose record was read already, and so its ids."""
+def find_trial_fault(entry: TrialEntry, experiment_id: str, trial_id: str) -> Fault | None:
+    """The same for a trial whose ids were read already."""
     return (
-        _find_in_id(named.experiment_id, "experiment_id")
-        or _find_in_id(named.trial_id, "trial_id")
+        _find_in_id(experiment_id, "experiment_id")
+        or _find_in_id(trial_id, "trial_id")
         or (_find_in_evidence(entry.evidence) if entry.evidence else None)
         or (_find_in_source(entry.source) if entry.source else None)
     )

@@ -187,19 +187,8 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
     Raises:
         DamageError: the entry holds no TrialRecord.
     """
-    try:
-        record = _DECODER.decode(entry.record)
-        agent, environment = record.agent, record.environment
-        settings = bytes(agent.configuration)
-        profile = entry.score.profile if entry.score else None
-        verifier = _digest_verifier(bytes(record.inputs.input_files))
-        revision, image = record.task.task_revision, environment.runtime_image
-        configuration = _digest_settings(agent.adapter_revision, settings)
-        run_conditions = _run_conditions(settings, environment.compute_backend, profile)
-        task_conditions = _task_conditions(settings, revision, image, verifier)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DamageError(f"entry {entry.seq}: no TrialRecord in it: {error}") from error
-    cost = record.cost or _Cost()
+    record, configuration, run_conditions, task_conditions = _read_record(entry)
+    agent, cost = record.agent, record.cost or _Cost()
     return TrialRow(
         seq=entry.seq if place is None else NOT_IN_A_LOG,
         experiment_id=record.experiment_id,
@@ -232,6 +221,33 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
         evidence_bytes=sum(file.size for file in entry.evidence),
         place=place,
     )
+
+
+def read_ids(entry: TrialEntry) -> tuple[str, str]:
+    """Experiment and trial of an entry of which a row can be made; much cheaper than the row.
+
+    Raises:
+        DamageError: the entry holds no TrialRecord.
+    """
+    record, *_ = _read_record(entry)
+    return record.experiment_id, record.trial_id
+
+
+def _read_record(entry: TrialEntry) -> tuple[_Record, str, RunConditions, TaskConditions]:
+    """The record, the digest of its agent's settings, and its conditions: what can be wrong."""
+    try:
+        record = _DECODER.decode(entry.record)
+        agent, environment = record.agent, record.environment
+        settings = bytes(agent.configuration)
+        profile = entry.score.profile if entry.score else None
+        verifier = _digest_verifier(bytes(record.inputs.input_files))
+        revision, image = record.task.task_revision, environment.runtime_image
+        configuration = _digest_settings(agent.adapter_revision, settings)
+        run_conditions = _run_conditions(settings, environment.compute_backend, profile)
+        task_conditions = _task_conditions(settings, revision, image, verifier)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DamageError(f"entry {entry.seq}: no TrialRecord in it: {error}") from error
+    return record, configuration, run_conditions, task_conditions
 
 
 def admitted_status(completeness: str | None) -> str:

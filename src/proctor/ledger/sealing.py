@@ -381,7 +381,7 @@ def append_trials(ledger: Ledger, entries: Sequence[NewEntry]) -> list[Sealed]:
             earlier = new[name]
             found = SealedTrial(-1, earlier.subject.record, evidence_digest(earlier.entry))
         if found is None:
-            if fault := find_trial_fault(each.entry, each.subject):
+            if fault := find_trial_fault(each.entry, *name):
                 raise NotSealedError(f"trial {name[1]} of {name[0]}: {fault.message}")
             new[name] = each
         else:

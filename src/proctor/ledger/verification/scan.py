@@ -25,7 +25,7 @@ from proctor.ledger.entry import (
     decode_line,
     encode_entry,
 )
-from proctor.ledger.row import Columns, read_row, to_columns
+from proctor.ledger.row import Columns, read_ids, read_row, to_columns
 from proctor.ledger.rows import (
     RemarkColumns,
     kind_and_time,
@@ -247,19 +247,19 @@ def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
     try:
         entry = _DECODER.decode(line)
         check_written(line, entry, "the line")
-        row = read_row(entry)
-        fault = find_trial_fault(entry, row)
+        experiment_id, trial_id = read_ids(entry)
+        fault = find_trial_fault(entry, experiment_id, trial_id)
     except (msgspec.MsgspecError, DamageError, RecursionError, UnicodeDecodeError) as error:
         scanned.malformed.append((number, str(error)))
         return NO_SEQ
     if fault is None or not fault.is_id:
         # Whatever else is wrong with it: the same trial twice has a name of its own.
-        scanned.identities.append((number, row.experiment_id, row.trial_id))
+        scanned.identities.append((number, experiment_id, trial_id))
     if fault is not None:
         scanned.faults.append((number, fault))
         return entry.seq
     if scanned.is_compared:
-        scanned.trials.append(to_columns(row))
+        scanned.trials.append(to_columns(read_row(entry)))
         scanned.kinds[number] = kind_and_time(entry)
     for file in entry.evidence:
         scanned.evidence.append((number, bytes.fromhex(file.sha256), file.size))
