@@ -58,7 +58,9 @@ def find_groups() -> list[Path]:
 
 def find_mounts() -> list[str]:
     """What is mounted on the host, but for what tests beside this one mount."""
-    others = re.compile(rf"{ENGINE_PREFIX}|/popen-(?!{os.environ.get('PYTEST_XDIST_WORKER', '')}/)")
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    # Engines of other tests lie in temporary directories too, some on a disk of their own.
+    others = re.compile(rf"{ENGINE_PREFIX}|/popen-(?!{worker}/)|/tmp\w+/disk(?:/|$)")
     return [mount.target for mount in list_mounts() if not others.search(mount.target)]
 
 
