@@ -275,7 +275,7 @@ def _find_kind(path: Path) -> TraceKind | None:
     try:
         thing = find_file_kind(str(path))
     except InputError:
-        # Whoever reads it says that it cannot be read.
+        # Reading it will say that it cannot be read.
         if os.access(path, os.R_OK):
             return None
         return TraceKind.ATIF if path.suffix == ".json" else TraceKind.TRAJECTORY

@@ -186,7 +186,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     lock: LockDocument | None
     evidence: Evidence
     given: TaskGiven | None
-    """Whoever imports may have the task."""
+    """The task, where the person who imports has it."""
 
     @property
     def name(self) -> str:
@@ -207,7 +207,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadBefore(msgspec.Struct, frozen=True):
-    """What whoever reads a whole job knows of a trial before it is read."""
+    """What the reader of a whole job knows of a trial before it is read."""
 
     lock: LockDocument | None
     """Of the job."""

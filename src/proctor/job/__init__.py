@@ -1,7 +1,7 @@
 """Many trials as one job: planned, run at most so many at once, resumed where they were left.
 
     job        run_job and resume_job: the two pages on which a job's life can be read
-    options, settings, watch    what a job is told, what comes of it, and who looks on
+    options, settings, watch    a job's options, its settings, and its observers
     config_file, mcp_file, secrets    what files say of it, and what they leave out
     classes    whether what it names by import path can be had
     request, planning, planned, preview    from a wish to a plan, or to a look at one

@@ -146,7 +146,7 @@ class ResultFile:
 # Ctrl-C: once finishes the record-keeping, twice stops. SIGTERM counts as Ctrl-C
 #
 # So does the first SIGHUP, by which a terminal that is closed says so: often more than once, and
-# that is nobody's impatience. Whoever started the program deaf to it (nohup) has it go on.
+# not out of impatience. A program that was started with SIGHUP ignored (nohup) continues.
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

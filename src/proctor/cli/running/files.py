@@ -98,7 +98,7 @@ def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _refuse(text: str, at: int, where: str) -> InputError:
-    # The line may hold a secret, so that only its number is told.
+    # The line may hold a secret: only its number is shown.
     line = text.count("\n", 0, at) + 1
     return InputError(f"{where}:{line}: not a variable; expected NAME=VALUE")
 

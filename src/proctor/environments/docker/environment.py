@@ -134,7 +134,7 @@ def _without_own(rows: Sequence[_Row], first: int) -> list[Process]:
         if row.pid == first:
             continue
         if row.parent == first and row.process.command == _KEEPER and not has_keeper:
-            # One, and no more: whoever calls himself so is seen.
+            # Exactly one: another process that takes this name is listed.
             has_keeper = True
             continue
         found.append(row.process)

@@ -57,7 +57,7 @@ from proctor.trial.environment import ExecResult, OpenedFile
 # A room is made of binds of these entries, one by one, on an image that has nothing but their
 # links: what the agent made, changed and deleted at the top is there, changed and gone in the room
 # as well. A directory that holds one of the room's own is not bound but taken apart in the same
-# way: whoever removes a directory takes what is mounted on it away, also from others.
+# way: removing a directory also removes what is mounted on it, for other rooms too.
 #
 # The container must be paused meanwhile: an entry that became a link after it was looked at would
 # lead to a place of the host.
