@@ -148,15 +148,22 @@ def test_a_site_has_a_page_for_every_trial_and_links_that_lead_somewhere(
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.endswith("index.html: the report, and 15 pages of trials\n")
     pages = {name: data.decode() for name, data in tree(tmp_path / "site").items()}
-    assert len(pages) == 17
+    assert len(pages) == 1 + 15 + 15 + 1
     for name, page in pages.items():
         assert str(SCRIPTED.resolve().parent) not in page
         for link in re.findall(r'href="(?!#)([^"]*)"', page):
             assert ((tmp_path / "site" / name).parent / link).resolve().is_file()
     one = pages["trials/04-binary-scripted-k5/oracle-wrong__eEWHTg5.html"]
-    assert 'id="step-1"' in one
     assert "verifier/reward.txt" in one
     assert "f670348acce4f11a2db13cb95b05c84dfa85f6b0a27c04e402256312e455289e" in one
+    assert 'id="step-1"' in pages["traces/04-binary-scripted-k5/oracle-wrong__eEWHTg5.html"]
+
+
+def test_a_trial_that_is_in_two_runs_gets_no_site(proctor: Proctor, tmp_path: Path) -> None:
+    ran = proctor("report", SCRIPTED, SCRIPTED, "--site", tmp_path / "site")
+    assert ran.code == 2
+    assert "this trial is in two of the runs" in ran.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_same_runs_give_the_same_bytes(proctor: Proctor, tmp_path: Path) -> None:
@@ -198,4 +205,4 @@ def test_a_site_of_a_ledger_shows_the_sealed_evidence(proctor: Proctor, tmp_path
     assert proctor("report", SCRIPTED.name, "--site", tmp_path / "site", "--json").code == 0
     pages = list((tmp_path / "site" / "trials").rglob("*.html"))
     assert len(pages) == 15
-    assert "entry of the log" in pages[0].read_text()
+    assert "Leaf hash" in pages[0].read_text()

@@ -24,8 +24,8 @@ from proctor.ledger.query import TrialFilter, find_trials
 from proctor.ledger.sealing import Submission, seal
 from proctor.report.policy.from_ledger import opened_experiment
 from proctor.report.policy.submission import SealedIn
-from proctor.report.site.writing import write_site
 from proctor.trial.artifacts import is_behind_link
+from proctor.web.export import write_site
 from tests.ledger.ledgers import EXPERIMENT, make_ledger, record_bytes
 
 IDS = [

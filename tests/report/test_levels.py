@@ -1,11 +1,10 @@
 """Findings in documents: red for alarms alone, and the level in words."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from proctor.exchange.traced_files import find_in_files
+from proctor.report.behaviour import Behaviour
 from proctor.report.comparison.compared import Terms, compare_sides
 from proctor.report.comparison.document import tell_comparison
 from proctor.report.comparison.sides import make_side
@@ -13,9 +12,8 @@ from proctor.report.document.document import tell_report
 from proctor.report.document.facts import gather_facts
 from proctor.report.levels import tone_of_codes
 from proctor.report.page.blocks import Cell, Document, Paragraph, Table
-from proctor.report.site.trial import tell_trial
-from proctor.traces.trial_summary import summarise_traced
-from tests.report.attempts import make_attempt, make_run
+from proctor.web.export import make_pages
+from tests.report.attempts import make_run
 
 LEVELS = [
     (("output-cut", "two-rewards"), "bad", "alarm"),
@@ -62,13 +60,11 @@ def test_a_report_is_alarmed_by_alarms_alone(codes: tuple[str, ...], tone: str, 
 
 
 @pytest.mark.parametrize(("codes", "tone", "level"), LEVELS)
-def test_a_site_is_alarmed_by_alarms_alone(
-    tmp_path: Path, codes: tuple[str, ...], tone: str, level: str
+def test_the_front_page_of_a_site_is_alarmed_by_alarms_alone(
+    codes: tuple[str, ...], tone: str, level: str
 ) -> None:
-    trace = tmp_path / "trajectory.jsonl"
-    trace.write_text('{"role": "assistant", "step": 1, "content": "hello"}\n')
-    (trial,) = find_in_files(str(trace))
-    told = tell_trial(make_attempt(findings=codes), trial, summarise_traced(trial))
-    found = paragraphs(told, "Integrity finding")
-    assert found[0] == Paragraph(f"Integrity finding ({level}): {codes[-1]}", found[0].tone)
-    assert (found[0].tone, len(found)) == (tone, len(codes))
+    runs = [make_run("a", {"x": [1]}, findings=codes)]
+    pages = make_pages(gather_facts(runs, None), runs, Behaviour({}), None, lambda *_: None)
+    name, page = next(pages)
+    assert name == "index.html"
+    assert f'<span class="{tone}">{codes[-1]} ({level})' in page

@@ -27,7 +27,7 @@ from proctor.report.page.blocks import (
 )
 from proctor.report.page.columns import cut_middle, width_of
 from proctor.report.page.figures import render_ends
-from proctor.report.page.html import Frame, Links, render_blocks, render_page
+from proctor.report.page.html import Links, render_blocks, render_page
 from proctor.report.page.markdown import escape, render_markdown
 from proctor.report.page.svg import render_svg
 from proctor.report.page.text import render_text
@@ -42,7 +42,7 @@ def every_block(text: str) -> tuple[Block, ...]:
         Paragraph(text, "warn"),
         Facts(((text, text),)),
         Table((Column(text), Column("n", is_number=True)), ((Cell(text, "bad"), Cell("1")),), text),
-        Lines((text,), text, "step-1"),
+        Lines((text,), text),
         Intervals(text, (Spread(text, 0.5, 0.2, 0.8), Spread("none", None)), mark=0.0),
         Bars(text, ((text, 0.5), ("b", -1.0))),
         Histogram(text, text, (1.0, 2.0, 2.0)),
@@ -51,7 +51,7 @@ def every_block(text: str) -> tuple[Block, ...]:
 
 
 def test_no_markup_of_a_name_gets_into_a_page() -> None:
-    page = render_page(Document(HOSTILE, every_block(HOSTILE)), Frame("p{}", ("../x", HOSTILE)))
+    page = render_page(Document(HOSTILE, every_block(HOSTILE)), "p{}")
     assert "<script" not in page
     assert "\x1b" not in page
     assert "\u202e" not in page
@@ -59,7 +59,7 @@ def test_no_markup_of_a_name_gets_into_a_page() -> None:
 
 
 def test_a_page_loads_nothing_and_names_its_style_by_its_hash() -> None:
-    page = render_page(Document("t", ()), Frame("p { color: red }"))
+    page = render_page(Document("t", ()), "p { color: red }")
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
     assert policy
     assert policy[1].startswith("default-src 'none'; style-src 'sha256-")

@@ -132,10 +132,11 @@ def _render(facts: ReportFacts, face: str) -> str:
             return "\n".join(render_text(tell_report(facts), None)) + "\n"
 
 
-def _tell_site(place: Path, pages: int, *, as_json: bool) -> int:
+def _tell_site(place: Path, pages: Sequence[str], *, as_json: bool) -> int:
     if as_json:
-        print_json({"site": str(place), "pages": pages})
+        print_json({"site": str(place), "pages": len(pages)})
     else:
         index = printable(str(place / "index.html"))
-        print_line(f"{index}: the report, and {count_of(pages - 1, 'page')} of trials")
+        trials = sum(each.startswith("trials/") for each in pages)
+        print_line(f"{index}: the report, and {count_of(trials, 'page')} of trials")
     return 0

@@ -8,16 +8,15 @@ from proctor.ledger.ledger import Ledger
 from proctor.report.behaviour import Behaviour
 from proctor.report.document.document import tell_report
 from proctor.report.document.facts import ReportFacts
-from proctor.report.page.html import Frame, render_page
+from proctor.report.page.html import render_page
 from proctor.report.runs import Run
-from proctor.report.site.pages import make_pages
-from proctor.report.site.writing import write_site
+from proctor.web.export import make_pages, write_site
 from proctor.web.style import load_style
 
 
 def render_html(facts: ReportFacts) -> str:
     """One page that needs nothing beside itself."""
-    return render_page(tell_report(facts), Frame(load_style()))
+    return render_page(tell_report(facts), load_style())
 
 
 def write_pages(
@@ -27,11 +26,11 @@ def write_pages(
     behaviour: Behaviour,
     ledger: Ledger | None,
     read: Sequence[str],
-) -> int:
-    """Write a site; how many pages it has.
+) -> list[str]:
+    """Write a site; the names of its pages.
 
     Raises:
         InputError: something else is there, or it cannot be written.
     """
-    pages = make_pages(facts, runs, behaviour, ledger, load_style(), make_progress())
+    pages = make_pages(facts, runs, behaviour, ledger, make_progress())
     return write_site(place, pages, read)

@@ -10,7 +10,6 @@
     marks       attempts at a task as a row of marks
     comparison/ two runs side by side
     document/   one report about runs
-    site/       a static site of runs
     page/       documents as blocks, and their faces: text, Markdown, HTML, plots
     statistics/ intervals, paired comparison, spread, costs: from numbers to numbers
     gate/       does a run reach what was asked of it?

@@ -15,7 +15,8 @@
     ledger      the pages of a ledger; what they show is in ledgers/
     visible     text of strangers made fit to be seen
     compare     two experiments side by side
-    style       the style that all pages share, as text
+    style       style sheets as text, for pages that stand by themselves
+    export      the report and the pages of trials as a static site
     trace       the page of a trace, and what its script asks for
     diff        two traces beside each other
     search      words in all traces

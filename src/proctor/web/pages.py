@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from proctor.report.levels import tone_of_level
 from proctor.trial.finding import level_of, sort_codes
 from proctor.web.shown import (
     board_path,
+    entry_path,
     experiment_path,
     show_count,
     show_mean,
@@ -74,6 +75,15 @@ def _has_ledger() -> bool:
     return subject is not None and subject.ledger is not None
 
 
+def _link(address: str | None, text: object) -> Markup:
+    """A text as a link; as plain text where it leads nowhere, as in an exported page."""
+    return Markup('<a href="{}">{}</a>').format(address, text) if address else escape(text)
+
+
+def _link_style(name: str) -> Markup:
+    return Markup('<link rel="stylesheet" href="/static/{}">').format(name)
+
+
 ENVIRONMENT.filters.update(
     whole=show_count,
     mean=show_mean,
@@ -88,14 +98,22 @@ ENVIRONMENT.globals.update(
     board_path=board_path,
     experiment_path=experiment_path,
     trial_path=trial_path,
+    entry_path=entry_path,
+    link=_link,
+    style=_link_style,
+    site=None,
     current=_mark_current,
     damage=_find_damage,
     has_ledger=_has_ledger,
 )
 
 
+def render_text(template: str, **values: Any) -> str:
+    """The text of a page; every value is escaped, and replaces a function of the same name."""
+    return ENVIRONMENT.get_template(template).render(**values)
+
+
 def render_page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page; every value is escaped."""
+    """A page as a response."""
     # A name on a disk need not be text: what cannot be sent of it is spelled out.
-    text = ENVIRONMENT.get_template(template).render(**values)
-    return HTMLResponse(text.encode("utf-8", "backslashreplace"), status)
+    return HTMLResponse(render_text(template, **values).encode("utf-8", "backslashreplace"), status)

@@ -67,6 +67,11 @@ def board_path(dataset: str, at: int | None = None, row: str | None = None) -> s
     return f"/boards/{path_part(dataset)}" + (f"?{'&'.join(asked)}" if asked else "")
 
 
+def entry_path(seq: int) -> str:
+    """The address of an entry of the ledger."""
+    return f"/ledger/entries/{seq}"
+
+
 def pair_path(one: tuple[str, str], other: tuple[str, str]) -> str:
     """The address of two trials side by side, each an experiment and a trial of it."""
     a, b = ("/".join(map(path_part, each)) for each in (one, other))

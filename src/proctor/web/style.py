@@ -1,11 +1,11 @@
-"""The style that all pages share, as text: pages that stand by themselves carry it in them."""
+"""Style sheets as text: pages that stand by themselves carry them inside."""
 
 from pathlib import Path
 from typing import Final
 
-_STYLE: Final = Path(__file__).parent / "static" / "style.css"
+_STATIC: Final = Path(__file__).parent / "static"
 
 
-def load_style() -> str:
-    """The style sheet."""
-    return _STYLE.read_text(encoding="utf-8")
+def load_style(name: str = "style.css") -> str:
+    """A style sheet; the one that all pages share, unless another is named."""
+    return (_STATIC / name).read_text(encoding="utf-8")

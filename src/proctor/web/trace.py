@@ -169,9 +169,10 @@ def _render(request: Request, asked: _Asked) -> Response:
     return render_page(
         "trace.html",
         title=f"Trace of {asked.place.name}",
-        experiment=request.path_params["experiment"],
         trial=request.path_params["trial"],
-        asked=asked,
+        base=asked.base,
+        trace=asked.trace,
+        choice=asked.choice,
         index=index,
         count_of=count_of,
         beside=f"/diff?{urlencode({'a': asked.place.name})}",

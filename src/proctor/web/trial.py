@@ -18,9 +18,10 @@ from proctor.record.comparable import render_model, settings_digest
 from proctor.record.model import TrialRecord
 from proctor.record.rules import find_missing
 from proctor.report.statistics.efficiency import PASS_MARK
+from proctor.traces.tool_errors import ToolError
 from proctor.traces.trial_summary import TrialSummary, summarise_traced
 from proctor.web.pages import render_page
-from proctor.web.shown import trial_path
+from proctor.web.shown import path_part, trial_path
 from proctor.web.subject import Subject
 from proctor.web.trials.addresses import file_path
 from proctor.web.trials.changed import find_changed, find_room
@@ -43,7 +44,9 @@ def _show_trial(request: Request) -> Response:
     subject: Subject = request.app.state.subject
     experiment, trial = request.path_params["experiment"], request.path_params["trial"]
     with opened_trial(subject, experiment, trial) as known:
-        values = _gather(known)
+        where = known.row.record if known.row else known.traced.name
+        key = key_of(where, known.files)
+        values = gather(known, SUMMARIES.find(key, lambda: summarise_traced(known.traced)))
         values["review"] = _find_new(request)
         values["may_write"] = may_write(request)
         values["all_files"] = "files" in request.query_params
@@ -56,10 +59,9 @@ def _find_new(request: Request) -> int | None:
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 19 else None
 
 
-def _gather(known: Known) -> dict[str, Any]:
+def gather(known: Known, summary: TrialSummary) -> dict[str, Any]:
     """All that the page shows."""
-    where = known.row.record if known.row else known.traced.name
-    summary = SUMMARIES.find(key_of(where, known.files), lambda: summarise_traced(known.traced))
+    address = trial_path(known.experiment, known.trial)
     times = load_times(known)
     changed = find_changed(known)
     return {
@@ -83,9 +85,10 @@ def _gather(known: Known) -> dict[str, Any]:
         "media": find_media(known),
         "pins": _find_pins(known),
         "missing": _find_missing(known.traced.record),
-        "first_error": _find_first_error(summary),
+        "first_error": summary.trace.errors.first,
         "most_files": _MOST_FILES,
-        "address": trial_path(known.experiment, known.trial),
+        "address": address,
+        "trace_path": lambda error=None: _trace_path(address, error),
         "file_path": lambda path: file_path(known.experiment, known.trial, path),
         "shorten": shorten,
         "visible": visible,
@@ -139,10 +142,12 @@ def _find_missing(record: TrialRecord | None) -> list[str]:
     return [str(each) for each in find_missing(record)]
 
 
-def _find_first_error(summary: TrialSummary) -> tuple[int, str] | None:
-    """The step of the first tool error, and the part of the trial that it is in."""
-    first = summary.trace.errors.first
-    return (first.step, first.part) if first is not None else None
+def _trace_path(address: str, error: ToolError | None) -> str:
+    """The address of the trace, at an error if one is given."""
+    if error is None:
+        return f"{address}/trace"
+    part = f"?part={path_part(error.part)}" if error.part else ""
+    return f"{address}/trace{part}#step-{error.step}"
 
 
 def as_json(value: object) -> str:

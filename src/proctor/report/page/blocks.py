@@ -68,9 +68,6 @@ class Lines:
     lines: tuple[str, ...]
     summary: str = ""
     """What it is folded away under; "" where it is shown at once."""
-    anchor: str = ""
-    """By what a link leads to it; "" where none does."""
-    tone: Tone = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,16 +38,6 @@ class Links:
 NO_LINKS: Final = Links()
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What is around a document that stands by itself."""
-
-    style: str
-    """The text of its style sheet."""
-    up: tuple[str, str] | None = None
-    """Where its way back leads, and what that is called."""
-
-
 def _one_line(text: str) -> str:
     return printable(text.replace("\n", " "))
 
@@ -97,13 +87,20 @@ def render_blocks(blocks: Iterable[Block], links: Links = NO_LINKS) -> Markup:
     return Markup(template.render(blocks=numbered, links=links, draw=draw))  # noqa: S704
 
 
-def render_page(document: Document, frame: Frame, links: Links = NO_LINKS) -> str:
-    """A whole page in one file."""
-    digest = base64.b64encode(bytes.fromhex(sha256_hex(frame.style.encode()))).decode()
+def make_policy(*styles: str) -> Markup:
+    """The policy of a page that loads nothing, and has no style but these texts."""
+    digests = (bytes.fromhex(sha256_hex(style.encode())) for style in styles)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return Markup(  # noqa: S704 - it is ours
+        f"default-src 'none'; style-src {hashes}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def render_page(document: Document, style: str, links: Links = NO_LINKS) -> str:
+    """A whole page in one file, with the text of its style sheet."""
     return _ENVIRONMENT.get_template("document.html").render(
         title=document.title,
         body=render_blocks(document.blocks, links),
-        style=Markup(frame.style),  # noqa: S704 - it is ours
-        style_digest=digest,
-        up=frame.up,
+        style=Markup(style),  # noqa: S704 - it is ours
+        policy=make_policy(style),
     )

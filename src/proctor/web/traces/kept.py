@@ -105,7 +105,7 @@ class KeptTraces:
         with opening:
             found = self._recall(place)
             if found is None:
-                found = list(_open_traces(place))
+                found = list(open_traces(place))
                 self._keep(place, found)
             return found
 
@@ -153,7 +153,12 @@ KEPT: Final = KeptTraces()
 """Those of this program."""
 
 
-def _open_traces(place: TracePlace) -> Iterator[KeptTrace]:
+def open_traces(place: TracePlace) -> Iterator[KeptTrace]:
+    """The traces of a trial, opened anew.
+
+    Raises:
+        DamageError: sealed evidence is missing or altered.
+    """
     for part in place.parts:
         large = _open_large(place, part)
         if large is not None:

@@ -17,6 +17,7 @@ from proctor.errors import NotThereError
 from proctor.ledger.artifacts import Artifacts, unpacked
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.row import TrialRow
 from proctor.ledger.step_parts import LARGE
 from proctor.traces.entry import TraceKind
 from proctor.traces.traced_trial import Named, Opened, Part, list_parts, order_parts
@@ -82,16 +83,28 @@ def find_place(subject: Subject, experiment: str, trial: str) -> Iterator[TraceP
     """
     with subject.opened() as ledger:
         if ledger is None:
-            yield _place_in_job(subject, experiment, trial)
+            root = subject.trial_directory(experiment, trial)
+            yield _place_in_job(root, f"{experiment}/{trial}")
         else:
-            yield _place_in_ledger(ledger, experiment, trial)
+            yield _place_in_ledger(ledger, find_row(ledger, experiment, trial))
 
 
-def _place_in_ledger(ledger: Ledger, experiment: str, trial: str) -> TracePlace:
-    row = find_row(ledger, experiment, trial)
+def load_place(row: TrialRow, ledger: Ledger | None) -> TracePlace:
+    """The trial of a row, which is sealed or lies in a directory.
+
+    Raises:
+        NotThereError: it was withheld.
+        DamageError: the ledger is damaged.
+    """
+    if ledger is not None and row.place is None:
+        return _place_in_ledger(ledger, row)
+    return _place_in_job(Path(row.place or ""), row.name)
+
+
+def _place_in_ledger(ledger: Ledger, row: TrialRow) -> TracePlace:
     entry = ledger.entry(row.seq)
     if not isinstance(entry, TrialEntry):
-        raise NotThereError(f"{experiment}/{trial}: withheld; entry {row.seq} says why")
+        raise NotThereError(f"{row.name}: withheld; entry {row.seq} says why")
     artifacts = ledger.artifacts
     kept = {file.path: file for file in entry.evidence if artifacts.holds(file.sha256)}
 
@@ -122,15 +135,14 @@ def _named_by(entry: TrialEntry) -> Named:
     return Named(outputs.trajectory_path, outputs.conversation_path)
 
 
-def _place_in_job(subject: Subject, experiment: str, trial: str) -> TracePlace:
-    root = subject.trial_directory(experiment, trial)
+def _place_in_job(root: Path, name: str) -> TracePlace:
     files = [*_list_traces(root), _RESULT]
 
     open_file = Directory(root, frozenset(files)).open
     parts = order_parts(list_parts(files, Named()), files, open_file)
     named = [name for part in parts for _, name in part.candidates]
     return TracePlace(
-        name=f"{experiment}/{trial}",
+        name=name,
         key=str(root),
         stamp=tuple((name, _stamp(root / name)) for name in named),
         parts=parts,

@@ -45,8 +45,9 @@ def read_rows(
     wanted: Sequence[int],
     showing: Showing,
     labels: Labels | None = None,
+    enough: int = _ENOUGH,
 ) -> list[Row]:
-    """The entries of these numbers, which rise; fewer of them where they are very long.
+    """The entries of these numbers, which rise; no further one after `enough` characters.
 
     Raises:
         ChangedTraceError: the trace is no longer the one that the index was made of.
@@ -60,7 +61,7 @@ def read_rows(
         label = labels.find(index.steps[number]) if labels is not None and is_first else None
         found.append(msgspec.structs.replace(row, is_first=is_first, label=label))
         size += sum(len(text.folded.text) + len(text.folded.end) for text in row.texts)
-        if size > _ENOUGH:
+        if size > enough:
             break
     return found
 

@@ -82,25 +82,37 @@ def opened_trial(
     with subject.opened() as ledger:
         if ledger is not None:
             is_sound = subject.damage() is None
-            yield replace(_know_sealed(ledger, experiment, trial), is_sound=is_sound)
+            row = find_row(ledger, experiment, trial)
+            yield replace(_know_sealed(ledger, row), is_sound=is_sound)
         else:
-            known = _know_in_job(subject, experiment, trial)
             place = subject.trial_directory(experiment, trial)
+            known = _know_in_job(place, experiment, trial)
             yield known if files_only else _with_record(known, place)
 
 
-def _know_sealed(ledger: Ledger, experiment: str, trial: str) -> Known:
-    row = find_row(ledger, experiment, trial)
+def load_known(row: TrialRow, ledger: Ledger | None) -> Known:
+    """The trial of a row, which is sealed or lies in a directory.
+
+    Raises:
+        DamageError: the ledger is damaged.
+    """
+    if ledger is not None and row.place is None:
+        return _know_sealed(ledger, row)
+    place = Path(row.place or "")
+    return _with_record(_know_in_job(place, row.experiment_id, row.trial_id), place)
+
+
+def _know_sealed(ledger: Ledger, row: TrialRow) -> Known:
     line = ledger.index.find_line(row.seq)
     bare = Known(
-        experiment=experiment,
-        trial=trial,
-        traced=_trace_nothing(f"{experiment}/{trial}", row.seq),
+        experiment=row.experiment_id,
+        trial=row.trial_id,
+        traced=_trace_nothing(row.name, row.seq),
         ledger=ledger,
         row=row,
         leaf=line[2].hex() if line else None,
         remarks=tuple(find_remarks(ledger, row.record)),
-        related=_find_related(ledger, experiment, trial),
+        related=_find_related(ledger, row.experiment_id, row.trial_id),
     )
     try:
         entry = _read_sealed(ledger, row.seq, bare.leaf)
@@ -150,8 +162,7 @@ def _base_of(trial: str) -> str:
     return trial
 
 
-def _know_in_job(subject: Subject, experiment: str, trial: str) -> Known:
-    place = subject.trial_directory(experiment, trial)
+def _know_in_job(place: Path, experiment: str, trial: str) -> Known:
     files, refused = list_directory(place)
     opened = Directory(place, frozenset(file.path for file in files))
     traced = TracedTrial(
