@@ -161,19 +161,17 @@ def _verify_rows(bench: Bench, count: int) -> Iterator[Row]:
     # Once unmeasured: the first pass fills the page cache.
     _hash_seconds(files)
 
-    def ours(*, fast: bool, processes: int) -> float:
+    def ours(*, fast: bool) -> float:
         start = time.perf_counter()
-        found = verify_ledger(directory, fast=fast, processes=processes)
+        found = verify_ledger(directory, fast=fast)
         if not found.is_sound:
             raise BenchmarkError(f"{directory}: {found.damage[0]}")
         return time.perf_counter() - start
 
-    fast = bench.least(lambda: ours(fast=True, processes=1), lambda: _hash_seconds(files))
+    fast = bench.least(lambda: ours(fast=True), lambda: _hash_seconds(files))
     yield times_faster("verify-fast", fast, "one SHA-256 over the same bytes", at_least=0.6)
-    one = bench.least(lambda: ours(fast=False, processes=1), lambda: _decode_seconds(files))
+    one = bench.least(lambda: ours(fast=False), lambda: _decode_seconds(files))
     yield times_faster("verify", one, "decode and hash every line", at_least=0.6)
-    two = bench.least(lambda: ours(fast=False, processes=2), lambda: ours(fast=False, processes=1))
-    yield times_faster("verify-two", two, "one process", at_least=1.6)
     small = load_ledger(bench, max(count // 10, 1), 10_000)
     peaks = _peak(directory), _peak(small)
     yield share_of("verify-memory", peaks, "a tenth of the entries", at_most=1.5, unit="MB")

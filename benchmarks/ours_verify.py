@@ -6,5 +6,5 @@ import sys
 from benchmarks.bench import peak_megabytes
 from proctor.ledger.verification.verify import verify_ledger
 
-verify_ledger(sys.argv[1], processes=1)
+verify_ledger(sys.argv[1])
 print(json.dumps({"megabytes": peak_megabytes()}))

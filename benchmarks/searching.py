@@ -26,7 +26,7 @@ _MEGABYTE = 1_000_000
 
 def make_index(ledger: Ledger) -> dict[str, float]:
     """How long it takes to make it, of how much, and how large it is, in MB."""
-    path = (find_folder(ledger.directory) or Path()) / SEARCH_INDEX
+    path = (find_folder(Path(ledger.where)) or Path()) / SEARCH_INDEX
     remove_index(path)
     size = sum(row.evidence_bytes for row in find_trials(ledger))
     start = time.perf_counter()

@@ -78,11 +78,11 @@ def test_a_withheld_trial_is_left_out_and_said(proctor: Proctor, tmp_path: Path,
             seal_files(ledger, name, {TRAJECTORY: trajectory() + b" " * len(name)})
         ledger.withhold(ledger.find("a"), **WHY)
     target = tmp_path / "o"
-    ran = proctor("export", "--ledger", ledger.directory, "--format", form, "-o", target)
+    ran = proctor("export", "--ledger", Path(ledger.where), "--format", form, "-o", target)
     assert ran.code == 3
     assert f"left out: {EXPERIMENT}/a: withheld" in ran.out
     alone = proctor(
-        *("export", "--ledger", ledger.directory, "--format", form),
+        *("export", "--ledger", Path(ledger.where), "--format", form),
         *("-o", tmp_path / "alone", "--trial", "a"),
     )
     assert alone.code == 2
@@ -94,7 +94,7 @@ def test_withheld_evidence_is_named_and_the_rest_is_told(proctor: Proctor, tmp_p
         seal_files(ledger, "a", {TRAJECTORY: trajectory(), "log.txt": b"x"})
         ledger.withhold(ledger.find("a"), evidence=[TRAJECTORY], **WHY)
     ran = proctor(
-        *("export", "--ledger", ledger.directory, "--format", "otel", "-o", tmp_path / "o")
+        *("export", "--ledger", Path(ledger.where), "--format", "otel", "-o", tmp_path / "o")
     )
     assert ran.code == 3
     assert f"left out: {EXPERIMENT}/a: evidence '{TRAJECTORY}' is withheld" in ran.out

@@ -53,7 +53,7 @@ def kill_and_go_on(tmp_path: Path, trials: int, sizes: list[int]) -> None:
         child.send_signal(signal.SIGKILL)
         child.wait()
         assert size_of(ledger) > size
-        assert verify_ledger(ledger, processes=1).is_sound
+        assert verify_ledger(ledger).is_sound
     before = size_of(ledger) - 1
     ran = run_child(*words)
     assert ran.code == 0, ran.err
@@ -61,7 +61,7 @@ def kill_and_go_on(tmp_path: Path, trials: int, sizes: list[int]) -> None:
     assert (facts["found"], len(facts["already_there"])) == (trials, before)
     assert len(facts["imported"]) == trials - before
     assert size_of(ledger) == trials + 1
-    assert verify_ledger(ledger, processes=1).is_sound
+    assert verify_ledger(ledger).is_sound
 
 
 def test_a_killed_import_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from proctor.digest import sha256_hex
 from proctor.ledger.api import Ledger
 from proctor.ledger.sealing import Submission
 from tests.cli.programs import Proctor, command_line, environment, run_child
-from tests.ledger.ledgers import EXPERIMENT, record_bytes
+from tests.ledger.ledgers import EXPERIMENT, artifact_path, record_bytes
 from tests.ledger.trials import open_ledger, seal_files
 
 FILES = {"trace.jsonl": b'{"a": 1}\n', "raw.bin": bytes(range(256)), "empty": b""}
@@ -72,8 +72,8 @@ def test_one_file_of_the_evidence_is_given_as_it_was(ledger: Ledger, path: str) 
 
 
 def test_evidence_that_was_altered_is_not_given(ledger: Ledger, proctor: Proctor) -> None:
-    path = ledger.artifacts.path_of(sha256_hex(FILES["trace.jsonl"]))
-    other = ledger.artifacts.path_of(sha256_hex(FILES["raw.bin"]))
+    path = artifact_path(ledger, sha256_hex(FILES["trace.jsonl"]))
+    other = artifact_path(ledger, sha256_hex(FILES["raw.bin"]))
     path.write_bytes(other.read_bytes())
     ran = run_child("show", "third", "--evidence", "trace.jsonl")
     assert (ran.code, ran.out) == (1, "")
@@ -118,7 +118,7 @@ def test_a_file_goes_before_a_trial_of_its_name(
 ) -> None:
     (tmp_path / "first").write_text("x")
     assert "expected one of: trajectory" in proctor("show", "first").err
-    assert proctor("show", "first", "--ledger", ledger.directory).code == 0
+    assert proctor("show", "first", "--ledger", Path(ledger.where)).code == 0
 
 
 @pytest.mark.usefixtures("ledger")

@@ -15,6 +15,7 @@ from proctor.cli.trace_text import fold, render_entry
 from proctor.digest import sha256_hex
 from proctor.traces.entry import Entry, TraceKind
 from tests.cli.programs import Proctor, Ran, run_child
+from tests.ledger.ledgers import artifact_path
 from tests.ledger.trials import open_ledger, seal_files
 from tests.task.trees import JOBS
 
@@ -207,7 +208,7 @@ def test_a_sealed_trial_shows_its_trace_and_its_steps(
     with open_ledger(tmp_path) as ledger:
         data = rows_of(*ROWS).encode()
         seal_files(ledger, "third", {"agent/trajectory.jsonl": data})
-        path = ledger.artifacts.path_of(sha256_hex(data))
+        path = artifact_path(ledger, sha256_hex(data))
     out = proctor("show", "third").out
     assert out.startswith("third, ")
     assert "\n\nagent/trajectory.jsonl (trajectory)\nstep 0  user\n" in out

@@ -99,7 +99,9 @@ def test_what_another_trial_stands_in_for_does_not_count(proctor: Proctor, tmp_p
         first, second = ledger.find("a"), ledger.find("b")
         ledger.supersede(first, second, "infrastructure", reason="the disk was full", author="ana")
     out = tmp_path / "out"
-    ran = proctor("export", "--ledger", ledger.directory, "--format", "every-eval-ever", "-o", out)
+    ran = proctor(
+        "export", "--ledger", Path(ledger.where), "--format", "every-eval-ever", "-o", out
+    )
     assert ran.code == 3
     assert f"left out: {EXPERIMENT}/a: superseded" in ran.out
     (samples,) = out.rglob("*_samples.jsonl")

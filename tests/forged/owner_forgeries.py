@@ -8,8 +8,8 @@ import msgspec
 from proctor.ledger import query
 from proctor.ledger.entry import FORMAT, KeyEntry, TrialEntry, decode_line
 from proctor.ledger.keys import SigningKey, load_key, make_key
+from proctor.ledger.log import FileLog, read_lines
 from proctor.ledger.note import VerifierKey, parse_checkpoint, unbound_handover_message
-from proctor.ledger.segments import read_lines
 from tests.forged.directory_forgeries import edit_reward_everywhere
 from tests.forged.forger import opened_by_owner
 from tests.forged.honest import NAME, HandedIn
@@ -25,7 +25,7 @@ def find_key(handed: HandedIn) -> SigningKey:
 
 def find_trial(handed: HandedIn, name: str) -> TrialEntry:
     """The entry of a trial, as it was sealed."""
-    entries = [decode_line(line.data, "a line") for line in read_lines(handed.ledger / "entries")]
+    entries = [decode_line(line.data, "a line") for line in read_lines(FileLog(handed.ledger))]
     trials = [entry for entry in entries if isinstance(entry, TrialEntry)]
     return next(each for each in trials if json.loads(bytes(each.record))["trial_id"] == name)
 

@@ -15,15 +15,15 @@ from proctor.ledger.entry import (
     encode_entry,
     now_text,
 )
+from proctor.ledger.log import FileLog, read_lines, segment_name
 from proctor.ledger.note import Signer, parse_checkpoint, sign_checkpoint
-from proctor.ledger.segments import read_lines, segment_path
 from proctor.ledger.tree import Tree, leaf_hash, root_of
 from tests.ledger.ledgers import record_bytes
 
 
 def append_by_hand(directory: Path, key: Signer, *entries: AnyEntry | bytes) -> list[int]:
     """Put entries, or lines as they are, at the end of a log and sign it; their places."""
-    lines = [line.data for line in read_lines(directory / "entries")]
+    lines = [line.data for line in read_lines(FileLog(directory))]
     places = list(range(len(lines), len(lines) + len(entries)))
     new = [
         entry
@@ -31,7 +31,7 @@ def append_by_hand(directory: Path, key: Signer, *entries: AnyEntry | bytes) -> 
         else encode_entry(msgspec.structs.replace(entry, at=now_text(), seq=seq))
         for seq, entry in zip(places, entries, strict=True)
     ]
-    last = segment_path(directory / "entries", len(list((directory / "entries").iterdir())) - 1)
+    last = directory / segment_name(len(list((directory / "entries").iterdir())) - 1)
     with last.open("ab") as file:
         file.write(b"".join(line + b"\n" for line in new))
     sign_by_hand(directory, key)
@@ -40,7 +40,7 @@ def append_by_hand(directory: Path, key: Signer, *entries: AnyEntry | bytes) -> 
 
 def sign_by_hand(directory: Path, key: Signer) -> None:
     """Sign the log as it is."""
-    lines = [line.data for line in read_lines(directory / "entries")]
+    lines = [line.data for line in read_lines(FileLog(directory))]
     origin = parse_checkpoint((directory / "checkpoint").read_bytes(), "").origin
     tree = Tree(len(lines), root_of(map(_leaf_of, lines)))
     signed = sign_checkpoint(origin, tree, key.verifier, key.sign)
@@ -54,7 +54,7 @@ def _leaf_of(line: bytes) -> bytes:
 
 def overwrite_by_hand(directory: Path, seq: int) -> str:
     """Take a line out; its leaf hash is returned."""
-    path = segment_path(directory / "entries", 0)
+    path = directory / segment_name(0)
     lines = path.read_bytes().splitlines()
     leaf = leaf_hash(lines[seq]).hex()
     lines[seq] = encode_entry(Withheld(withheld=leaf, seq=seq)).ljust(len(lines[seq]))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.derived import INDEX, SEARCH_INDEX, find_folder, remove_database
 from proctor.ledger.entry import (
     AnyEntry,
@@ -18,6 +19,7 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.keys import SigningKey, load_key, make_key
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.log import FileLog
 from proctor.ledger.query import find_trial
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.withhold import Why, withhold_entry, withhold_trial
@@ -85,19 +87,30 @@ class RichLedger:
     """Entries that were taken out."""
 
 
+def artifact_path(ledger: Ledger, sha256: str) -> Path:
+    """The file of an artifact in a ledger's directory."""
+    return FileArtifacts(Path(ledger.where)).path_of(sha256)
+
+
+def cut_segments(ledger: Ledger, size: int) -> None:
+    """Let segments of a ledger in a directory end at so many bytes."""
+    assert isinstance(ledger.log, FileLog)
+    ledger.log.segment_size = size
+
+
 def make_rich_ledger(directory: Path, size: int = 1000, segment_size: int = 200_000) -> RichLedger:
     """A ledger of this many entries; the index has read all of them."""
     first_key, key = find_key(directory), make_key(directory / "second", "example.org/me")
     evidence = directory / "evidence"
     evidence.mkdir()
     with Ledger.create(directory / "ledger", first_key, ORIGIN) as ledger:
-        ledger.segment_size = segment_size
+        cut_segments(ledger, segment_size)
         rest = size * 3 // 4 - 1
         for number in range(0, rest, 50):
             count = min(50, rest - number)
             _seal_some(ledger, evidence, [f"t{number + at}" for at in range(count)])
         older = directory / "older"
-        older.write_bytes((ledger.directory / "checkpoint").read_bytes())
+        older.write_bytes((Path(ledger.where) / "checkpoint").read_bytes())
         _append(ledger, _remarks(ledger))
         ledger.change_key(key)
         note = NoteEntry(at="", seq=0, text="a remark that goes", author="ana")

@@ -11,8 +11,10 @@ import sys
 from pathlib import Path
 
 from proctor.errors import LedgerError
+from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.keys import load_key
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.log import FileLog
 from proctor.ledger.sealing import Submission, seal
 from tests.ledger.ledgers import record_bytes
 
@@ -44,7 +46,9 @@ def main() -> None:
     """Seal, and say so."""
     directory, key, evidence, *steps = sys.argv[1:]
     with Ledger.open(directory, key=load_key(Path(key))) as ledger:
-        ledger.segment_size = _SHORT
+        assert isinstance(ledger.log, FileLog)
+        assert isinstance(ledger.artifacts, FileArtifacts)
+        ledger.log.segment_size = _SHORT
         if TOGETHER in os.environ:
             ledger.artifacts.one_by_one = 0
         say("open")

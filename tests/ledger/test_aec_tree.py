@@ -64,7 +64,7 @@ def test_a_tree_of_every_generation_goes_in_and_comes_out_byte_for_byte(
     written = write_tree(ledger, places, tmp_path / "out")
     assert (written.written, written.refused) == (3, [])
     assert plain_files(tmp_path / "out") == plain_files(tree)
-    assert verify_ledger(ledger.directory).damage == []
+    assert verify_ledger(Path(ledger.where)).damage == []
 
 
 def test_a_second_import_and_a_second_export_change_nothing(

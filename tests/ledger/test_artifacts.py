@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import FileArtifacts
 
 WRITER = """
 import io, os, signal, sys
 from pathlib import Path
-from proctor.ledger.artifacts import Artifacts
-artifacts = Artifacts(Path(sys.argv[1]))
+from proctor.ledger.artifacts import FileArtifacts
+artifacts = FileArtifacts(Path(sys.argv[1]))
 artifacts.put(io.BytesIO(b"never named"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -26,7 +26,7 @@ def unnamed_in(ledger: Path) -> list[Path]:
 
 
 def put(ledger: Path, data: bytes) -> str:
-    artifacts = Artifacts(ledger)
+    artifacts = FileArtifacts(ledger)
     digest, _ = artifacts.put(io.BytesIO(data))
     artifacts.settle()
     return digest
@@ -39,11 +39,11 @@ def test_what_a_killed_writer_left_goes_with_the_next(tmp_path: Path) -> None:
     assert len(list(left.iterdir())) == 1
     digest = put(tmp_path, b"mine")
     assert unnamed_in(tmp_path) == []
-    assert Artifacts(tmp_path).load(digest, 4) == b"mine"
+    assert FileArtifacts(tmp_path).load(digest, 4) == b"mine"
 
 
 def test_what_a_living_writer_has_not_named_yet_stays(tmp_path: Path) -> None:
-    slow = Artifacts(tmp_path)
+    slow = FileArtifacts(tmp_path)
     digest, _ = slow.put(io.BytesIO(b"slow"))
     put(tmp_path, b"quick")
     assert len(unnamed_in(tmp_path)) == 1
@@ -53,7 +53,7 @@ def test_what_a_living_writer_has_not_named_yet_stays(tmp_path: Path) -> None:
 
 
 def test_what_is_discarded_leaves_nothing(tmp_path: Path) -> None:
-    artifacts = Artifacts(tmp_path)
+    artifacts = FileArtifacts(tmp_path)
     digest, _ = artifacts.put(io.BytesIO(b"x" * (1 << 20)))
     artifacts.discard()
     assert unnamed_in(tmp_path) == []

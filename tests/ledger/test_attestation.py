@@ -51,14 +51,14 @@ def attest(ledger: Ledger) -> AttestEntry:
 
 
 def damage(ledger: Ledger) -> list[str]:
-    return [f"{each.kind} {each.seq}" for each in verify_ledger(ledger.directory).damage]
+    return [f"{each.kind} {each.seq}" for each in verify_ledger(Path(ledger.where)).damage]
 
 
 def independent(ledger: Ledger) -> bool:
     """Whether the program on the page accepts it."""
     with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # it is short, and closes no file
-        patched.setattr(sys, "argv", ["checker.py", str(ledger.directory)])
+        patched.setattr(sys, "argv", ["checker.py", ledger.where])
         try:
             exec(compile(printed("python"), "checker.py", "exec"), {})  # noqa: S102 - our own page
         except AssertionError:
@@ -97,7 +97,7 @@ def packed_without(ledger: Ledger, claim: Claim, gone: int, **changes: object) -
 
 def test_an_attestation_counts_every_entry_of_its_experiment(ledger: Ledger) -> None:
     entry = attest(ledger)
-    lines = (ledger.entries / "000000.jsonl").read_bytes().splitlines()
+    lines = ((Path(ledger.where) / "entries") / "000000.jsonl").read_bytes().splitlines()
     members = [1, 3, 4, 5, 6, 7, 8]
     text = "".join(f"{seq} {leaf_hash(lines[seq]).hex()}\n" for seq in members)
     assert (entry.size, entry.plan, entry.entries, entry.unnamed) == (9, 1, 7, 0)
@@ -165,7 +165,7 @@ def test_withholding_without_a_subject_does_not_take_a_trial_out_of_the_statemen
     withhold_trial(ledger, find_trial(ledger, "elsewhere"), WHY)
     with pytest.raises(LedgerError):
         withhold_entry(ledger, entry.seq, WHY)
-    path = ledger.entries / "000000.jsonl"
+    path = (Path(ledger.where) / "entries") / "000000.jsonl"
     lines = path.read_bytes().splitlines()
     leaf = leaf_hash(lines[4]).hex()
     word = WithholdEntry(
@@ -179,7 +179,7 @@ def test_withholding_without_a_subject_does_not_take_a_trial_out_of_the_statemen
     path.write_bytes(b"\n".join(lines) + b"\n")
     assert damage(ledger) == []
     assert independent(ledger)
-    survey = survey_log(ledger.entries, len(lines))
+    survey = survey_log(ledger.log, len(lines))
     assert (survey.find_counted(entry) or {}).keys() == {1, 3, 4, 5, 6, 7, 8}
     assert survey.state(EXPERIMENT, len(lines)).unnamed == 1
     ledger.refresh()
@@ -282,8 +282,8 @@ def test_claims_of_the_first_format_are_read_and_carry_no_attestation(
 
 
 def test_the_command_attests_and_says_what(ledger: Ledger, proctor: Proctor) -> None:
-    key = ("--ledger", ledger.directory, "--key", ledger.directory.parent / "key")
-    assert find_key(ledger.directory.parent).name in str(ledger.refresh())
+    key = ("--ledger", Path(ledger.where), "--key", Path(ledger.where).parent / "key")
+    assert find_key(Path(ledger.where).parent).name in str(ledger.refresh())
     ran = proctor("ledger", "attest", EXPERIMENT, *key)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("experiment-001: 7 entries attested, entry 9\n")

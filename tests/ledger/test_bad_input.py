@@ -26,7 +26,14 @@ from proctor.ledger.api import Ledger
 from proctor.ledger.keys import make_key
 from proctor.ledger.verification.verify import verify_ledger
 from tests.cli.programs import environment, run_child
-from tests.ledger.ledgers import EXPERIMENT, find_key, forget_index, index_of, record_bytes
+from tests.ledger.ledgers import (
+    EXPERIMENT,
+    artifact_path,
+    find_key,
+    forget_index,
+    index_of,
+    record_bytes,
+)
 from tests.ledger.trials import all_bytes, open_ledger, seal_files
 from tests.unprivileged import unprivileged
 
@@ -55,10 +62,10 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 @pytest.fixture
 def unchanged(ledger: Ledger) -> Iterator[None]:
     """Whatever happens, no byte of the log and no artifact is another afterwards."""
-    kept = [path for path in ledger.directory.rglob("*") if "index" not in path.name]
+    kept = [path for path in Path(ledger.where).rglob("*") if "index" not in path.name]
     before = {path: path.read_bytes() for path in kept if path.is_file()}
     yield
-    after = [path for path in ledger.directory.rglob("*") if "index" not in path.name]
+    after = [path for path in Path(ledger.where).rglob("*") if "index" not in path.name]
     assert {path: path.read_bytes() for path in after if path.is_file()} == before
     assert len(after) == len(kept)
 
@@ -122,7 +129,9 @@ def test_a_record_of_100_megabytes_is_refused_unread(ledger: Ledger, tmp_path: P
     with path.open("wb") as file:
         file.write(record_bytes("new")[:-2])
         file.truncate(100 << 20)
-    ran = run_child("ledger", "seal", path, "--ledger", ledger.directory, "--key", tmp_path / "key")
+    ran = run_child(
+        "ledger", "seal", path, "--ledger", Path(ledger.where), "--key", tmp_path / "key"
+    )
     assert ran.code == 2
     assert f"{100 << 20:,} bytes; a record has at most 8,388,608" in ran.err
     with pytest.raises(NotSealedError, match="belongs into a file of the evidence"):
@@ -133,7 +142,7 @@ def test_a_record_of_100_megabytes_is_refused_unread(ledger: Ledger, tmp_path: P
 def test_a_wrong_key_writes_nothing_not_even_evidence(ledger: Ledger, tmp_path: Path) -> None:
     other = make_key(tmp_path / "other", "example.org/me")
     (tmp_path / "new.txt").write_text("evidence")
-    with Ledger.open(ledger.directory, key=other) as foreign:
+    with Ledger.open(Path(ledger.where), key=other) as foreign:
         with pytest.raises(KeyFileError, match=r"the key at hand is example\.org/me"):
             foreign.seal(record_bytes("new"), ["new.txt"], root=tmp_path)
         with pytest.raises(KeyFileError, match=r"the key at hand is example\.org/me"):
@@ -152,12 +161,12 @@ def edit_first(ledger: Path, change: Callable[[dict[str, object]], None]) -> Non
 
 
 def test_a_ledger_of_a_newer_version_is_left_alone(ledger: Ledger) -> None:
-    edit_first(ledger.directory, lambda entry: entry.update(format="proctor-ledger-9", more=1))
-    before = all_bytes(ledger.entries)
+    edit_first(Path(ledger.where), lambda entry: entry.update(format="proctor-ledger-9", more=1))
+    before = all_bytes(Path(ledger.where) / "entries")
     for attempt in (Ledger.open, verify_ledger):
         with pytest.raises(LedgerError, match="format 'proctor-ledger-9'; this proctor reads"):
-            attempt(ledger.directory)
-    assert all_bytes(ledger.entries) == before
+            attempt(Path(ledger.where))
+    assert all_bytes(Path(ledger.where) / "entries") == before
 
 
 @pytest.mark.parametrize("kind", ["nothing", "empty", "file", "full"])
@@ -194,7 +203,7 @@ def test_a_ledger_is_not_made_where_something_is(tmp_path: Path) -> None:
 def test_nothing_is_added_to_what_the_key_did_not_sign(
     ledger: Ledger, tmp_path: Path, change: str
 ) -> None:
-    path = ledger.directory / "checkpoint"
+    path = Path(ledger.where) / "checkpoint"
     signed = path.read_text()
     if change == "origin":
         path.write_text(signed.replace("example.org/ledger", "example.org/Ledger", 1))
@@ -205,37 +214,37 @@ def test_nothing_is_added_to_what_the_key_did_not_sign(
     else:
         (tmp_path / "second").mkdir()
         with open_ledger(tmp_path / "second", "x", "y", "z") as second:
-            shutil.copy(second.directory / "checkpoint", path)
-    before = all_bytes(ledger.entries)
+            shutil.copy(Path(second.where) / "checkpoint", path)
+    before = all_bytes(Path(ledger.where) / "entries")
     expected: type[ProctorError] = DamageError if change == "other" else SignatureError
-    with Ledger.open(ledger.directory, key=ledger.key) as opened, pytest.raises(expected):
+    with Ledger.open(Path(ledger.where), key=ledger.key) as opened, pytest.raises(expected):
         opened.seal(record_bytes("new"))
-    assert all_bytes(ledger.entries) == before
+    assert all_bytes(Path(ledger.where) / "entries") == before
     assert path.read_text() != signed
-    ran = run_child("ledger", "verify", "--ledger", ledger.directory)
+    ran = run_child("ledger", "verify", "--ledger", Path(ledger.where))
     assert (ran.code, "DAMAGED" in ran.out) == (1, True)
 
 
 def test_a_checkpoint_of_another_ledger_is_named_so(ledger: Ledger, tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
     with open_ledger(tmp_path / "second") as second:
-        other = second.directory / "checkpoint"
+        other = Path(second.where) / "checkpoint"
         note = other.read_text().replace("example.org/ledger", "example.org/other")
     (tmp_path / "older").write_text(note)
-    found = verify_ledger(ledger.directory, since=[tmp_path / "older"])
+    found = verify_ledger(Path(ledger.where), since=[tmp_path / "older"])
     assert "wrong-origin" in {str(damage.kind) for damage in found.damage}
 
 
 @pytest.mark.parametrize("garbage", [b" x", b"{}", b"\x00"])
 def test_an_entry_with_trailing_garbage_is_damage(ledger: Ledger, garbage: bytes) -> None:
-    path = ledger.entries / "000000.jsonl"
+    path = (Path(ledger.where) / "entries") / "000000.jsonl"
     lines = path.read_bytes().split(b"\n")
     lines[2] += garbage
     path.write_bytes(b"\n".join(lines))
     ledger.close()
-    forget_index(ledger.directory)
+    forget_index(Path(ledger.where))
     for command in ("list", "stats", "verify"):
-        ran = run_child("ledger", command, "--ledger", ledger.directory)
+        ran = run_child("ledger", command, "--ledger", Path(ledger.where))
         assert (ran.code, "Traceback" in ran.err) == (1, False)
 
 
@@ -243,7 +252,7 @@ def test_an_entry_with_trailing_garbage_is_damage(ledger: Ledger, garbage: bytes
 def test_an_artifact_swapped_for_something_else_is_never_read(
     ledger: Ledger, tmp_path: Path, what: str
 ) -> None:
-    path = ledger.artifacts.path_of(sha256_hex(b"{}\n"))
+    path = artifact_path(ledger, sha256_hex(b"{}\n"))
     shutil.copy(path, tmp_path / "same.zst")
     path.unlink()
     if what == "symlink":
@@ -254,13 +263,13 @@ def test_an_artifact_swapped_for_something_else_is_never_read(
         path.mkdir()
     else:
         path.symlink_to("/dev/zero")
-    ran = run_child("show", "three", "--evidence", "trace.jsonl", "--ledger", ledger.directory)
+    ran = run_child("show", "three", "--evidence", "trace.jsonl", "--ledger", Path(ledger.where))
     assert (ran.code, ran.out, "cannot be read" in ran.err) == (1, "", True)
     size = ledger.checkpoint().tree.size
     with pytest.raises(AlteredArtifactError, match="no plain file"):
         seal_files(ledger, "four", {"copy": b"{}\n"})
     assert ledger.checkpoint().tree.size == size
-    assert [str(each.kind) for each in verify_ledger(ledger.directory).damage] == (
+    assert [str(each.kind) for each in verify_ledger(Path(ledger.where)).damage] == (
         ["altered-artifact"]
     )
 
@@ -269,9 +278,9 @@ def test_an_artifact_swapped_for_something_else_is_never_read(
 def test_a_broken_index_costs_nothing(ledger: Ledger, what: str) -> None:
     ledger.trials()
     ledger.close()
-    path = index_of(ledger.directory)
+    path = index_of(Path(ledger.where))
     data = path.read_bytes()
-    forget_index(ledger.directory)
+    forget_index(Path(ledger.where))
     if what == "directory":
         path.mkdir()
     elif what == "fifo":
@@ -280,7 +289,7 @@ def test_a_broken_index_costs_nothing(ledger: Ledger, what: str) -> None:
         path.write_bytes(
             {"garbage": b"x" * 9000, "empty": b"", "cut": data[: len(data) // 2]}[what]
         )
-    ran = run_child("ledger", "list", "--json", "--ledger", ledger.directory)
+    ran = run_child("ledger", "list", "--json", "--ledger", Path(ledger.where))
     assert (ran.code, len(json.loads(ran.out))) == (0, 3)
 
 
@@ -291,7 +300,7 @@ def test_a_ledger_on_a_read_only_medium_can_be_read(ledger: Ledger) -> None:
     expected = ledger.trials()
     ledger.close()
     place = Path("/tmp") / f"read-only-{os.getpid()}"  # noqa: S108 - where nobody may enter
-    shutil.copytree(ledger.directory, place)
+    shutil.copytree(Path(ledger.where), place)
     try:
         for path in [place, *place.rglob("*")]:
             path.chmod(0o555 if path.is_dir() else 0o444)
@@ -313,7 +322,7 @@ SEALER = """
 import sys
 from pathlib import Path
 from proctor.ledger.api import Ledger
-from tests.ledger.ledgers import find_key, record_bytes
+from tests.ledger.ledgers import artifact_path, find_key, record_bytes
 root, name, number = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 (root / name).write_text(name)
 with Ledger.open(root / "ledger", key=find_key(root)) as ledger:

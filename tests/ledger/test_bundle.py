@@ -89,7 +89,7 @@ def test_a_bundle_comes_in_with_every_record_and_all_evidence(
         assert isinstance(entry, TrialEntry)
         assert entry.source is not None
         assert (entry.source.name, entry.source.seq) == ("example.org/ledger", ours.seq)
-    assert verify_ledger(other.directory).damage == []
+    assert verify_ledger(Path(other.where)).damage == []
 
 
 def test_a_second_import_changes_nothing(other: Ledger, bundle: Path) -> None:
@@ -175,18 +175,18 @@ def test_a_torn_bundle_is_refused_and_nothing_is_taken(
     with pytest.raises((InputError, DamageError)):
         import_bundle(other, bundle)
     assert other.refresh() == before
-    assert not (other.directory / "artifacts").exists()
+    assert not (Path(other.where) / "artifacts").exists()
 
 
 def test_evidence_that_the_bundle_lacks_is_put_down_as_withheld(
     ledger: Ledger, other: Ledger, tmp_path: Path
 ) -> None:
-    shutil.rmtree(ledger.directory / "artifacts")
+    shutil.rmtree(Path(ledger.where) / "artifacts")
     path = tmp_path / "bare.tar.zst"
     write_bundle(ledger, path)
     taken = import_bundle(other, path)
     assert (taken.new, taken.without) == (3, 3)
-    assert verify_ledger(other.directory).damage == []
+    assert verify_ledger(Path(other.where)).damage == []
 
 
 def test_a_trial_that_is_sealed_here_with_other_bytes_is_refused(

@@ -33,13 +33,15 @@ def ledger(tmp_path: Path) -> Ledger:
 def pub(ledger: Ledger, tmp_path: Path, proctor: Proctor) -> Path:
     """The ledger's public key in a file."""
     path = tmp_path / "pub"
-    ran = proctor("ledger", "checkpoint", "--public-key", "--ledger", ledger.directory, "-o", path)
+    ran = proctor(
+        "ledger", "checkpoint", "--public-key", "--ledger", Path(ledger.where), "-o", path
+    )
     assert ran.code == 0, ran.err
     return path
 
 
 def prove(proctor: Proctor, ledger: Ledger, path: Path, *arguments: object) -> Path:
-    ran = proctor("ledger", "prove", *arguments, "--ledger", ledger.directory, "-o", path)
+    ran = proctor("ledger", "prove", *arguments, "--ledger", Path(ledger.where), "-o", path)
     assert ran.code == 0, ran.err
     return path
 
@@ -48,7 +50,7 @@ def test_a_proof_is_checked_without_the_ledger(
     ledger: Ledger, pub: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
     proof = prove(proctor, ledger, tmp_path / "proof.json", "b")
-    ledger.directory.rename(tmp_path / "gone")
+    Path(ledger.where).rename(tmp_path / "gone")
     ran = proctor("check", proof, "--key", pub)
     assert ran.code == 0
     assert f"entry 2 of 4 in example.org/ledger: trial b of {EXPERIMENT}, reward 0.0" in ran.out
@@ -79,7 +81,7 @@ def test_growth_is_checked_without_the_ledger(
     ledger: Ledger, pub: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
     older = tmp_path / "older"
-    proctor("ledger", "checkpoint", "--ledger", ledger.directory, "-o", older)
+    proctor("ledger", "checkpoint", "--ledger", Path(ledger.where), "-o", older)
     seal(ledger, [Submission(record=record_bytes("later"), where="later")])
     proof = prove(proctor, ledger, tmp_path / "proof.json", "--since", older)
     ran = proctor("check", proof, older, "--key", pub)
@@ -118,7 +120,7 @@ def test_a_withheld_trial_is_told_of_in_a_claim(
 ) -> None:
     withhold_trial(ledger, find_trial(ledger, "b"), Why("a key leaked", "me"))
     claim = tmp_path / "claim.json"
-    where = ("--ledger", ledger.directory)
+    where = ("--ledger", Path(ledger.where))
     made = proctor("ledger", "claim", "--experiment", EXPERIMENT, *where, "-o", claim)
     assert made.code == 0, made.err
     ran = proctor("check", claim, "--key", pub)
@@ -217,7 +219,7 @@ def test_a_claim_of_a_hundred_megabytes_of_nothing_is_refused(
 
 
 def test_prove_refuses_what_is_not_there(ledger: Ledger, tmp_path: Path, proctor: Proctor) -> None:
-    where = ("--ledger", ledger.directory)
+    where = ("--ledger", Path(ledger.where))
     for arguments, message in (
         (("nobody",), "no trial or entry is called 'nobody'"),
         ((), "expected TRIAL or --since"),
@@ -234,18 +236,18 @@ def test_what_is_written_goes_over_no_other_file_and_into_no_ledger(
 ) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine")
-    where = ("--ledger", ledger.directory)
-    for target in (taken, ledger.directory / "proof"):
+    where = ("--ledger", Path(ledger.where))
+    for target in (taken, Path(ledger.where) / "proof"):
         for arguments in (("prove", "a"), ("claim", "--experiment", EXPERIMENT), ("checkpoint",)):
             assert proctor("ledger", *arguments, *where, "-o", target).code == 2
     assert taken.read_text() == "mine"
-    assert not (ledger.directory / "proof").exists()
+    assert not (Path(ledger.where) / "proof").exists()
 
 
 def test_proof_claim_and_checkpoint_come_on_stdout_as_their_files_are(
     ledger: Ledger, tmp_path: Path, proctor: Proctor
 ) -> None:
-    where = ("--ledger", ledger.directory)
+    where = ("--ledger", Path(ledger.where))
     for arguments in (("prove", "a"), ("claim", "--experiment", EXPERIMENT), ("checkpoint",)):
         path = tmp_path / arguments[0]
         assert proctor("ledger", *arguments, *where, "-o", path).code == 0
@@ -254,25 +256,25 @@ def test_proof_claim_and_checkpoint_come_on_stdout_as_their_files_are(
 
 
 def test_a_ledger_is_checked_as_a_whole(ledger: Ledger, pub: Path, proctor: Proctor) -> None:
-    ran = proctor("check", ledger.directory)
+    ran = proctor("check", Path(ledger.where))
     assert ran.code == 0, ran.err
     assert "ledger: example.org/ledger, 4 entries, 0 artifacts: no problem" in ran.out
     assert "not checked: whose ledger it is: no --key was given" in ran.out
-    assert "whose ledger it is" not in proctor("check", ledger.directory, "--key", pub).out
-    refused = proctor("check", ledger.directory, "--key", pub, "--key", pub)
+    assert "whose ledger it is" not in proctor("check", Path(ledger.where), "--key", pub).out
+    refused = proctor("check", Path(ledger.where), "--key", pub, "--key", pub)
     assert (refused.code, "2 keys were given" in refused.err) == (2, True)
 
 
 def test_a_damaged_ledger_is_exit_1(ledger: Ledger, proctor: Proctor) -> None:
-    path = ledger.entries / "000000.jsonl"
+    path = (Path(ledger.where) / "entries") / "000000.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"reward":0', b'"reward":1'))
-    ran = proctor("check", ledger.directory)
+    ran = proctor("check", Path(ledger.where))
     assert (ran.code, "1 problem" in ran.out) == (1, True)
 
 
 def test_a_ledger_without_its_checkpoint_is_still_taken_for_one(
     ledger: Ledger, proctor: Proctor
 ) -> None:
-    (ledger.directory / "checkpoint").unlink()
-    ran = proctor("check", ledger.directory)
+    (Path(ledger.where) / "checkpoint").unlink()
+    ran = proctor("check", Path(ledger.where))
     assert (ran.code, ": ledger: " in ran.out) == (1, True)

@@ -334,7 +334,7 @@ def test_a_stranger_needs_only_the_claim_and_the_public_key(ledger: Ledger, tmp_
     room.mkdir()
     (room / "claim.json.zst").write_bytes(pack(render_document(claim_of(ledger))))
     (room / "pub").write_text(f"{find_key(tmp_path).verifier}\n")
-    ledger.directory.rename(tmp_path / "gone")
+    Path(ledger.where).rename(tmp_path / "gone")
     path = os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)])
     ran = subprocess.run(
         command_line("check", "claim.json.zst", "--key", "pub", "--json"),

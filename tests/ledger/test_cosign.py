@@ -63,14 +63,14 @@ def test_several_people_cosign_one_checkpoint(copy: Path, tmp_path: Path) -> Non
 
 def test_the_ledgers_own_checkpoint_is_not_cosigned(ledger: Ledger) -> None:
     with pytest.raises(LedgerError, match="the next append replaces; save a copy"):
-        load_copy(ledger.directory / "checkpoint")
+        load_copy(Path(ledger.where) / "checkpoint")
 
 
 def test_a_link_to_the_ledgers_own_checkpoint_is_not_cosigned(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     link = tmp_path / "link"
-    link.symlink_to(ledger.directory / "checkpoint")
+    link.symlink_to(Path(ledger.where) / "checkpoint")
     with pytest.raises(LedgerError, match="the next append replaces"):
         load_copy(link)
 
@@ -88,7 +88,7 @@ def test_the_command_makes_a_key_once_and_prints_the_public_one(
     key = tmp_path / "keys" / "witness"
     log_key = find_key(tmp_path).verifier
     seen = ("--state", tmp_path / "state", "--log-key", log_key)
-    arguments = ("ledger", "cosign", copy, "--key", key, "--ledger", ledger.directory, *seen)
+    arguments = ("ledger", "cosign", copy, "--key", key, "--ledger", Path(ledger.where), *seen)
     refused = proctor(*arguments)
     assert refused.code == 2
     assert "the signing key cannot be read" in refused.err
@@ -109,7 +109,7 @@ def test_the_command_leaves_no_key_behind_where_nothing_was_cosigned(
     ledger: Ledger, tmp_path: Path, proctor: Proctor
 ) -> None:
     key = tmp_path / "witness"
-    own = ledger.directory / "checkpoint"
+    own = Path(ledger.where) / "checkpoint"
     ran = proctor("ledger", "cosign", own, "--key", key, "--name", "example.org/witness")
     assert (ran.code, key.exists()) == (2, False)
     assert "save a copy" in ran.err
@@ -122,7 +122,7 @@ def test_a_claim_under_a_cosigned_copy_carries_the_cosignature(
     cosign_copy(copy, load_copy(copy), key, TIME)
     grow(ledger, "later")
     claim = tmp_path / "claim.json"
-    where = ("--ledger", ledger.directory, "--checkpoint", copy)
+    where = ("--ledger", Path(ledger.where), "--checkpoint", copy)
     made = proctor("ledger", "claim", "--experiment", "experiment-001", *where, "-o", claim)
     assert made.code == 0, made.err
     keys = ("--key", find_key(tmp_path).verifier, "--key", key.cosigner)

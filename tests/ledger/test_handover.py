@@ -14,6 +14,7 @@ from proctor.ledger.claims.multiproof import find_root_before, hash_parts, prove
 from proctor.ledger.entry import KeyEntry
 from proctor.ledger.keys import SigningKey, make_key
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.log import FileLog, read_lines
 from proctor.ledger.note import (
     Algorithm,
     VerifierKey,
@@ -21,7 +22,6 @@ from proctor.ledger.note import (
     parse_verifier_key,
     unbound_handover_message,
 )
-from proctor.ledger.segments import read_lines
 from proctor.ledger.tree import leaf_hash, prove_inclusion, root_before, root_of
 from proctor.ledger.verification.damage import DamageKind
 from proctor.ledger.verification.verify import verify_ledger
@@ -52,7 +52,7 @@ def keys(tmp_path: Path) -> list[SigningKey]:
 
 def hand_over(directory: Path, former: SigningKey, heir: SigningKey, **changes: object) -> KeyEntry:
     """The entry by which a key names its heir at the end of a log, unless it is changed."""
-    leaves = [leaf_hash(line.data) for line in read_lines(directory / "entries")]
+    leaves = [leaf_hash(line.data) for line in read_lines(FileLog(directory))]
     text, seq, root = str(heir.verifier), len(leaves), root_of(leaves).hex()
     said = {"seq": seq, "root": root, "key": text, **changes}
     message = handover_message(ORIGIN, str(said["key"]), seq, str(said["root"]))

@@ -61,7 +61,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
 
 @pytest.fixture
 def out(ledger: Ledger) -> Iterator[Path]:
-    place = ledger.directory.parent / "out"
+    place = Path(ledger.where).parent / "out"
     yield place
     shutil.rmtree(place, ignore_errors=True)
 
@@ -113,7 +113,7 @@ def test_an_id_that_is_no_name_makes_no_path(
         find_place(entry)
     with (
         pytest.raises(ProctorError),
-        opened_experiment(ledger, EXPERIMENT, SealedIn(str(ledger.directory))),
+        opened_experiment(ledger, EXPERIMENT, SealedIn(ledger.where)),
     ):
         pass
     hostile = [msgspec.structs.replace(row, **{field: name}) for row in rows]
@@ -209,13 +209,13 @@ def test_odd_names_inside_are_written_and_stay_inside(
 
 @pytest.mark.parametrize("name", ["../../../../key", "/etc/passwd", "", "A" * 64])
 def test_an_artifact_that_is_no_digest_has_no_path(ledger: Ledger, name: str) -> None:
-    before = outside(ledger.directory.parent / "out")
+    before = outside(Path(ledger.where).parent / "out")
     assert not ledger.artifacts.holds(name)
     load = partial(ledger.artifacts.load, size=1)
-    for use in (ledger.artifacts.remove, load, ledger.artifacts.path_of):
+    for use in (ledger.artifacts.remove, load, ledger.artifacts.open):
         with pytest.raises(AlteredArtifactError, match="is not the SHA-256"):
             use(name)
-    assert outside(ledger.directory.parent / "out") == before
+    assert outside(Path(ledger.where).parent / "out") == before
 
 
 @pytest.mark.parametrize("name", ["../evil.html", "/evil.html", "trials/../../evil.html", ""])

@@ -120,7 +120,7 @@ def test_it_accepts_an_honest_ledger_and_names_its_key(ledger: RichLedger) -> No
 def agrees(subject: Subject, mutation: Mutation, seed: int) -> bool:
     subject.random.seed(f"{name_of(mutation)} {seed}")
     mutation(subject)
-    found = verify_ledger(subject.ledger.directory, since=[subject.ledger.older], processes=1)
+    found = verify_ledger(subject.ledger.directory, since=[subject.ledger.older])
     is_same = accepts(subject.ledger, "older") == found.is_sound
     subject.put_back()
     return is_same

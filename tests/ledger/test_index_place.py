@@ -241,8 +241,8 @@ def test_an_index_that_was_read_while_somebody_withheld_forgets_too(
             result = refresh()
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("PROCTOR_CACHE", str(tmp_path / "other"))
-                trials(ledger.directory)
-                ask(ledger.directory, text)
+                trials(Path(ledger.where))
+                ask(Path(ledger.where), text)
             return result
 
         with pytest.MonkeyPatch.context() as patch:

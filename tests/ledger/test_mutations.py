@@ -42,7 +42,7 @@ def subject(ledger: RichLedger) -> Iterator[Subject]:
 
 def verify(ledger: RichLedger, *, fast: bool = False) -> Verification:
     key, older = ledger.key.verifier, [ledger.older]
-    return verify_ledger(ledger.directory, key=key, since=older, fast=fast, processes=1)
+    return verify_ledger(ledger.directory, key=key, since=older, fast=fast)
 
 
 def complaint_about(expected: Expected, found: Verification) -> str | None:

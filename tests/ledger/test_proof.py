@@ -129,7 +129,7 @@ def test_two_checkpoints_the_wrong_way_round_are_refused(ledger: Ledger) -> None
 
 def test_a_line_that_was_edited_on_the_disk_is_not_proven(ledger: Ledger) -> None:
     checkpoint = ledger.refresh()
-    path = ledger.entries / "000000.jsonl"
+    path = (Path(ledger.where) / "entries") / "000000.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"t3"', b'"t9"'))
     with pytest.raises(DamageError, match="entry 4 has other bytes than were signed"):
         make_inclusion(ledger, 4, checkpoint)

@@ -96,7 +96,7 @@ def test_a_reward_keeps_its_kind(tmp_path: Path) -> None:
 
 
 def test_a_list_has_what_another_process_sealed_meanwhile(ledger: Ledger) -> None:
-    with Ledger.open(ledger.directory, key=ledger.key) as other:
+    with Ledger.open(Path(ledger.where), key=ledger.key) as other:
         other.seal(record_bytes("c-1"))
     assert [row.trial_id for row in ledger.trials(TrialFilter(limit=1))] == ["c-1"]
 

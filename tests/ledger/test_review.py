@@ -119,5 +119,5 @@ def test_without_the_key_nothing_is_said(
 ) -> None:
     monkeypatch.setenv("PROCTOR_KEY", str(tmp_path / "elsewhere"))
     missing = "elsewhere: the signing key cannot be read"
-    with Ledger.open(ledger.directory) as reader, pytest.raises(KeyFileError, match=missing):
+    with Ledger.open(Path(ledger.where)) as reader, pytest.raises(KeyFileError, match=missing):
         reader.review(reader.find("one"), "pass", reviewer="ana")

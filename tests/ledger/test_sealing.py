@@ -59,10 +59,10 @@ def test_complete_records_are_sealed_and_partial_ones_are_diagnostic(ledger: Led
 
 def test_the_same_bytes_again_change_nothing_and_say_so(ledger: Ledger) -> None:
     (first,) = seal(ledger, [submit("a")])
-    before = files_below(ledger.directory)
+    before = files_below(Path(ledger.where))
     (again,) = seal(ledger, [submit("a")])
     assert (again.seq, again.is_new) == (first.seq, False)
-    assert files_below(ledger.directory) == before
+    assert files_below(Path(ledger.where)) == before
 
 
 def test_the_same_trial_twice_in_one_batch_is_one_entry(ledger: Ledger) -> None:
@@ -73,11 +73,11 @@ def test_the_same_trial_twice_in_one_batch_is_one_entry(ledger: Ledger) -> None:
 
 def test_other_bytes_under_the_same_name_are_refused_with_both_digests(ledger: Ledger) -> None:
     (first,) = seal(ledger, [submit("a")])
-    before = files_below(ledger.directory)
+    before = files_below(Path(ledger.where))
     with pytest.raises(ConflictError) as refused:
         seal(ledger, [submit("b"), submit("a", **{"evaluation.reward": 0.0})])
     assert first.record in str(refused.value)
-    assert files_below(ledger.directory) == before
+    assert files_below(Path(ledger.where)) == before
 
 
 def test_other_evidence_for_the_same_record_is_refused(ledger: Ledger, tmp_path: Path) -> None:
@@ -104,11 +104,11 @@ def test_a_declared_secret_is_not_sealed(ledger: Ledger, tmp_path: Path, place: 
     submission = Submission(
         record=record_bytes("a", **changes), where="a", root=tmp_path, evidence=("log",)
     )
-    before = files_below(ledger.directory)
+    before = files_below(Path(ledger.where))
     with pytest.raises(NotSealedError, match="the value of API_KEY is in it") as refused:
         seal(ledger, [submission], Secrets({"API_KEY": secret, "SHORT": "a"}))
     assert secret not in str(refused.value)
-    assert files_below(ledger.directory) == before
+    assert files_below(Path(ledger.where)) == before
 
 
 @pytest.mark.parametrize(
@@ -119,23 +119,23 @@ def test_evidence_from_outside_is_refused(ledger: Ledger, tmp_path: Path, path: 
     root.mkdir()
     (root / "link").symlink_to(tmp_path / "key")
     (root / "sub").symlink_to(tmp_path)
-    before = files_below(ledger.directory)
+    before = files_below(Path(ledger.where))
     with pytest.raises(NotSealedError):
         seal(
             ledger,
             [Submission(record=record_bytes("a"), where="a", root=root, evidence=(path,))],
         )
-    assert files_below(ledger.directory) == before
+    assert files_below(Path(ledger.where)) == before
 
 
 @pytest.mark.parametrize("name", ["../x", "_x", "a\0b", "x" * 300, "tr\u0456al", ".x", "a/b"])
 def test_an_id_that_is_no_name_is_refused(ledger: Ledger, name: str) -> None:
-    before = files_below(ledger.directory)
+    before = files_below(Path(ledger.where))
     for changes in ({"trial_id": name}, {"experiment_id": name}):
         document = json.loads(record_bytes("a")) | changes
         with pytest.raises(ProctorError):
             seal(ledger, [Submission(record=json.dumps(document).encode(), where="a")])
-    assert files_below(ledger.directory) == before
+    assert files_below(Path(ledger.where)) == before
 
 
 def test_a_record_of_a_hundred_megabytes_is_refused(ledger: Ledger) -> None:
@@ -146,23 +146,23 @@ def test_a_record_of_a_hundred_megabytes_is_refused(ledger: Ledger) -> None:
 def test_what_a_crash_left_behind_the_checkpoint_is_put_aside(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    segment = ledger.entries / "000000.jsonl"
+    segment = (Path(ledger.where) / "entries") / "000000.jsonl"
     with segment.open("ab") as file:
         file.write(b'{"at":"2026-01-01T00:00:00.000Z","kind":"note","seq":1,"te')
     seal(ledger, [submit("a")])
-    (torn,) = (ledger.directory / "torn").iterdir()
+    (torn,) = (Path(ledger.where) / "torn").iterdir()
     assert torn.read_bytes().endswith(b'"te')
-    with Ledger.open(ledger.directory, key=find_key(tmp_path)) as again:
+    with Ledger.open(Path(ledger.where), key=find_key(tmp_path)) as again:
         again.refresh()
         assert again.find_sealed(EXPERIMENT, "a") is not None
 
 
 def test_a_whole_line_that_nobody_signed_is_not_signed_later(ledger: Ledger) -> None:
     forged = b'{"at":"","kind":"note","seq":1,"text":"mine","author":"x","about":[]}\n'
-    with (ledger.entries / "000000.jsonl").open("ab") as file:
+    with ((Path(ledger.where) / "entries") / "000000.jsonl").open("ab") as file:
         file.write(forged)
     seal(ledger, [submit("a")])
-    assert b"mine" not in (ledger.entries / "000000.jsonl").read_bytes()
+    assert b"mine" not in ((Path(ledger.where) / "entries") / "000000.jsonl").read_bytes()
 
 
 def test_another_key_signs_from_its_entry_on(ledger: Ledger, tmp_path: Path) -> None:
@@ -172,17 +172,17 @@ def test_another_key_signs_from_its_entry_on(ledger: Ledger, tmp_path: Path) -> 
     heir = make_key(tmp_path / "heir", "example.org/heir")
     assert ledger.change_key(heir) == 1
     seal(ledger, [submit("a")])
-    assert verify_ledger(ledger.directory, key=former.verifier, since=(older,)).damage == []
-    with Ledger.open(ledger.directory, key=former) as again, pytest.raises(KeyFileError):
+    assert verify_ledger(Path(ledger.where), key=former.verifier, since=(older,)).damage == []
+    with Ledger.open(Path(ledger.where), key=former) as again, pytest.raises(KeyFileError):
         seal(again, [submit("b")])
-    with Ledger.open(ledger.directory, key=heir) as again:
+    with Ledger.open(Path(ledger.where), key=heir) as again:
         seal(again, [submit("b")])
 
 
 def test_an_older_checkpoint_that_was_put_back_is_noticed(ledger: Ledger) -> None:
-    older = (ledger.directory / "checkpoint").read_bytes()
+    older = (Path(ledger.where) / "checkpoint").read_bytes()
     seal(ledger, [submit("a")])
     ledger.refresh()
-    (ledger.directory / "checkpoint").write_bytes(older)
+    (Path(ledger.where) / "checkpoint").write_bytes(older)
     with pytest.raises(DamageError, match="an older checkpoint was put back"):
         seal(ledger, [submit("b")])

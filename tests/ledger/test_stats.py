@@ -19,8 +19,8 @@ def test_a_shared_file_counts_once_in_all_and_once_for_each_that_names_it(tmp_pa
         seal_files(ledger, "b", {"z": b"shared" * 999}, experiment_id="one")
         seal_files(ledger, "c", {"x": b"shared" * 999}, experiment_id="two")
         stats = ledger.stats()
-        on_disk = sum(path.stat().st_size for path in ledger.directory.rglob("*.zst"))
-        log = sum(path.stat().st_size for path in ledger.entries.iterdir())
+        on_disk = sum(path.stat().st_size for path in Path(ledger.where).rglob("*.zst"))
+        log = sum(path.stat().st_size for path in (Path(ledger.where) / "entries").iterdir())
     found = {each.experiment_id: each for each in stats.experiments}
     assert list(found) == ["experiment-001", "one", "two"]
     assert (found["one"].trials, found["one"].evidence_files, found["one"].artifacts) == (2, 3, 2)

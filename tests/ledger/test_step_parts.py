@@ -9,7 +9,7 @@ from backports import zstd
 
 from proctor.digest import sha256_hex
 from proctor.errors import DamageError
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.step_parts import read_sealed_steps
 
 TEXT = "".join(chr(32 + (at * 7919) % 90) for at in range(2000)).replace("\\", "/")
@@ -26,15 +26,15 @@ DATA = lines_of(5000)
 
 
 @pytest.fixture
-def artifacts(tmp_path: Path) -> Artifacts:
+def artifacts(tmp_path: Path) -> FileArtifacts:
     (tmp_path / "ledger").mkdir()
-    kept = Artifacts(tmp_path / "ledger")
+    kept = FileArtifacts(tmp_path / "ledger")
     kept.put(io.BytesIO(DATA))
     kept.settle()
     return kept
 
 
-def found_lines(artifacts: Artifacts, steps: tuple[int, int], cache: Path | None) -> list[int]:
+def found_lines(artifacts: FileArtifacts, steps: tuple[int, int], cache: Path | None) -> list[int]:
     found = read_sealed_steps(artifacts, sha256_hex(DATA), steps, cache)
     assert found is not None
     return [line for chunk in found for line in chunk.lines]
@@ -46,7 +46,7 @@ def found_lines(artifacts: Artifacts, steps: tuple[int, int], cache: Path | None
     ids=["empty", "small", "lines", "no-lines", "short-lines"],
 )
 def test_what_is_kept_in_frames_is_one_file_for_any_reader(tmp_path: Path, data: bytes) -> None:
-    artifacts = Artifacts(tmp_path)
+    artifacts = FileArtifacts(tmp_path)
     digest, size = artifacts.put(io.BytesIO(data))
     artifacts.settle()
     assert (digest, size) == (sha256_hex(data), len(data))
@@ -59,7 +59,7 @@ def test_what_is_kept_in_frames_is_one_file_for_any_reader(tmp_path: Path, data:
 
 
 def test_all_places_of_a_step_are_found_also_out_of_order(
-    artifacts: Artifacts, tmp_path: Path
+    artifacts: FileArtifacts, tmp_path: Path
 ) -> None:
     for cache in (None, tmp_path / "cache", tmp_path / "cache"):
         assert found_lines(artifacts, (3, 4), cache) == [4, 5, 5001]
@@ -67,7 +67,9 @@ def test_all_places_of_a_step_are_found_also_out_of_order(
         assert found_lines(artifacts, (9999, 9999), cache) == []
 
 
-def test_what_is_remembered_may_be_deleted_or_broken(artifacts: Artifacts, tmp_path: Path) -> None:
+def test_what_is_remembered_may_be_deleted_or_broken(
+    artifacts: FileArtifacts, tmp_path: Path
+) -> None:
     cache = tmp_path / "cache"
     assert found_lines(artifacts, (7, 7), cache) == [8]
     (note,) = (cache / "steps").iterdir()
@@ -78,7 +80,7 @@ def test_what_is_remembered_may_be_deleted_or_broken(artifacts: Artifacts, tmp_p
     assert found_lines(artifacts, (7, 7), cache) == [8]
 
 
-def test_a_part_that_was_altered_is_not_given(artifacts: Artifacts, tmp_path: Path) -> None:
+def test_a_part_that_was_altered_is_not_given(artifacts: FileArtifacts, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     found_lines(artifacts, (7, 7), cache)
     path = artifacts.path_of(sha256_hex(DATA))
@@ -96,7 +98,7 @@ def test_a_part_that_was_altered_is_not_given(artifacts: Artifacts, tmp_path: Pa
 
 
 def test_an_artifact_in_one_frame_has_to_be_unpacked_as_a_whole(tmp_path: Path) -> None:
-    artifacts = Artifacts(tmp_path)
+    artifacts = FileArtifacts(tmp_path)
     data = b"x" * (1 << 27)
     path = artifacts.path_of(sha256_hex(data))
     path.parent.mkdir(parents=True)

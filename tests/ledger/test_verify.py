@@ -20,7 +20,7 @@ from proctor.errors import (
     MissingArtifactError,
     NoteError,
 )
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import FORMAT, EvidenceFile, KeyEntry, NoteEntry, TrialEntry
 from proctor.ledger.keys import SigningKey, cosign, make_key
 from proctor.ledger.ledger import Ledger
@@ -101,14 +101,13 @@ def test_a_sound_ledger_gives_its_size_its_key_and_what_was_withheld(rich: RichL
     assert (found.key, found.is_key_given) == (str(rich.first_key.verifier), False)
 
 
-@pytest.mark.parametrize("processes", [1, 2, 3])
 @pytest.mark.parametrize("fast", [False, True])
-def test_processes_and_pieces_do_not_matter(
-    rich: RichLedger, processes: int, *, fast: bool, monkeypatch: pytest.MonkeyPatch
+def test_pieces_do_not_matter(
+    rich: RichLedger, *, fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan, "PIECE", 3001)
     monkeypatch.setattr(scan, "_CHUNK", 1024)
-    found = verify_ledger(rich.directory, since=[rich.older], fast=fast, processes=processes)
+    found = verify_ledger(rich.directory, since=[rich.older], fast=fast)
     assert (found.damage, found.notes, found.size, found.withheld) == ([], [], 120, 2)
 
 
@@ -354,7 +353,7 @@ def test_beyond_a_thousand_of_a_kind_damage_is_only_counted() -> None:
 
 
 def test_an_artifact_is_missing_or_altered_and_a_bomb_is_not_unpacked(rich: RichLedger) -> None:
-    artifacts = Artifacts(rich.directory)
+    artifacts = FileArtifacts(rich.directory)
     with pytest.raises(MissingArtifactError, match="not there"):
         artifacts.check("0" * 64, 1)
     with io.BytesIO(bytes(50 << 20)) as plain:
@@ -377,7 +376,7 @@ def test_a_ledger_that_somebody_appends_to_is_sound_at_any_moment(tmp_path: Path
     writer = threading.Thread(target=append)
     writer.start()
     try:
-        found = [verify_ledger(ledger, processes=1) for _ in range(30)]
+        found = [verify_ledger(ledger) for _ in range(30)]
     finally:
         stop.set()
         writer.join()

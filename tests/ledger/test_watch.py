@@ -17,19 +17,19 @@ from proctor.ledger.claims.witness import Shown, witness_copy
 from proctor.ledger.entry import NoteEntry, TrialEntry, WithholdEntry
 from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.log import FileLog, read_lines
 from proctor.ledger.memory import Memory
 from proctor.ledger.note import VerifierKey
 from proctor.ledger.query import find_trial
-from proctor.ledger.segments import read_lines
 from proctor.ledger.tree import leaf_hash
 from proctor.ledger.watch.event import Event
-from proctor.ledger.watch.reading import read_new, stamp_segments
+from proctor.ledger.watch.reading import read_new
 from proctor.ledger.watch.watching import Monitor
 from proctor.ledger.withhold import Why, withhold_entry, withhold_trial
 from tests.cli.programs import Proctor, command_line, environment
 from tests.ledger.by_hand import append_by_hand
 from tests.ledger.claims import seal_marked, supersede
-from tests.ledger.ledgers import EXPERIMENT, ORIGIN, find_key, make_ledger
+from tests.ledger.ledgers import EXPERIMENT, ORIGIN, cut_segments, find_key, make_ledger
 
 WHY = Why("a key leaked", "ana")
 
@@ -41,7 +41,7 @@ class Watcher:
     memory: Memory
 
     def look(self, ledger: Ledger | Path, *keys: VerifierKey) -> list[Event]:
-        place = ledger.directory if isinstance(ledger, Ledger) else ledger
+        place = Path(ledger.where) if isinstance(ledger, Ledger) else ledger
         monitor = Monitor(self.memory, keys)
         events, cursor = monitor.look(place)
         monitor.cursors.keep(cursor)
@@ -87,7 +87,7 @@ def note(ledger: Ledger, *texts: str) -> None:
 def put_in_place(other: Ledger, ledger: Ledger) -> None:
     """Show the monitor another log where the first one was."""
     for name in ("checkpoint", "entries/000000.jsonl"):
-        (ledger.directory / name).write_bytes((other.directory / name).read_bytes())
+        (Path(ledger.where) / name).write_bytes((Path(other.where) / name).read_bytes())
 
 
 def append_copy_of(ledger: Ledger, seq: int) -> None:
@@ -138,7 +138,7 @@ def test_a_withheld_trial_that_is_sealed_again_is_a_duplicate(
     copy = ledger.entry(3)
     assert isinstance(copy, TrialEntry)
     withhold_trial(ledger, find_trial(ledger, "c"), WHY)
-    append_by_hand(ledger.directory, find_key(ledger.directory.parent), copy)
+    append_by_hand(Path(ledger.where), find_key(Path(ledger.where).parent), copy)
     assert watcher.kinds(ledger) == ["first-seen", "withheld", "duplicate-identity"]
 
 
@@ -148,16 +148,16 @@ def test_a_fork_is_seen_once_and_both_checkpoints_are_kept(
     seen = ledger.refresh()
     watcher.look(ledger)
     other = fork("x", "y", "z", "w", "v")
-    kept = {name: (ledger.directory / name).read_bytes() for name in ("checkpoint",)}
-    log = (ledger.entries / "000000.jsonl").read_bytes()
+    kept = {name: (Path(ledger.where) / name).read_bytes() for name in ("checkpoint",)}
+    log = ((Path(ledger.where) / "entries") / "000000.jsonl").read_bytes()
     put_in_place(other, ledger)
     (event,) = watcher.look(ledger)
     assert event.kind == "forked"
     found = {Path(path).read_bytes() for path in event.evidence}
     assert found == {seen.render(), other.refresh().render()}
     assert watcher.look(ledger) == []
-    (ledger.directory / "checkpoint").write_bytes(kept["checkpoint"])
-    (ledger.entries / "000000.jsonl").write_bytes(log)
+    (Path(ledger.where) / "checkpoint").write_bytes(kept["checkpoint"])
+    ((Path(ledger.where) / "entries") / "000000.jsonl").write_bytes(log)
     assert watcher.look(ledger) == []
     put_in_place(other, ledger)
     assert watcher.kinds(ledger) == ["forked"]
@@ -182,10 +182,10 @@ def test_a_fork_with_another_handover_is_a_fork(
 
 
 def test_a_log_that_went_back_is_seen(watcher: Watcher, ledger: Ledger, tmp_path: Path) -> None:
-    before = (ledger.directory / "checkpoint").read_bytes()
+    before = (Path(ledger.where) / "checkpoint").read_bytes()
     note(ledger, "more")
     watcher.look(ledger)
-    (ledger.directory / "checkpoint").write_bytes(before)
+    (Path(ledger.where) / "checkpoint").write_bytes(before)
     (event,) = watcher.look(ledger)
     assert (event.kind, len(event.evidence)) == ("rolled-back", 2)
     assert watcher.look(ledger) == []
@@ -221,7 +221,7 @@ def test_a_key_that_is_given_must_have_signed(
 
 def test_an_edited_line_is_damage_old_or_new(watcher: Watcher, ledger: Ledger) -> None:
     watcher.look(ledger)
-    path = ledger.entries / "000000.jsonl"
+    path = (Path(ledger.where) / "entries") / "000000.jsonl"
     log = path.read_bytes()
     path.write_bytes(log.replace(b'"reward":0.0', b'"reward":1.0'))
     assert watcher.kinds(ledger) == ["damaged"]
@@ -233,7 +233,7 @@ def test_an_edited_line_is_damage_old_or_new(watcher: Watcher, ledger: Ledger) -
     assert watcher.kinds(ledger) == []
     path.write_bytes(log)
     assert watcher.kinds(ledger) == []
-    (ledger.directory / "checkpoint").write_text("nothing")
+    (Path(ledger.where) / "checkpoint").write_text("nothing")
     assert watcher.kinds(ledger) == ["damaged"]
 
 
@@ -246,7 +246,7 @@ def test_entries_that_are_signed_and_wrong_are_damage(watcher: Watcher, ledger: 
     (event,) = watcher.look(ledger)
     assert (event.kind, event.seq) == ("damaged", 6)
     assert "attests" in event.message
-    path = ledger.entries / "000000.jsonl"
+    path = (Path(ledger.where) / "entries") / "000000.jsonl"
     lines = path.read_bytes().splitlines()
     left = json.dumps({"withheld": leaf_hash(lines[2]).hex(), "seq": 2}, separators=(",", ":"))
     lines[2] = left.encode().ljust(len(lines[2]))
@@ -262,15 +262,15 @@ def test_entries_that_are_signed_and_wrong_are_damage(watcher: Watcher, ledger: 
 
 
 def test_only_new_lines_are_decoded(watcher: Watcher, ledger: Ledger) -> None:
-    ledger.segment_size = 1000
+    cut_segments(ledger, 1000)
     watcher.look(ledger)
     seal_marked(ledger, {"e": 1.0, "f": 1.0})
     watcher.look(ledger)
     seal_marked(ledger, {"g": 1.0})
-    cursor = Monitor(watcher.memory).cursors.find(ledger.directory)
+    cursor = Monitor(watcher.memory).cursors.find(Path(ledger.where))
     assert cursor is not None
     size = ledger.refresh().tree.size
-    found = read_new(ledger.entries, stamp_segments(ledger.entries), cursor, size)
+    found = read_new(ledger.log, ledger.log.stamps(), cursor, size)
     assert [seq for seq, _ in found.entries] == [7]
     assert found.frontier.root() == ledger.refresh().tree.root
     assert len(found.segments) > 2
@@ -297,23 +297,23 @@ def test_a_witness_and_a_monitor_share_what_they_saw(
 def test_a_strangers_ledger_is_read_harmlessly(
     watcher: Watcher, ledger: Ledger, tmp_path: Path
 ) -> None:
-    before = sorted(path for path in ledger.directory.rglob("*"))
+    before = sorted(path for path in Path(ledger.where).rglob("*"))
     times = [os.lstat(path).st_mtime_ns for path in before]
     watcher.look(ledger)
-    assert sorted(path for path in ledger.directory.rglob("*")) == before
+    assert sorted(path for path in Path(ledger.where).rglob("*")) == before
     assert [os.lstat(path).st_mtime_ns for path in before] == times
-    path = ledger.entries / "000000.jsonl"
+    path = (Path(ledger.where) / "entries") / "000000.jsonl"
     path.rename(tmp_path / "elsewhere")
     path.symlink_to(tmp_path / "elsewhere")
     assert watcher.kinds(ledger) == ["damaged"]
     path.unlink()
     os.mkfifo(path)
     assert watcher.look(ledger) == []
-    ledger.entries.rename(tmp_path / "entries")
-    ledger.entries.symlink_to(tmp_path / "entries")
+    (Path(ledger.where) / "entries").rename(tmp_path / "entries")
+    (Path(ledger.where) / "entries").symlink_to(tmp_path / "entries")
     assert watcher.look(ledger) == []
-    (ledger.directory / "checkpoint").unlink()
-    os.mkfifo(ledger.directory / "checkpoint")
+    (Path(ledger.where) / "checkpoint").unlink()
+    os.mkfifo(Path(ledger.where) / "checkpoint")
     assert watcher.look(ledger) == []
 
 
@@ -323,7 +323,7 @@ def test_a_line_that_does_not_end_is_not_held(tmp_path: Path) -> None:
     with (entries / "000000.jsonl").open("wb") as file:
         file.truncate(18 << 20)
     with pytest.raises(DamageError, match="a line of more than 16 MiB"):
-        list(read_lines(entries))
+        list(read_lines(FileLog(entries.parent)))
 
 
 def test_what_is_no_ledger_is_refused(watcher: Watcher, tmp_path: Path) -> None:
@@ -334,10 +334,10 @@ def test_what_is_no_ledger_is_refused(watcher: Watcher, tmp_path: Path) -> None:
 def test_the_command_has_exit_codes_for_cron_and_prints_json_lines(
     ledger: Ledger, tmp_path: Path, proctor: Proctor
 ) -> None:
-    words = ("ledger", "watch", ledger.directory, "--once", "--state", tmp_path / "state")
+    words = ("ledger", "watch", Path(ledger.where), "--once", "--state", tmp_path / "state")
     first = proctor(*words)
     assert (first.code, first.err) == (0, "")
-    assert first.out.startswith(f"{ledger.directory}: first-seen: 5 entries, signed by")
+    assert first.out.startswith(f"{Path(ledger.where)}: first-seen: 5 entries, signed by")
     assert proctor(*words).out == ""
     withhold_trial(ledger, find_trial(ledger, "a"), WHY)
     supersede(ledger, "b", "c")
@@ -357,7 +357,7 @@ def test_the_command_has_exit_codes_for_cron_and_prints_json_lines(
 
 
 def test_it_polls_until_it_is_interrupted(ledger: Ledger, tmp_path: Path) -> None:
-    words = ("ledger", "watch", ledger.directory, "--interval", "0.1", "--state", tmp_path / "s")
+    words = ("ledger", "watch", Path(ledger.where), "--interval", "0.1", "--state", tmp_path / "s")
     with subprocess.Popen(
         command_line(*words), env=environment(), stdout=subprocess.PIPE, text=True
     ) as child:

@@ -49,7 +49,7 @@ def test_nothing_of_a_withheld_trial_is_left_but_its_digests(ledger: Ledger) -> 
     leaves = ledger.index.leaves(4)
     done = ledger.withhold(trial, **WHY)
     assert (done.is_new, done.line, len(done.removed)) == (True, trial.seq, 2)
-    assert KEY not in all_bytes(ledger.directory)
+    assert KEY not in all_bytes(Path(ledger.where))
     left = ledger.entry(trial.seq)
     assert isinstance(left, Withheld)
     assert bytes.fromhex(left.withheld) == leaves[trial.seq]
@@ -78,7 +78,7 @@ def test_what_another_trial_names_stays_until_that_is_withheld_too(ledger: Ledge
     assert holds(ledger, "other", "copy.txt")
     done = ledger.withhold(ledger.find("other"), **WHY)
     assert len(done.removed) == 1
-    assert list(ledger.directory.rglob("*.zst")) == []
+    assert list(Path(ledger.where).rglob("*.zst")) == []
 
 
 def test_evidence_can_go_alone(ledger: Ledger) -> None:
@@ -112,7 +112,7 @@ def test_another_word_about_evidence_is_another_entry(ledger: Ledger) -> None:
 def test_an_entry_that_is_no_trial_can_go(ledger: Ledger) -> None:
     seq = ledger.note(f"the key is {KEY.decode()}, do not tell", author="ana")
     ledger.withhold_entry(seq, **WHY)
-    assert KEY not in b"".join(path.read_bytes() for path in ledger.directory.glob("index*"))
+    assert KEY not in b"".join(path.read_bytes() for path in Path(ledger.where).glob("index*"))
     assert isinstance(ledger.entry(seq), Withheld)
 
 
@@ -157,7 +157,7 @@ def test_sealing_a_withheld_trial_again_brings_nothing_back(ledger: Ledger) -> N
     ledger.withhold(ledger.find("leaky"), **WHY)
     sealed = seal_files(ledger, "leaky", files, **{"inputs.instruction": KEY.decode()})
     assert (sealed.is_new, sealed.status) == (False, "withheld")
-    assert KEY not in all_bytes(ledger.directory)
+    assert KEY not in all_bytes(Path(ledger.where))
 
 
 def test_sealing_again_brings_withheld_evidence_not_back(ledger: Ledger) -> None:
@@ -172,12 +172,12 @@ def test_sealing_again_brings_withheld_evidence_not_back(ledger: Ledger) -> None
 
 
 def test_a_copy_of_the_ledger_brings_everything_back(ledger: Ledger, tmp_path: Path) -> None:
-    before, trial = all_bytes(ledger.entries), ledger.find("leaky")
-    shutil.copytree(ledger.directory, tmp_path / "copy")
+    before, trial = all_bytes(Path(ledger.where) / "entries"), ledger.find("leaky")
+    shutil.copytree(Path(ledger.where), tmp_path / "copy")
     ledger.withhold(trial, **WHY)
     restored = ledger.restore(ledger.find("leaky"), tmp_path / "copy")
     assert (restored.line, len(restored.artifacts), restored.missing) == (trial.seq, 2, [])
-    assert all_bytes(ledger.entries).startswith(before)
+    assert all_bytes(Path(ledger.where) / "entries").startswith(before)
     assert ledger.find("leaky") == trial
     assert holds(ledger, "leaky", "trace.jsonl")
     assert len(withholdings(ledger)) == 1
@@ -202,7 +202,7 @@ def test_other_bytes_are_not_taken(ledger: Ledger, tmp_path: Path) -> None:
     trial = ledger.find("leaky")
     line = ledger.line(trial.seq).replace(KEY, KEY[::-1])
     ledger.withhold(trial, **WHY)
-    before = all_bytes(ledger.entries)
+    before = all_bytes(Path(ledger.where) / "entries")
     (tmp_path / "forged.jsonl").write_bytes(line + b"\n")
     os.mkfifo(tmp_path / "forged.fifo")
     for source in ("forged.jsonl", "forged.fifo"):
@@ -212,16 +212,16 @@ def test_other_bytes_are_not_taken(ledger: Ledger, tmp_path: Path) -> None:
         ledger.restore(ledger.find("leaky"), tmp_path / "nix")
     with pytest.raises(LedgerError, match="nothing of entry 1 is withheld"):
         ledger.restore(ledger.find("first"), tmp_path)
-    assert all_bytes(ledger.entries) == before
+    assert all_bytes(Path(ledger.where) / "entries") == before
 
 
 def test_what_was_brought_back_can_be_withheld_again(ledger: Ledger, tmp_path: Path) -> None:
-    shutil.copytree(ledger.directory, tmp_path / "copy")
+    shutil.copytree(Path(ledger.where), tmp_path / "copy")
     ledger.withhold(ledger.find("leaky"), **WHY)
     ledger.restore(ledger.find("leaky"), tmp_path / "copy")
     again = ledger.withhold(ledger.find("leaky"), reason="once more", author="ben")
     assert again.is_new
-    assert KEY not in all_bytes(ledger.directory)
+    assert KEY not in all_bytes(Path(ledger.where))
 
 
 # Kills
@@ -261,7 +261,7 @@ def test_a_kill_is_mended_by_withholding_again(
     assert done.returncode == -signal.SIGKILL
     with Ledger.open(tmp_path / "ledger", key=find_key(tmp_path)) as after:
         assert len(withholdings(after)) == is_said
-        verified = verify_ledger(after.directory)
+        verified = verify_ledger(Path(after.where))
         assert verified.damage == []
         is_half = name == "000000.jsonl"
         assert any("finishes it" in note for note in verified.notes) is is_half
@@ -269,9 +269,11 @@ def test_a_kill_is_mended_by_withholding_again(
         assert again.is_new is not is_said
         assert len(withholdings(after)) == 1
         assert after.find("leaky").status == "withheld"
-        assert KEY not in all_bytes(after.entries) + all_bytes(after.directory / "artifacts")
-        assert not any(b"leaked-0123" in path.read_bytes() for path in after.directory.glob("i*"))
+        assert KEY not in all_bytes(Path(after.where) / "entries") + all_bytes(
+            Path(after.where) / "artifacts"
+        )
+        assert not any(b"leaked-0123" in path.read_bytes() for path in Path(after.where).glob("i*"))
         after.seal(record_bytes("next"))
-        assert list(after.entries.glob(".*")) == []
-        verified = verify_ledger(after.directory)
+        assert list((Path(after.where) / "entries").glob(".*")) == []
+        verified = verify_ledger(Path(after.where))
         assert (verified.damage, verified.notes, verified.withheld) == ([], [], 1)

@@ -88,7 +88,7 @@ def proof_of(ledger: Ledger, older: Checkpoint, path: Path) -> str:
 
 
 def test_first_contact_needs_the_logs_key_by_name(desk: Desk, ledger: Ledger) -> None:
-    said = desk.refused(LedgerError, ledger.refresh(), ledger=ledger.directory)
+    said = desk.refused(LedgerError, ledger.refresh(), ledger=Path(ledger.where))
     assert "first contact" in said
     assert "--log-key" in said
     stranger = make_key(desk.place / "stranger", "example.org/stranger")
@@ -106,7 +106,7 @@ def test_growth_is_shown_by_the_log_or_by_a_proof(desk: Desk, ledger: Ledger) ->
     assert desk.witness(second, proof=proof).is_new
     third = grow(ledger, "c")
     assert "expected from the 3 that were seen" in desk.refused(LedgerError, third, proof=proof)
-    assert desk.witness(third, ledger=ledger.directory).is_new
+    assert desk.witness(third, ledger=Path(ledger.where)).is_new
     seen = desk.memory.find(ORIGIN)
     assert seen is not None
     assert seen.checkpoint == third
@@ -154,7 +154,7 @@ def test_a_longer_fork_is_refused_whatever_shows_it(
     desk.witness(seen, log_key=find_key(desk.place).verifier)
     forked = fork()
     other = grow(forked, "x", "y")
-    said = desk.refused(ForkError, other, ledger=forked.directory)
+    said = desk.refused(ForkError, other, ledger=Path(forked.where))
     assert "the first 2 entries were rewritten" in said
     assert len(desk.evidence()) == 2
     with pytest.raises(DamageError):
@@ -167,7 +167,7 @@ def test_a_log_that_went_back_is_refused_and_an_old_copy_is_told_apart(
     first = ledger.refresh()
     second = grow(ledger, "a")
     desk.witness(second, log_key=find_key(desk.place).verifier)
-    said = desk.refused(DamageError, first, ledger=ledger.directory)
+    said = desk.refused(DamageError, first, ledger=Path(ledger.where))
     assert "save a new copy" in said
     assert desk.evidence() == []
     assert "went back from 2 to 1" in desk.refused(ForkError, first)
@@ -180,10 +180,10 @@ def test_a_log_that_does_not_give_the_checkpoint_is_refused(
     checkpoint = grow(ledger, "a")
     trusted = find_key(desk.place).verifier
     other = fork()
-    said = desk.refused(DamageError, checkpoint, ledger=other.directory, log_key=trusted)
+    said = desk.refused(DamageError, checkpoint, ledger=Path(other.where), log_key=trusted)
     assert "has 1 entries; the checkpoint speaks of 2" in said
     grow(other, "x")
-    said = desk.refused(DamageError, checkpoint, ledger=other.directory, log_key=trusted)
+    said = desk.refused(DamageError, checkpoint, ledger=Path(other.where), log_key=trusted)
     assert "not those of the checkpoint" in said
 
 
@@ -195,7 +195,7 @@ def test_a_handover_of_the_key_is_followed_through_the_log(desk: Desk, ledger: L
     now = ledger.refresh()
     proof = proof_of(ledger, before, desk.place / "p")
     assert "no signature by" in desk.refused(SignatureError, now, proof=proof)
-    desk.witness(now, ledger=ledger.directory)
+    desk.witness(now, ledger=Path(ledger.where))
     seen = desk.memory.find(ORIGIN)
     assert seen is not None
     assert seen.keys == (find_key(desk.place).verifier, heir.verifier)
@@ -212,9 +212,9 @@ def test_a_fork_signed_by_a_retired_key_is_shown_as_one(
     forked = fork()
     ledger.change_key(make_key(desk.place / "heir", "example.org/heir"))
     trusted = find_key(desk.place).verifier
-    desk.witness(ledger.refresh(), ledger=ledger.directory, log_key=trusted)
+    desk.witness(ledger.refresh(), ledger=Path(ledger.where), log_key=trusted)
     desk.refused(ForkError, grow(forked, "x"))
-    desk.refused(ForkError, grow(forked, "y"), ledger=forked.directory)
+    desk.refused(ForkError, grow(forked, "y"), ledger=Path(forked.where))
     assert len(desk.evidence()) == 3
 
 
@@ -227,7 +227,9 @@ def test_what_a_monitor_took_from_a_stranger_binds_no_log_that_a_person_named(
         checkpoint = grow(theirs, "x")
         keys = (stranger.verifier,)
         desk.memory.keep(Seen(checkpoint=checkpoint, keys=keys, is_key_given=False))
-    assert "first contact" in desk.refused(LedgerError, grow(theirs, "y"), ledger=theirs.directory)
+    assert "first contact" in desk.refused(
+        LedgerError, grow(theirs, "y"), ledger=Path(theirs.where)
+    )
     assert desk.witness(ledger.refresh(), log_key=find_key(desk.place).verifier).is_new
 
 
@@ -313,7 +315,9 @@ def test_the_command_shows_a_fork_with_exit_1(
     for path in (desk.place / "state" / "evidence").glob("*/*"):
         assert str(path) in ran.err
         assert proctor("check", path, "--key", log_key).code == 0
-    both = proctor("ledger", "cosign", first, *state, "--proof", "p", "--ledger", ledger.directory)
+    both = proctor(
+        "ledger", "cosign", first, *state, "--proof", "p", "--ledger", Path(ledger.where)
+    )
     assert (both.code, "does not go with" in both.err) == (2, True)
 
 

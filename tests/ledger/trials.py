@@ -15,7 +15,7 @@ def open_ledger(directory: Path, *trials: str) -> Ledger:
 
 def seal_files(ledger: Ledger, trial: str, files: dict[str, bytes], /, **changes: object) -> Sealed:
     """Seal a trial whose evidence is these files."""
-    root = ledger.directory.parent / "trials" / trial
+    root = Path(ledger.where).parent / "trials" / trial
     for name, data in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(data)

@@ -10,7 +10,7 @@ from proctor.errors import InputError, LedgerError, MissingArtifactError
 from proctor.ledger.keys import cosign, make_key
 from proctor.report.case.checking import check_case_file
 from proctor.report.case.making import make_case
-from tests.ledger.ledgers import EXPERIMENT, find_key
+from tests.ledger.ledgers import EXPERIMENT, artifact_path, find_key
 from tests.ledger.trials import seal_files
 from tests.report.cases import (
     FILES,
@@ -160,7 +160,7 @@ def test_a_withheld_trial_is_refused(tmp_path: Path) -> None:
 def test_missing_evidence_is_damage(tmp_path: Path) -> None:
     with seal_case(tmp_path) as ledger:
         digest = next(file.sha256 for file in ledger.entry(3).evidence)  # type: ignore[union-attr]
-        ledger.artifacts.path_of(digest).unlink()
+        artifact_path(ledger, digest).unlink()
         with pytest.raises(MissingArtifactError):
             page_of(ledger)
 

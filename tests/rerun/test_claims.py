@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proctor.job.options import LedgerOptions
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import FileArtifacts
 from tests.cli.programs import Proctor, Ran
 from tests.rerun.jobs import HONEST, digest_tree, edit_json, only_trial, run_trial, scripted
 
@@ -82,7 +82,7 @@ def test_withheld_evidence_is_not_replayable_and_the_reason_is_said(sealed: Seal
 
 def test_evidence_that_is_not_what_was_sealed_is_not_run(sealed: Sealed) -> None:
     claim = sealed.claim()
-    artifacts = Artifacts(sealed.ledger)
+    artifacts = FileArtifacts(sealed.ledger)
     right, other = map(sealed.digest_of, ("agent/trajectory.jsonl", "config.json"))
     artifacts.path_of(right).write_bytes(artifacts.path_of(other).read_bytes())
     found = sealed.told(claim)

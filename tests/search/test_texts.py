@@ -11,6 +11,7 @@ from proctor.ledger.api import Ledger
 from proctor.search import texts
 from proctor.search.find import Page
 from proctor.search.row import LONGEST, is_change
+from tests.ledger.ledgers import artifact_path
 from tests.ledger.trials import open_ledger, seal_files
 from tests.search.ledgers import TRACE, anchors, ask, gave, lines, ran, said, seal_trace
 from tests.trial.changed import change, changes
@@ -158,7 +159,7 @@ def test_evidence_that_is_damaged_is_named_and_the_rest_is_found(tmp_path: Path)
         seal_trace(ledger, "bad", said("lost needle"))
         seal_trace(ledger, "good", said("needle"))
         digest = _evidence(ledger, "bad")
-        ledger.artifacts.path_of(digest).write_bytes(b"no archive")
+        artifact_path(ledger, digest).write_bytes(b"no archive")
     assert anchors(ask(tmp_path / "ledger", "needle")) == ["good#1 assistant"]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from proctor.errors import LedgerError
 from proctor.ledger.api import Ledger
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.derived import SEARCH_INDEX
 from proctor.ledger.entry import TrialEntry
 from proctor.search import pieces, upkeep
@@ -42,17 +42,17 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def count(ledger: Ledger, query: str = "needle") -> int:
-    return ask(ledger.directory, query).matches
+    return ask(Path(ledger.where), query).matches
 
 
 def index_of(ledger: Ledger) -> Path:
-    return search_index_of(ledger.directory)
+    return search_index_of(Path(ledger.where))
 
 
 def test_only_what_is_new_is_read(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
 
-    def spy(artifacts: Artifacts, entry: TrialEntry, passed: Passed) -> Iterator[Row]:
+    def spy(artifacts: ArtifactStore, entry: TrialEntry, passed: Passed) -> Iterator[Row]:
         read.append(entry.seq)
         return rows_of(artifacts, entry, passed)
 
@@ -133,7 +133,7 @@ def test_an_index_of_another_ledger_is_made_again(ledger: Ledger, tmp_path: Path
 def test_an_index_of_a_ledger_that_was_put_back_is_made_again(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    shutil.copytree(ledger.directory, tmp_path / "earlier")
+    shutil.copytree(Path(ledger.where), tmp_path / "earlier")
     seal_trace(ledger, "four", said("needle four"))
     count(ledger)
     shutil.copy(index_of(ledger), search_index_of(tmp_path / "earlier"))
@@ -152,11 +152,11 @@ def leaky(ledger: Ledger) -> Ledger:
 def test_what_is_withheld_leaves_the_index_and_comes_back_with_it(
     leaky: Ledger, tmp_path: Path
 ) -> None:
-    shutil.copytree(leaky.directory, tmp_path / "copy")
+    shutil.copytree(Path(leaky.where), tmp_path / "copy")
     leaky.withhold(leaky.find("leaky"), **WHY)
-    assert SECRET not in all_bytes(leaky.directory) + all_bytes(index_of(leaky).parent)
+    assert SECRET not in all_bytes(Path(leaky.where)) + all_bytes(index_of(leaky).parent)
     assert (count(leaky), count(leaky, SECRET.decode())) == (3, 0)
-    assert SECRET not in all_bytes(leaky.directory) + all_bytes(index_of(leaky).parent)
+    assert SECRET not in all_bytes(Path(leaky.where)) + all_bytes(index_of(leaky).parent)
     leaky.restore(leaky.find("leaky"), tmp_path / "copy")
     assert (count(leaky), count(leaky, SECRET.decode())) == (4, 2)
 
@@ -164,7 +164,7 @@ def test_what_is_withheld_leaves_the_index_and_comes_back_with_it(
 def test_a_trace_that_is_withheld_leaves_the_index_and_comes_back_with_it(
     leaky: Ledger, tmp_path: Path
 ) -> None:
-    shutil.copytree(leaky.directory, tmp_path / "copy")
+    shutil.copytree(Path(leaky.where), tmp_path / "copy")
     leaky.withhold(leaky.find("leaky"), evidence=[TRACE], **WHY)
     assert (count(leaky), count(leaky, SECRET.decode())) == (3, 1)
     leaky.restore(leaky.find("leaky"), tmp_path / "copy")
@@ -176,7 +176,7 @@ def test_a_journal_that_lost_its_index_goes_too(leaky: Ledger) -> None:
     index_of(leaky).rename(journal)
     leaky.withhold(leaky.find("leaky"), **WHY)
     assert not journal.exists()
-    assert SECRET not in all_bytes(leaky.directory) + all_bytes(index_of(leaky).parent)
+    assert SECRET not in all_bytes(Path(leaky.where)) + all_bytes(index_of(leaky).parent)
 
 
 def test_an_index_elsewhere_forgets_what_was_withheld_once_it_is_asked(leaky: Ledger) -> None:
@@ -184,7 +184,7 @@ def test_an_index_elsewhere_forgets_what_was_withheld_once_it_is_asked(leaky: Le
     leaky.withhold(leaky.find("leaky"), **WHY)
     index_of(leaky).write_bytes(before)
     assert (count(leaky), count(leaky, SECRET.decode())) == (3, 0)
-    assert SECRET not in all_bytes(leaky.directory) + all_bytes(index_of(leaky).parent)
+    assert SECRET not in all_bytes(Path(leaky.where)) + all_bytes(index_of(leaky).parent)
 
 
 def test_who_is_indexing_stores_nothing_that_was_withheld_meanwhile(
@@ -204,7 +204,7 @@ def test_who_is_indexing_stores_nothing_that_was_withheld_meanwhile(
     monkeypatch.setattr(pieces, "make_pieces", _all_at_once(pieces.make_pieces))
     assert count(leaky, SECRET.decode()) == 0
     assert withheld
-    assert SECRET not in all_bytes(leaky.directory) + all_bytes(index_of(leaky).parent)
+    assert SECRET not in all_bytes(Path(leaky.where)) + all_bytes(index_of(leaky).parent)
 
 
 def _all_at_once(make: Callable[..., Iterator[pieces.Piece]]) -> Callable[..., list[pieces.Piece]]:
@@ -227,7 +227,7 @@ print(ask(Path(sys.argv[1]), "needle").matches)
 
 def start_asking(ledger: Ledger, how: str = "alone") -> subprocess.Popen[str]:
     child = subprocess.Popen(
-        [sys.executable, "-c", ASKING, str(ledger.directory), how],
+        [sys.executable, "-c", ASKING, ledger.where, how],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(),
     )  # fmt: skip
     assert child.stdout is not None
@@ -261,11 +261,11 @@ def test_a_process_that_is_killed_leaves_an_index_to_go_on_with(ledger: Ledger) 
 
 
 def test_another_process_reads_the_same(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = anchors(ask(ledger.directory, "needle"))
+    alone = anchors(ask(Path(ledger.where), "needle"))
     index_of(ledger).unlink()
     monkeypatch.setattr(pieces, "_WORTH_IT", 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    assert anchors(ask(ledger.directory, "needle")) == alone
+    assert anchors(ask(Path(ledger.where), "needle")) == alone
 
 
 def test_a_disk_without_room_is_said(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +288,7 @@ def test_a_ledger_that_may_only_be_read_is_searched_by_an_index_of_ones_own(
 ) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as scratch:  # where nobody may enter
         place, cache = Path(scratch, "ledger"), Path(scratch, "cache")
-        shutil.copytree(ledger.directory, place)
+        shutil.copytree(Path(ledger.where), place)
         Path(scratch).chmod(0o777)
         for path in (place, *place.rglob("*")):
             path.chmod(0o555 if path.is_dir() else 0o444)
@@ -325,7 +325,7 @@ def test_who_asks_waits_for_who_writes(ledger: Ledger) -> None:
 def test_no_room_to_unpack_evidence_is_said(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(ledger.directory / "nowhere"))
+    monkeypatch.setattr(tempfile, "tempdir", str(Path(ledger.where) / "nowhere"))
     with pytest.raises(LedgerError, match="its evidence cannot be unpacked"):
         count(ledger)
     monkeypatch.setattr(pieces, "_WORTH_IT", 0)

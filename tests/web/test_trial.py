@@ -14,7 +14,7 @@ from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.exchange.prime.samples import make_b, submit
-from tests.ledger.ledgers import EXPERIMENT
+from tests.ledger.ledgers import EXPERIMENT, artifact_path
 from tests.report.cases import FILES, TRIAL, seal_case
 from tests.report.owned import ONE, certified
 from tests.web.browsing import NO_TLS, serving
@@ -162,7 +162,7 @@ def test_withheld_lost_and_never_there_are_three_things(tmp_path: Path, page: Pa
         opened.refresh()
         entry = opened.entry(row.seq)
         digest = next(each.sha256 for each in entry.evidence if each.path == "config.json")  # type: ignore[union-attr]
-        opened.artifacts.path_of(digest).unlink()
+        artifact_path(opened, digest).unlink()
     with serving(make_app(Subject(ledger=ledger))) as address:
         page.goto(f"{address}/trials/{trial}")
         files = page.locator("table.files")

@@ -6,7 +6,7 @@ from pathlib import Path
 from proctor.digest import sha256_hex
 from proctor.ledger.ledger import Ledger
 from proctor.web.subject import Subject
-from tests.ledger.ledgers import EXPERIMENT
+from tests.ledger.ledgers import EXPERIMENT, artifact_path
 from tests.trial.changed import change, changes, differing
 from tests.web.sealed import seal_files
 from tests.web.test_trial import look
@@ -60,8 +60,8 @@ def test_what_is_lost_or_no_record_is_said(tmp_path: Path) -> None:
     page = look(subject, f"/trials/{EXPERIMENT}/one").text
     assert "clean-room.json: Expected `object`" in page
     with Ledger.open(ledger) as opened:
-        path = opened.artifacts.path_of(sha256_hex(data))
-        path.write_bytes(opened.artifacts.path_of(sha256_hex(b"5")).read_bytes())
+        path = artifact_path(opened, sha256_hex(data))
+        path.write_bytes(artifact_path(opened, sha256_hex(b"5")).read_bytes())
     altered = look(subject, f"/trials/{EXPERIMENT}/one")
     assert (altered.status_code, "artifact" in altered.text) == (200, True)
     path.unlink()

@@ -118,7 +118,7 @@ def _find(ledger: Ledger, experiment: str, plan: str) -> SealedPlan:
     found = [each for each in find_plans(ledger, experiment) if each.seq == int(plan[:20])]
     if not found:
         raise InputError(
-            f"{ledger.directory}: entry {plan} is no plan of {experiment}; `proctor plan show` "
+            f"{ledger.where}: entry {plan} is no plan of {experiment}; `proctor plan show` "
             "lists the plans"
         )
     return found[0]

@@ -61,7 +61,7 @@ def command(
     _check_sealed(trial, directory)
     with open_ledger(directory) as ledger:
         made = _make(ledger, trial, checkpoint, max_size * _MEGABYTE)
-        write_new_file(Path(output), made.page, [str(ledger.directory)])
+        write_new_file(Path(output), made.page, [ledger.where])
     facts = _describe(made, output)
     if as_json:
         print_json(facts)

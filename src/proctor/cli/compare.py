@@ -16,7 +16,7 @@ from proctor.cli.stdout import send
 from proctor.cli.width import find_width
 from proctor.errors import InputError
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.segments import has_checkpoint
+from proctor.ledger.log import is_ledger
 from proctor.report.behaviour import Behaviour, summarise_attempts
 from proctor.report.comparison.compared import (
     Comparison,
@@ -104,7 +104,7 @@ def opened_for(things: Sequence[str], directory: str | None) -> Iterator[Ledger 
         yield None
         return
     place = find_directory(directory)
-    if directory is None and not has_checkpoint(place):
+    if directory is None and not is_ledger(place):
         raise InputError(
             f"{named[0]}: there is no such directory, and no ledger at {place} that could hold it; "
             "--ledger or PROCTOR_LEDGER names one"

@@ -68,7 +68,7 @@ def command(
     with open_ledger(directory) as ledger:
         rows = find_trials(ledger, wanted)
         if not rows and form != "bundle":
-            raise InputError(f"{ledger.directory}: no trial is meant by these options")
+            raise InputError(f"{ledger.where}: no trial is meant by these options")
         progress = make_progress()
         selection = Selection(
             ledger,

@@ -43,10 +43,10 @@ from proctor.ledger.entry import (
     record_digest,
 )
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.log import is_ledger
 from proctor.ledger.query import find_one
 from proctor.ledger.review import find_remarks
 from proctor.ledger.row import TrialRow
-from proctor.ledger.segments import has_checkpoint
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.record.comparable import render_model
 from proctor.traces.entry import TraceKind
@@ -142,7 +142,7 @@ def show(name: str, directory: str | None, options: ShowOptions) -> None:
     if options.raw or options.evidence is not None:
         options.check_unused_for("--raw and --evidence, which give bytes as they are")
     place = Path(directory or os.environ.get("PROCTOR_LEDGER") or "ledger")
-    if directory is None and not has_checkpoint(place):
+    if directory is None and not is_ledger(place):
         raise InputError(
             f"{name}: there is no such file, and no ledger at {place} that could hold it; "
             "--ledger or PROCTOR_LEDGER names one"
@@ -162,7 +162,7 @@ def _show_trial(ledger: Ledger, row: TrialRow, options: ShowOptions) -> None:
     if isinstance(entry, TrialEntry):
         if record_digest(entry) != row.record:
             raise DamageError(
-                f"{ledger.directory}: entry {row.seq} holds a record with the SHA-256 "
+                f"{ledger.where}: entry {row.seq} holds a record with the SHA-256 "
                 f"{record_digest(entry)}; sealed was {row.record}"
             )
         if options.raw:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from proctor.cli.ledger.options import find_directory, open_ledger
 from proctor.errors import InputError
 from proctor.exchange.traced_files import find_in_files
+from proctor.ledger.log import is_ledger
 from proctor.ledger.query import TrialFilter
-from proctor.ledger.segments import has_checkpoint
 from proctor.ledger.traced_trials import find_named, find_sealed
 from proctor.traces.traced_trial import TracedTrial
 
@@ -48,7 +48,7 @@ def traced_trials(
 def _check_ledger(things: tuple[str, ...], directory: str | None) -> None:
     """Say what is missing where a name is neither a path nor can be sealed."""
     place = find_directory(directory)
-    if things and directory is None and not has_checkpoint(place):
+    if things and directory is None and not is_ledger(place):
         missing = next(thing for thing in things if not os.path.lexists(thing))
         raise InputError(
             f"{missing}: there is no such file, and no ledger at {place} that could hold it; "

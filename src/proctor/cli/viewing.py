@@ -12,7 +12,7 @@ from proctor.errors import DamageError, InputError, JobError, LedgerError, NoteE
 from proctor.exchange.harbor_job import find_jobs
 from proctor.harbor.job import load_job
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.segments import find_segments, has_checkpoint
+from proctor.ledger.log import FileLog, is_ledger
 from proctor.web.app import make_app
 from proctor.web.server import HOST, listen, serve
 from proctor.web.subject import Subject
@@ -75,7 +75,7 @@ def find_subject(thing: str | None, directory: str | None) -> Subject:
             f"{place}: there is nothing; expected a ledger, a job's directory or a directory of "
             "jobs, such as `proctor view jobs/nightly`"
         )
-    if has_checkpoint(place) or (place / "entries").is_dir():
+    if is_ledger(place) or (place / "entries").is_dir():
         _check_ledger(place)
         return Subject(ledger=place.resolve())
     place = place.resolve()
@@ -100,5 +100,5 @@ def _check_ledger(place: Path) -> None:
     except (DamageError, NoteError):
         return
     except LedgerError:
-        if has_checkpoint(place) or not find_segments(place / "entries"):
+        if is_ledger(place) or not FileLog(place).stamps():
             raise

@@ -53,7 +53,7 @@ def check_experiment(ledger: Ledger, prepared: Prepared) -> None:
     if outside:
         more = f" and {len(outside) - _SHOWN} more" if len(outside) > _SHOWN else ""
         raise InputError(
-            f"{ledger.directory}: the experiment {experiment!r} {content.said_by}; this job would "
+            f"{ledger.where}: the experiment {experiment!r} {content.said_by}; this job would "
             f"add {', '.join(outside[:_SHOWN])}{more}. {REMEDY}"
         )
 

@@ -12,9 +12,8 @@
     run_plan     what is to be run, as a value and as sealed bytes
     sealed_plans   the plans in a ledger
     belonging    what belongs to an experiment, and which trials do not
-    segments     the files that hold the lines
-    torn         what a crash left behind the checkpoint, put aside
-    artifacts    evidence by content
+    log          where the lines and the checkpoint are kept: LogStore, and FileLog
+    artifacts    where evidence is kept by content: ArtifactStore, and FileArtifacts
     step_parts   some steps of a sealed trajectory, without unpacking all of it
     derived      where the indexes of a ledger lie, in the user's cache
     rows         the rows of the index that an entry gives

@@ -17,6 +17,7 @@ import os
 import shutil
 import stat
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -151,8 +152,116 @@ class _Frames:
         self._is_empty = False
 
 
-class Artifacts:
-    """The artifacts of one ledger."""
+class ArtifactStore(ABC):
+    """Where evidence is kept: by the SHA-256 of its plain bytes, compressed with zstd."""
+
+    @abstractmethod
+    def open(self, sha256: str) -> BinaryIO:
+        """An artifact as it is stored, compressed; it can be read from any position.
+
+        Raises:
+            DamageError: it is missing, or cannot be read.
+        """
+
+    @abstractmethod
+    def holds(self, sha256: str) -> bool:
+        """Whether there is something under that name."""
+
+    @abstractmethod
+    def put(self, source: BinaryIO) -> tuple[str, int]:
+        """Keep what is left of a stream: its digest, and how many bytes that were.
+
+        It gets its name and is durable once `settle` was called: many at once cost little more than
+        one.
+
+        Raises:
+            OSError: it cannot be read or written; nothing is kept.
+        """
+
+    @abstractmethod
+    def settle(self) -> None:
+        """See that all that was put is durable, under its name.
+
+        Raises:
+            OSError: that failed; call `discard`.
+        """
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Let go of what was put and is not settled."""
+
+    @abstractmethod
+    def remove(self, sha256: str) -> None:
+        """Take an artifact out; it may be gone already."""
+
+    @abstractmethod
+    def stored_size(self, sha256: str) -> int | None:
+        """Bytes that an artifact takes as it is stored; None where it is not there."""
+
+    def copy(self, sha256: str, target: BinaryIO) -> int:
+        """Write an artifact's plain bytes to a stream; how many those were.
+
+        Raises:
+            DamageError: it is missing, unreadable, or holds other bytes.
+        """
+        try:
+            with self.open(sha256) as file, zstd.open(file, "rb") as plain:
+                found = sha256_copy(cast(BinaryIO, plain), target)
+                size = plain.tell()
+        except (OSError, EOFError, zstd.ZstdError) as error:
+            raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
+        if found != sha256:
+            raise AlteredArtifactError(f"artifact {sha256} holds bytes with the SHA-256 {found}")
+        return size
+
+    def load_head(self, sha256: str, size: int) -> bytes:
+        """An artifact's first plain bytes, which nobody has seen to be what was sealed.
+
+        Raises:
+            DamageError: it is missing or unreadable.
+        """
+        try:
+            with self.open(sha256) as file, zstd.open(file, "rb") as plain:
+                return plain.read(size)
+        except (OSError, EOFError, zstd.ZstdError) as error:
+            raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
+
+    def load(self, sha256: str, size: int) -> bytes:
+        """An artifact's plain bytes, all at once, as many as an entry says there are.
+
+        Raises:
+            DamageError: it is missing, unreadable, holds other bytes, or is too large for memory.
+        """
+        if size > LARGEST_LOADED:
+            raise DamageError(
+                f"artifact {sha256} has {size:,} bytes; at most {LARGEST_LOADED:,} are held in "
+                "memory"
+            )
+        plain = io.BytesIO()
+        self.copy_sealed(sha256, size, plain)
+        return plain.getvalue()
+
+    def check(self, sha256: str, size: int) -> None:
+        """Refuse an artifact that is not what its name and an entry say.
+
+        Raises:
+            DamageError: it is missing, unreadable, or holds other bytes.
+        """
+        self.copy_sealed(sha256, size, None)
+
+    def copy_sealed(self, sha256: str, size: int, target: BinaryIO | None) -> None:
+        """Write an artifact's plain bytes to a stream, never more than an entry says there are.
+
+        Raises:
+            DamageError: it is missing, unreadable, or holds other bytes.
+        """
+        found = self.copy(sha256, cast(BinaryIO, _Bounded(size, target)))
+        if found != size:
+            raise AlteredArtifactError(f"artifact {sha256} has {found} bytes; sealed were {size}")
+
+
+class FileArtifacts(ArtifactStore):
+    """The artifacts of a ledger in a directory."""
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
@@ -179,11 +288,7 @@ class Artifacts:
         return self._root / sha256[:2] / f"{sha256}.zst"
 
     def open(self, sha256: str) -> BinaryIO:
-        """An artifact as it is stored; nothing but a regular file, and no link on the way.
-
-        Raises:
-            DamageError: it is missing, or something else.
-        """
+        """A file with an artifact; no link on the way is followed: see `ArtifactStore`."""
         path = self.path_of(sha256).relative_to(self._ledger)
         try:
             return open_below(self._ledger, str(path))
@@ -197,14 +302,7 @@ class Artifacts:
         return is_digest(sha256) and os.path.lexists(self.path_of(sha256))
 
     def put(self, source: BinaryIO) -> tuple[str, int]:
-        """Keep what is left of a stream: its digest, and how many bytes that were.
-
-        It gets its name and is on the disk once `settle` was called: many at once cost little more
-        than one.
-
-        Raises:
-            OSError: it cannot be read or written; nothing is kept.
-        """
+        """Keep what is left of a stream: see `ArtifactStore`."""
         begin = source.tell()
         head = source.read(_SMALL)
         if len(head) < _SMALL:
@@ -278,11 +376,7 @@ class Artifacts:
         self._seen.add(directory)
 
     def settle(self) -> None:
-        """See that all that was put is on the disk, under its name.
-
-        Raises:
-            OSError: the disk failed; call `discard`.
-        """
+        """See that all that was put is on the disk: see `ArtifactStore`."""
         self._name_all()
         self._sync(sync_directory, sorted(self._unsettled))
         self._unsettled.clear()
@@ -317,69 +411,15 @@ class Artifacts:
             self._meanwhile.remove()
             self._meanwhile = None
 
-    def copy(self, sha256: str, target: BinaryIO) -> int:
-        """Write an artifact's plain bytes to a stream; how many those were.
-
-        Raises:
-            DamageError: it is missing, unreadable, or holds other bytes.
-        """
+    def stored_size(self, sha256: str) -> int | None:
+        """Bytes of the file: see `ArtifactStore`."""
         try:
-            with self.open(sha256) as file, zstd.open(file, "rb") as plain:
-                found = sha256_copy(cast(BinaryIO, plain), target)
-                size = plain.tell()
-        except (OSError, EOFError, zstd.ZstdError) as error:
-            raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
-        if found != sha256:
-            raise AlteredArtifactError(f"artifact {sha256} holds bytes with the SHA-256 {found}")
-        return size
-
-    def load_head(self, sha256: str, size: int) -> bytes:
-        """An artifact's first plain bytes, which nobody has seen to be what was sealed.
-
-        Raises:
-            DamageError: it is missing or unreadable.
-        """
-        try:
-            with self.open(sha256) as file, zstd.open(file, "rb") as plain:
-                return plain.read(size)
-        except (OSError, EOFError, zstd.ZstdError) as error:
-            raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
-
-    def load(self, sha256: str, size: int) -> bytes:
-        """An artifact's plain bytes, all at once, as many as an entry says there are.
-
-        Raises:
-            DamageError: it is missing, unreadable, holds other bytes, or is too large for memory.
-        """
-        if size > LARGEST_LOADED:
-            raise DamageError(
-                f"artifact {sha256} has {size:,} bytes; at most {LARGEST_LOADED:,} are held in "
-                "memory"
-            )
-        plain = io.BytesIO()
-        self.copy_sealed(sha256, size, plain)
-        return plain.getvalue()
-
-    def check(self, sha256: str, size: int) -> None:
-        """Refuse an artifact that is not what its name and an entry say.
-
-        Raises:
-            DamageError: it is missing, unreadable, or holds other bytes.
-        """
-        self.copy_sealed(sha256, size, None)
-
-    def copy_sealed(self, sha256: str, size: int, target: BinaryIO | None) -> None:
-        """Write an artifact's plain bytes to a stream, never more than an entry says there are.
-
-        Raises:
-            DamageError: it is missing, unreadable, or holds other bytes.
-        """
-        found = self.copy(sha256, cast(BinaryIO, _Bounded(size, target)))
-        if found != size:
-            raise AlteredArtifactError(f"artifact {sha256} has {found} bytes; sealed were {size}")
+            return os.lstat(self.path_of(sha256)).st_size
+        except OSError:
+            return None
 
     def remove(self, sha256: str) -> None:
-        """Take an artifact out; it may be gone already."""
+        """Take an artifact out: see `ArtifactStore`."""
         path = self.path_of(sha256)
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
@@ -387,7 +427,7 @@ class Artifacts:
 
 
 @contextlib.contextmanager
-def unpacked(artifacts: Artifacts, sealed: EvidenceFile) -> Iterator[str]:
+def unpacked(artifacts: ArtifactStore, sealed: EvidenceFile) -> Iterator[str]:
     """The path of a copy; every byte of it was seen to be what was sealed.
 
     Raises:

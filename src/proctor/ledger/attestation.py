@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations, islice
 from math import comb
-from pathlib import Path
 
 import msgspec
 
@@ -23,8 +22,8 @@ from proctor.digest import sha256_hex
 from proctor.errors import DamageError, LedgerError
 from proctor.ledger.entry import AttestEntry, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.log import LogStore, read_lines
 from proctor.ledger.review import LONGEST_NAME, check_words
-from proctor.ledger.segments import read_lines
 from proctor.ledger.tree import leaf_hash
 
 _MOST_HASHED = 2_000_000
@@ -168,14 +167,14 @@ def digest_entries(places: Mapping[int, bytes]) -> str:
     return sha256_hex("".join(f"{seq} {leaf.hex()}\n" for seq, leaf in places.items()).encode())
 
 
-def survey_log(entries: Path, size: int) -> Survey:
+def survey_log(log: LogStore, size: int) -> Survey:
     """Read the first entries of a log.
 
     Raises:
         DamageError: a line is no entry.
     """
     survey = Survey()
-    for seq, line in enumerate(islice(read_lines(entries), size)):
+    for seq, line in enumerate(islice(read_lines(log), size)):
         if not line.data.startswith(_WITHHELD):
             survey.add(seq, leaf_hash(line.data), line.data)
             continue
@@ -196,10 +195,10 @@ def append_attestation(ledger: Ledger, experiment: str, author: str) -> AttestEn
     check_words(author, "the author", longest=LONGEST_NAME)
     with ledger.writing():
         size = ledger.refresh().tree.size
-        found = survey_log(ledger.entries, size).state(experiment, size)
+        found = survey_log(ledger.log, size).state(experiment, size)
         if not found.entries:
             raise LedgerError(
-                f"{ledger.directory}: has no entry of the experiment {experiment!r}; "
+                f"{ledger.where}: has no entry of the experiment {experiment!r}; "
                 "`proctor ledger list` shows its trials"
             )
         draft = AttestEntry(

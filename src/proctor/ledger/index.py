@@ -27,6 +27,7 @@ from proctor.ledger.entry import (
     WithholdEntry,
 )
 from proctor.ledger.index_file import ALL_TABLES, alone, connect, create
+from proctor.ledger.log import Place
 from proctor.ledger.row import COLUMNS, DOCUMENTS, TrialRow, from_columns, read_row, to_columns
 from proctor.ledger.rows import (
     GONE,
@@ -35,7 +36,6 @@ from proctor.ledger.rows import (
     withheld_columns,
     withholding_columns,
 )
-from proctor.ledger.segments import Place
 from proctor.ledger.supersession import update_statuses
 from proctor.ledger.tree import HASH_SIZE, Frontier
 

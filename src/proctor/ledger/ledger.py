@@ -1,21 +1,13 @@
-"""A ledger: an append-only log that is signed as it grows, and an index over it.
+"""A ledger: a log that is signed as it grows, its artifacts, and an index over it.
 
-    entries/000000.jsonl     the log
-    checkpoint               what it was when it was last signed
-    artifacts/sha256/ab/…    evidence
-    torn/                    what a crash left behind the checkpoint, put aside
-    lock                     held by whoever writes
-
-Its index is elsewhere: see derived.py. Nothing below the directory is followed as a link.
-
-Appending: the lines, on the disk; then the checkpoint, in one step. Whatever lies behind the
-checkpoint was never acknowledged and is not part of the ledger. One writer at a time, by a lock;
-readers need none. Nothing here knows what makes a record worth sealing.
+Where these are kept is for log.py, artifacts.py and index.py to say; this is the one place where
+they meet. Appending: the lines, durable; then the checkpoint, in one step. Whatever lies behind the
+checkpoint was never acknowledged and is not part of the ledger. One writer at a time; readers need
+no lock. Nothing here knows what makes a record worth sealing.
 """
 
 import base64
 import contextlib
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,10 +16,8 @@ from typing import Self
 
 import msgspec
 
-from proctor.contained import make_below
 from proctor.errors import DamageError, KeyFileError, LedgerError, SignatureError
-from proctor.files import replace_durably, write_new
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import ArtifactStore, FileArtifacts
 from proctor.ledger.derived import remove_database
 from proctor.ledger.entry import (
     FORMAT,
@@ -40,7 +30,7 @@ from proctor.ledger.entry import (
     now_text,
 )
 from proctor.ledger.index import Index, Position, key_after, open_index
-from proctor.ledger.lock import check_local, locked
+from proctor.ledger.log import FileLog, LogStore, Place, read_line, read_lines
 from proctor.ledger.note import (
     Checkpoint,
     Signer,
@@ -49,48 +39,42 @@ from proctor.ledger.note import (
     parse_verifier_key,
     sign_checkpoint,
 )
-from proctor.ledger.segments import (
-    SEGMENT_SIZE,
-    Place,
-    append_lines,
-    find_segments,
-    has_checkpoint,
-    open_segment,
-    read_checkpoint,
-    read_line,
-    read_lines,
-    render_absence,
-)
-from proctor.ledger.torn import put_tail_aside
 from proctor.ledger.tree import Frontier, Tree, leaf_hash
 from proctor.ledger.upkeep import catch_up, check_leaf
 
-# A ledger that was begun and never signed: what is left of its first entry is put aside
-#
-# A kill between the first entry and the first checkpoint leaves it, and nobody was told of a
-# ledger. Whatever holds more than that is none of this.
-
-
-_LARGEST = 1 << 16
+_LARGEST_FIRST = 1 << 16
 """Bytes; the first entry, which names a key, has some three hundred."""
 
 
-def clear_unfinished(directory: Path) -> bool:
-    """Put aside a first entry that no checkpoint signs; False where there is more than that.
+def begin_log(log: LogStore, key: Signer, origin: str) -> None:
+    """Append the first entry, which names the key, and sign it.
 
     Raises:
-        OSError: it cannot be read or put aside.
+        LedgerError: there is a ledger already.
+        OSError: it cannot be written.
     """
-    segments = find_segments(directory / "entries")
+    with log.locked():
+        if log.has_checkpoint() or not _clear_unfinished(log):
+            raise LedgerError(f"{log.where}: there is a ledger already")
+        text = str(key.verifier)
+        line = encode_entry(KeyEntry(at=now_text(), seq=0, format=FORMAT, origin=origin, key=text))
+        log.append(Place(), [line])
+        signed = sign_checkpoint(origin, Tree(1, leaf_hash(line)), key.verifier, key.sign)
+        log.write_checkpoint(signed.render(), is_new=True)
+
+
+def _clear_unfinished(log: LogStore) -> bool:
+    """Put aside a first entry that no checkpoint signs; False where there is more than that.
+
+    A kill between the first entry and the first checkpoint leaves it, and nobody was told of a
+    ledger.
+    """
+    segments = list(log.stamps())
     if not segments:
         return True
-    if segments != [0]:
+    if segments != [0] or not _is_first(log.read(Place(), _LARGEST_FIRST)):
         return False
-    with open_segment(directory / "entries", 0) as file:
-        data = file.read(_LARGEST)
-    if not _is_first(data):
-        return False
-    put_tail_aside(directory, Place())
+    log.set_aside(Place())
     return True
 
 
@@ -98,32 +82,29 @@ def _is_first(data: bytes) -> bool:
     """Whether this is the entry that names a key, or the beginning of one."""
     line, newline, rest = data.partition(b"\n")
     if not newline:
-        return len(data) < _LARGEST and line.startswith(b'{"at":'[: len(line)])
+        return len(data) < _LARGEST_FIRST and line.startswith(b'{"at":'[: len(line)])
     try:
         return not rest and isinstance(decode_line(line, "the first entry"), KeyEntry)
     except DamageError:
         return False
 
 
-# The first entry of a ledger, which says what format it has. No signature is checked
-
-
-def check_format(directory: Path) -> KeyEntry:
-    """The first entry of a ledger, which says what format it has.
+def check_format(log: LogStore) -> KeyEntry:
+    """The first entry of a log, which says what format it has; no signature is checked.
 
     Raises:
         LedgerError: it is of another format.
         DamageError: there is no such entry.
     """
-    where = f"{directory / 'entries'}: the first entry"
-    first = next(read_lines(directory / "entries"), None)
+    where = f"{log.where}/entries: the first entry"
+    first = next(read_lines(log), None)
     if first is None:
         raise DamageError(f"{where} is not there")
     with contextlib.suppress(msgspec.MsgspecError):
         named = msgspec.json.decode(first.data, type=dict[str, object]).get("format")
         if isinstance(named, str) and named != FORMAT:
             raise LedgerError(
-                f"{directory}: a ledger of format {named!r}; this proctor reads {FORMAT!r}: "
+                f"{log.where}: a ledger of format {named!r}; this proctor reads {FORMAT!r}: "
                 "a newer one may read it"
             )
     entry = decode_line(first.data, where)
@@ -149,19 +130,19 @@ class SealedTrial:
 class Ledger:
     """An open ledger."""
 
-    def __init__(self, directory: Path, index: Index, key: Signer | None = None) -> None:
-        self.directory = directory
-        self.entries = directory / "entries"
-        self._checkpoint_path = str(directory.absolute() / "checkpoint")
-        self.artifacts = Artifacts(directory)
+    def __init__(
+        self, log: LogStore, artifacts: ArtifactStore, index: Index, key: Signer | None = None
+    ) -> None:
+        self.log = log
+        self.artifacts = artifacts
         self.index = index
         self.key = key
-        self.segment_size = SEGMENT_SIZE
-        """Bytes at which a new segment begins; every reader takes any."""
+        self.where = log.where
+        """How messages name it."""
         self.patience_sec: float | None = None
         """Seconds to wait for another writer; None: for as long as it takes."""
         self._signed = b""
-        """The checkpoint that `_position` belongs to, as its file has it."""
+        """The checkpoint that `_position` belongs to, as it is stored."""
         self._vouched = b""
         """The checkpoint whose signature was seen to be the key's."""
         self._position = Position(Place(), Frontier(), "")
@@ -171,33 +152,23 @@ class Ledger:
 
     @classmethod
     def create(cls, directory: Path, key: Signer, origin: str) -> Self:
-        """A new ledger, its first entry naming the key.
+        """A new ledger in a directory, its first entry naming the key.
 
         Raises:
             LedgerError: something is there, or it cannot be written, or is on a network.
         """
-        check_local(directory)
+        log = FileLog(directory)
+        log.check_writable()
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            with locked(directory):
-                if has_checkpoint(directory) or not clear_unfinished(directory):
-                    raise LedgerError(f"{directory}: there is a ledger already")
-                make_below(directory, "entries")
-                first = KeyEntry(
-                    at=now_text(), seq=0, format=FORMAT, origin=origin, key=str(key.verifier)
-                )
-                line = encode_entry(first)
-                append_lines(directory / "entries", Place(), [line])
-                tree = Tree(1, leaf_hash(line))
-                signed = sign_checkpoint(origin, tree, key.verifier, key.sign)
-                write_new(directory / "checkpoint", signed.render())
+            begin_log(log, key, origin)
         except OSError as error:
             raise LedgerError(f"{directory}: no ledger can be made there: {error}") from error
         return cls.open(directory, key=key)
 
     @classmethod
     def open(cls, directory: Path | str, *, key: Signer | None = None) -> Self:
-        """A ledger that is there; with a key it can be appended to.
+        """The ledger in a directory; with a key it can be appended to.
 
         Raises:
             LedgerError: there is none, or one of a newer version; or there is a key, and it is on a
@@ -205,14 +176,13 @@ class Ledger:
             NoteError: its checkpoint cannot be read.
         """
         directory = Path(directory)
-        if not has_checkpoint(directory):
-            found = "no checkpoint" if os.path.lexists(directory) else "nothing"
-            raise LedgerError(render_absence(directory, found))
-        first = check_format(directory)
+        log = FileLog(directory)
+        log.check_signed()
+        first = check_format(log)
         if key is not None:
             # Before anything is written: evidence is put before the log is locked.
-            check_local(directory)
-        return cls(directory, open_index(directory, first.origin), key)
+            log.check_writable()
+        return cls(log, FileArtifacts(directory), open_index(directory, first.origin), key)
 
     def __enter__(self) -> Self:
         return self
@@ -226,15 +196,13 @@ class Ledger:
 
     def checkpoint(self) -> Checkpoint:
         """What the log was when it was last signed; no signature is checked."""
-        return parse_checkpoint(self._read_checkpoint(), str(self.directory / "checkpoint"))
+        return parse_checkpoint(self._read_checkpoint(), f"{self.where}/checkpoint")
 
     def _read_checkpoint(self) -> bytes:
         try:
-            return read_checkpoint(self.directory)
+            return self.log.read_checkpoint()
         except OSError as error:
-            raise LedgerError(
-                f"{self.directory}: the checkpoint cannot be read: {error}"
-            ) from error
+            raise LedgerError(f"{self.where}: the checkpoint cannot be read: {error}") from error
 
     def refresh(self) -> Checkpoint:
         """Bring the index up to the checkpoint, and give it.
@@ -244,7 +212,7 @@ class Ledger:
         """
         for _ in range(_TRIES):
             signed = self._read_checkpoint()
-            checkpoint = parse_checkpoint(signed, str(self.directory / "checkpoint"))
+            checkpoint = parse_checkpoint(signed, f"{self.where}/checkpoint")
             try:
                 position = self._catch_up(checkpoint.tree)
             except DamageError:
@@ -256,35 +224,33 @@ class Ledger:
                 self._signed, self._position = signed, position
                 self._origin, self._is_behind = checkpoint.origin, False
                 return checkpoint
-        raise LedgerError(f"{self.directory}: others write to it without a pause; try again")
+        raise LedgerError(f"{self.where}: others write to it without a pause; try again")
 
     def _catch_up(self, tree: Tree) -> Position | None:
         try:
-            return catch_up(self.index, self.entries, tree)
+            return catch_up(self.index, self.log, tree)
         except sqlite3.OperationalError as error:
             if "readonly" not in str(error) and "disk" not in str(error):
-                raise LedgerError(
-                    f"{self.directory}: the index cannot be written: {error}"
-                ) from error
+                raise LedgerError(f"{self.where}: the index cannot be written: {error}") from error
             # No room or no right to write it: one in memory does, and takes longer.
             self.index.close()
-            self.index = Index.in_memory(check_format(self.directory).origin)
-            return catch_up(self.index, self.entries, tree)
+            self.index = Index.in_memory(check_format(self.log).origin)
+            return catch_up(self.index, self.log, tree)
         except sqlite3.DatabaseError as error:
             self._replace_index(error)
-            return catch_up(self.index, self.entries, tree)
+            return catch_up(self.index, self.log, tree)
 
     def _replace_index(self, error: sqlite3.DatabaseError) -> None:
         """Delete an index that turned out to be damaged; it is made again."""
         path = self.index.path
         self.index.close()
         if path is None:
-            raise LedgerError(f"{self.directory}: the index cannot be used: {error}") from error
+            raise LedgerError(f"{self.where}: the index cannot be used: {error}") from error
         try:
             remove_database(path)
         except OSError as why:
             raise LedgerError(f"{path}: cannot be removed: {why}") from error
-        self.index = open_index(self.directory, check_format(self.directory).origin)
+        self.index = Index.open(path, check_format(self.log).origin)
 
     def keep_up(self) -> None:
         """See where the log ends, if somebody else appended to it."""
@@ -307,15 +273,15 @@ class Ledger:
         """
         found = self.index.find_line(seq)
         if found is None:
-            raise LedgerError(f"{self.directory}: there is no entry {seq}")
+            raise LedgerError(f"{self.where}: there is no entry {seq}")
         place, length, leaf = found
-        line = read_line(self.entries, place, length)
-        check_leaf(line, leaf, f"{self.directory}: entry {seq}")
+        line = read_line(self.log, place, length)
+        check_leaf(line, leaf, f"{self.where}: entry {seq}")
         return line
 
     def entry(self, seq: int) -> AnyEntry | Withheld:
         """An entry, or what is left of one that was withheld."""
-        return decode_line(self.line(seq), f"{self.directory}: entry {seq}")
+        return decode_line(self.line(seq), f"{self.where}: entry {seq}")
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -325,13 +291,13 @@ class Ledger:
             BusyError: another one writes, for longer than this one has patience.
         """
         try:
-            with locked(self.directory, self.patience_sec):
+            with self.log.locked(self.patience_sec):
                 self.keep_up()
                 self.check_key()
                 yield
         except OSError as error:
             raise LedgerError(
-                f"{self.directory}: cannot be written: {error}; seal again once it can"
+                f"{self.where}: cannot be written: {error}; seal again once it can"
             ) from error
 
     def check_key(self) -> None:
@@ -343,17 +309,17 @@ class Ledger:
         """
         key = self.key
         if key is None:
-            raise KeyFileError(f"{self.directory}: opened without a key; it can only be read")
+            raise KeyFileError(f"{self.where}: opened without a key; it can only be read")
         if self._position.key != str(key.verifier):
             raise KeyFileError(
-                f"{self.directory}: signed by {self._position.key}; the key at hand is "
+                f"{self.where}: signed by {self._position.key}; the key at hand is "
                 f"{key.verifier}: PROCTOR_KEY or --key names another"
             )
         if self._signed == self._vouched:
             return
         # To sign on top of what somebody else put there would be to vouch for it. Ed25519 signs
         # the same alike every time.
-        where = str(self.directory / "checkpoint")
+        where = f"{self.where}/checkpoint"
         found = parse_checkpoint(self._signed, where)
         own = sign_checkpoint(found.origin, found.tree, key.verifier, key.sign).signatures[0]
         if own not in found.signatures:
@@ -400,7 +366,7 @@ class Ledger:
         with self.writing():
             former, text = self.key, str(heir.verifier)
             if former is None or text == self._position.key:
-                raise KeyFileError(f"{self.directory}: {text} is the key that it has already")
+                raise KeyFileError(f"{self.where}: {text} is the key that it has already")
             self._check_heir(heir)
             frontier = self._position.frontier
             root = frontier.root().hex()
@@ -430,24 +396,24 @@ class Ledger:
             text = entry.key if isinstance(entry, KeyEntry) else ""
             if parse_verifier_key(text).public == heir.verifier.public:
                 raise KeyFileError(
-                    f"{self.directory}: {heir.verifier} is the key of entry {seq}, which was "
+                    f"{self.where}: {heir.verifier} is the key of entry {seq}, which was "
                     "replaced; a key that was replaced never signs again: choose a new one"
                 )
 
     def _append_lines(self, place: Place, lines: Sequence[bytes]) -> list[Place]:
         try:
-            return append_lines(self.entries, place, lines, segment_size=self.segment_size)
+            return self.log.append(place, lines)
         except FileExistsError:
-            put_tail_aside(self.directory, place)
-            return append_lines(self.entries, place, lines, segment_size=self.segment_size)
+            self.log.set_aside(place)
+            return self.log.append(place, lines)
 
     def _sign(self, frontier: Frontier) -> None:
         key = self.key
         if key is None:
-            raise KeyFileError(f"{self.directory}: opened without a key; it can only be read")
+            raise KeyFileError(f"{self.where}: opened without a key; it can only be read")
         tree = Tree(frontier.size, frontier.root())
         signed = sign_checkpoint(self._origin, tree, key.verifier, key.sign).render()
-        replace_durably(self._checkpoint_path, signed)
+        self.log.write_checkpoint(signed)
         self._signed = self._vouched = signed
 
 

@@ -97,7 +97,7 @@ def looking(ledger: Ledger) -> Iterator[int]:
             if ledger.index.size() >= size:
                 yield size
                 return
-    raise LedgerError(f"{ledger.directory}: its index is being rebuilt; try again")
+    raise LedgerError(f"{ledger.where}: its index is being rebuilt; try again")
 
 
 def select_trials(ledger: Ledger, wanted: TrialFilter) -> list[TrialRow]:
@@ -144,7 +144,7 @@ def load_position(
     with looking(ledger) as size:
         if at is not None and not 0 < at <= size:
             raise InputError(
-                f"{ledger.directory}: the log has {size:,} entries; expected a position from 1 to "
+                f"{ledger.where}: the log has {size:,} entries; expected a position from 1 to "
                 f"{size}, not {at}"
             )
         size = at or size
@@ -258,7 +258,7 @@ def find_one(ledger: Ledger, name: str) -> TrialRow | int:
         if trials := _select(ledger, "experiment_id = ?", name):
             raise LedgerError(_render_experiment(ledger, name, trials))
     raise LedgerError(
-        f"{ledger.directory}: no trial or entry is called {name[:200]!r}; expected "
+        f"{ledger.where}: no trial or entry is called {name[:200]!r}; expected "
         "EXPERIMENT/TRIAL, a trial's id, an entry's number, or the beginning of one: "
         "`proctor ledger list` has them"
     )
@@ -273,7 +273,7 @@ def find_trial(ledger: Ledger, name: str) -> TrialRow:
     """
     found = find_one(ledger, name)
     if isinstance(found, int):
-        raise LedgerError(f"{ledger.directory}: entry {found} is not a trial")
+        raise LedgerError(f"{ledger.where}: entry {found} is not a trial")
     return found
 
 
@@ -283,7 +283,7 @@ def render_missing(ledger: Ledger, experiment: str) -> str:
     names = [name for name, _ in ledger.index.select(newest, (_MOST_NAMED + 1,))]
     named = ", ".join(names[:_MOST_NAMED])
     more = ", … (`proctor ledger list` has all)" if len(names) > _MOST_NAMED else ""
-    there = f"{ledger.directory}: no trial of the experiment {experiment[:200]!r} is sealed"
+    there = f"{ledger.where}: no trial of the experiment {experiment[:200]!r} is sealed"
     return f"{there}; there are {named}{more}" if names else f"{there}, nor any other"
 
 
@@ -311,7 +311,7 @@ def _select(ledger: Ledger, condition: str, *values: object) -> list[TrialRow]:
 
 def _render_experiment(ledger: Ledger, name: str, rows: list[TrialRow]) -> str:
     return (
-        f"{ledger.directory}: {name!r} is an experiment; expected one of its trials, such as "
+        f"{ledger.where}: {name!r} is an experiment; expected one of its trials, such as "
         f"{rows[0].name} (`proctor trace summary {name}` has them all)"
     )
 
@@ -320,6 +320,6 @@ def _render_several(ledger: Ledger, name: str, rows: list[TrialRow]) -> str:
     named = ", ".join(row.name for row in rows[:_MOST_NAMED])
     more = ", …" if len(rows) > _MOST_NAMED else ""
     return (
-        f"{ledger.directory}: {name!r} may be any of {named}{more}; "
+        f"{ledger.where}: {name!r} may be any of {named}{more}; "
         "expected EXPERIMENT/TRIAL, an entry's number, or more of the name"
     )

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from proctor.digest import sha256_pieces
 from proctor.errors import DamageError, LedgerError
 from proctor.files import open_plain
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import LARGEST_ENTRY, Withheld
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.tree import leaf_hash
@@ -61,7 +61,7 @@ def restore(ledger: Ledger, seq: int, source: Path) -> Restored:
         ledger.refresh()
         wanted = _find_wanted(ledger, seq)
         if wanted.is_all_found():
-            raise LedgerError(f"{ledger.directory}: nothing of entry {seq} is withheld")
+            raise LedgerError(f"{ledger.where}: nothing of entry {seq} is withheld")
         restored = Restored()
         try:
             _take_artifacts(ledger, wanted, source, restored)
@@ -98,7 +98,7 @@ def _find_wanted(ledger: Ledger, seq: int) -> _Wanted:
 
 def _take_artifacts(ledger: Ledger, wanted: _Wanted, source: Path, restored: Restored) -> None:
     """What another copy of the ledger has under the very names."""
-    others = Artifacts(source)
+    others = FileArtifacts(source)
     for sha256 in sorted(wanted.artifacts):
         plain = io.BytesIO()
         if not others.holds(sha256):

@@ -192,4 +192,4 @@ def _append(ledger: Ledger, entry: AnyEntry, rows: Sequence[TrialRow]) -> int:
 
 def _check_sealed(ledger: Ledger, digest: str) -> None:
     if not ledger.index.select("SELECT 1 FROM trials WHERE record = ?", (digest,)):
-        raise LedgerError(f"{ledger.directory}: no record {digest[:80]!r} is sealed there")
+        raise LedgerError(f"{ledger.where}: no record {digest[:80]!r} is sealed there")

@@ -56,7 +56,7 @@ def find_plans(
     for seq in places:
         entry = ledger.entry(seq)
         if isinstance(entry, PlanEntry) and experiment in (None, entry.experiment_id):
-            found.append(_describe(entry, f"{ledger.directory}: entry {seq}"))
+            found.append(_describe(entry, f"{ledger.where}: entry {seq}"))
     return found
 
 
@@ -97,5 +97,5 @@ def find_plan(ledger: Ledger, name: str) -> SealedPlan:
         plans = [each for each in plans if each.experiment == name]
     if not plans:
         told = _tell_plans(find_plans(ledger))
-        raise InputError(f"{ledger.directory}: no plan is called {name[:200]!r}; {told}")
+        raise InputError(f"{ledger.where}: no plan is called {name[:200]!r}; {told}")
     return plans[0]

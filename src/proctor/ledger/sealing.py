@@ -141,7 +141,7 @@ def seal(
         ledger.artifacts.settle()
     except OSError as error:
         raise LedgerError(
-            f"{ledger.directory}: the evidence cannot be kept: {error}; seal again once it can"
+            f"{ledger.where}: the evidence cannot be kept: {error}; seal again once it can"
         ) from error
     finally:
         ledger.artifacts.discard()

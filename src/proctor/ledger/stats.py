@@ -8,13 +8,12 @@ names, the total counts every file once.
 import os
 from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 
 import msgspec
 
 from proctor.errors import DamageError
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.segments import find_segments, read_lines, segment_path
+from proctor.ledger.log import read_lines
 from proctor.ledger.withheld import find_unnamed
 
 _EVERY = 10_000
@@ -101,7 +100,7 @@ def measure(ledger: Ledger, watch: Callable[[int, int], None] | None = None) -> 
         experiments=[found[name] for name in sorted(found)],
         total=total,
         withheld_unnamed=len(find_unnamed(ledger)),
-        log_bytes=_size_of_log(ledger.entries),
+        log_bytes=sum(size for _, size, _ in ledger.log.stamps().values()),
         index_bytes=(_size_of(str(ledger.index.path)) or 0) if ledger.index.path else 0,
     )
 
@@ -125,17 +124,17 @@ def _weigh_artifacts(
     size = ledger.checkpoint().tree.size
     sizes: dict[str, int | None] = {}
     seen: set[tuple[str | None, str]] = set()
-    for number, line in enumerate(islice(read_lines(ledger.entries), size)):
+    for number, line in enumerate(islice(read_lines(ledger.log), size)):
         if watch is not None and number % _EVERY == 0:
             watch(number, size)
         try:
             naming = _NAMING.decode(line.data)
         except msgspec.MsgspecError as error:
-            raise DamageError(f"{ledger.directory}: entry {number}: no entry: {error}") from error
+            raise DamageError(f"{ledger.where}: entry {number}: no entry: {error}") from error
         owner = owners.get(naming.seq)
         for named in naming.evidence if owner is not None else ():
             if named.sha256 not in sizes:
-                sizes[named.sha256] = _size_of(str(ledger.artifacts.path_of(named.sha256)))
+                sizes[named.sha256] = ledger.artifacts.stored_size(named.sha256)
                 _weigh(total, sizes[named.sha256])
             if owner is not None and (key := (owner.experiment_id, named.sha256)) not in seen:
                 seen.add(key)
@@ -148,11 +147,6 @@ def _weigh(stats: ExperimentStats, size: int | None) -> None:
     if size is not None:
         stats.artifacts += 1
         stats.compressed_bytes += size
-
-
-def _size_of_log(entries: Path) -> int:
-    paths = (segment_path(entries, number) for number in find_segments(entries))
-    return sum(_size_of(str(path)) or 0 for path in paths)
 
 
 def _size_of(path: str) -> int | None:

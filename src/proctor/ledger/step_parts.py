@@ -18,7 +18,7 @@ from backports import zstd
 from proctor.digest import sha256_hex, sha256_pieces
 from proctor.errors import AlteredArtifactError
 from proctor.files import read_small, replace_file
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import ArtifactStore
 from proctor.traces.step_search import Survey, narrow, survey_piece
 from proctor.traces.trajectory import Chunk, read_pieces
 
@@ -55,7 +55,7 @@ class _Map(msgspec.Struct, frozen=True):
 
 
 def read_sealed_steps(
-    artifacts: Artifacts, sha256: str, steps: tuple[int, int], cache: Path | None
+    artifacts: ArtifactStore, sha256: str, steps: tuple[int, int], cache: Path | None
 ) -> Iterator[Chunk] | None:
     """The entries of the steps, both counted; None where it has to be unpacked as a whole.
 
@@ -67,7 +67,7 @@ def read_sealed_steps(
 
 
 def find_sealed_parts(
-    artifacts: Artifacts, sha256: str, cache: Path | None
+    artifacts: ArtifactStore, sha256: str, cache: Path | None
 ) -> list[SealedPart] | None:
     """Where the lines of an artifact lie; None where it has to be unpacked as a whole.
 
@@ -83,7 +83,7 @@ def find_sealed_parts(
         return None
 
 
-def load_sealed_part(artifacts: Artifacts, sha256: str, part: SealedPart) -> bytes:
+def load_sealed_part(artifacts: ArtifactStore, sha256: str, part: SealedPart) -> bytes:
     """The plain bytes of one part, held against their SHA-256.
 
     Raises:
@@ -94,7 +94,7 @@ def load_sealed_part(artifacts: Artifacts, sha256: str, part: SealedPart) -> byt
 
 
 def _read_parts(
-    artifacts: Artifacts, sha256: str, parts: list[SealedPart], steps: tuple[int, int]
+    artifacts: ArtifactStore, sha256: str, parts: list[SealedPart], steps: tuple[int, int]
 ) -> Iterator[Chunk]:
     for part in parts:
         if part.survey.may_hold(*steps):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from proctor.errors import LedgerError
-from proctor.ledger.artifacts import Artifacts, unpacked
+from proctor.ledger.artifacts import ArtifactStore, unpacked
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import TrialFilter, find_one, find_trials
@@ -28,7 +28,7 @@ def find_named(ledger: Ledger, name: str) -> Iterator[TracedTrial]:
     if not rows:
         found = find_one(ledger, name)
         if isinstance(found, int):
-            raise LedgerError(f"{ledger.directory}: entry {found} is not a trial")
+            raise LedgerError(f"{ledger.where}: entry {found} is not a trial")
         rows = [found]
     for row in rows:
         yield trace_row(ledger, row)
@@ -49,7 +49,7 @@ def trace_row(ledger: Ledger, row: TrialRow) -> TracedTrial:
     return trace_entry(ledger.artifacts, entry)
 
 
-def trace_entry(artifacts: Artifacts, entry: TrialEntry) -> TracedTrial:
+def trace_entry(artifacts: ArtifactStore, entry: TrialEntry) -> TracedTrial:
     """The sealed trial of an entry; evidence that is not there is none of its files."""
     row = read_row(entry)
     name = row.name
@@ -68,7 +68,7 @@ def trace_entry(artifacts: Artifacts, entry: TrialEntry) -> TracedTrial:
 class _Evidence:
     """The evidence of one sealed trial."""
 
-    def __init__(self, artifacts: Artifacts, kept: dict[str, EvidenceFile]) -> None:
+    def __init__(self, artifacts: ArtifactStore, kept: dict[str, EvidenceFile]) -> None:
         self._artifacts = artifacts
         self._kept = kept
 

@@ -19,7 +19,6 @@ from itertools import islice
 import msgspec
 
 from proctor.errors import LedgerError, MissingArtifactError
-from proctor.files import write_atomic
 from proctor.ledger.derived import SEARCH_INDEX, remove_from_ledger, remove_index
 from proctor.ledger.entry import (
     AttestEntry,
@@ -34,9 +33,9 @@ from proctor.ledger.entry import (
     record_digest,
 )
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.log import FileLog, read_lines
 from proctor.ledger.review import LONGEST_NAME, check_words
 from proctor.ledger.row import TrialRow, read_row
-from proctor.ledger.segments import open_segment, read_lines, segment_path
 from proctor.ledger.tree import leaf_hash
 
 
@@ -145,15 +144,8 @@ def write_over(ledger: Ledger, seq: int, line: bytes) -> None:
     """
     found = ledger.index.find_line(seq)
     if found is None or found[1] != len(line):
-        raise LedgerError(f"{ledger.directory}: entry {seq} has no line of {len(line)} bytes")
-    place, length, _ = found
-    path = segment_path(ledger.entries, place.segment)
-    with open_segment(ledger.entries, place.segment) as file:
-        data = file.read()
-    # What a crash left of an earlier try; under the lock nobody else writes here.
-    for left in ledger.entries.glob(".*.tmp"):
-        left.unlink()
-    write_atomic(path, data[: place.offset] + line + data[place.offset + length :])
+        raise LedgerError(f"{ledger.where}: entry {seq} has no line of {len(line)} bytes")
+    ledger.log.overwrite(found[0], line)
 
 
 def _withhold(ledger: Ledger, why: Why, aim: Callable[[], _Target]) -> Withholding:
@@ -182,7 +174,7 @@ def _withhold(ledger: Ledger, why: Why, aim: Callable[[], _Target]) -> Withholdi
 
 def _aim_at_trial(ledger: Ledger, row: TrialRow) -> _Target:
     line = ledger.line(row.seq)
-    entry = decode_line(line, f"{ledger.directory}: entry {row.seq}")
+    entry = decode_line(line, f"{ledger.where}: entry {row.seq}")
     if isinstance(entry, Withheld):
         return _aim_again(ledger, row.seq)
     files = entry.evidence if isinstance(entry, TrialEntry) else ()
@@ -193,16 +185,16 @@ def _aim_at_trial(ledger: Ledger, row: TrialRow) -> _Target:
 
 def _aim_at_entry(ledger: Ledger, seq: int) -> _Target:
     line = ledger.line(seq)
-    entry = decode_line(line, f"{ledger.directory}: entry {seq}")
+    entry = decode_line(line, f"{ledger.where}: entry {seq}")
     if isinstance(entry, Withheld):
         return _aim_again(ledger, seq)
     if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry):
         raise LedgerError(
-            f"{ledger.directory}: entry {seq} is of kind {entry.kind!r}, which others rest on; "
+            f"{ledger.where}: entry {seq} is of kind {entry.kind!r}, which others rest on; "
             "it cannot be withheld"
         )
     if isinstance(entry, TrialEntry):
-        raise LedgerError(f"{ledger.directory}: entry {seq} is a trial; withhold it by its name")
+        raise LedgerError(f"{ledger.where}: entry {seq} is a trial; withhold it by its name")
     _check_room(seq, line)
     return _Target(None, seq, leaf_hash(line).hex(), ())
 
@@ -212,7 +204,7 @@ def _aim_again(ledger: Ledger, seq: int) -> _Target:
     said = [entry for entry in find_withholdings(ledger) if entry.entry == seq]
     if not said:
         raise LedgerError(
-            f"{ledger.directory}: entry {seq} is gone, and no entry says why; "
+            f"{ledger.where}: entry {seq} is gone, and no entry says why; "
             "`proctor ledger verify` tells more"
         )
     return _Target(said[-1].subject, seq, said[-1].leaf, said[-1].artifacts)
@@ -222,16 +214,16 @@ def _aim_at_evidence(ledger: Ledger, row: TrialRow, paths: Sequence[str]) -> _Ta
     entry = ledger.entry(row.seq)
     name = row.name
     if not isinstance(entry, TrialEntry):
-        raise LedgerError(f"{ledger.directory}: {name} is withheld already, with its evidence")
+        raise LedgerError(f"{ledger.where}: {name} is withheld already, with its evidence")
     files: dict[str, EvidenceFile] = {file.path: file for file in entry.evidence}
     for path in paths:
         if path not in files:
             raise LedgerError(
-                f"{ledger.directory}: {name} has no evidence {path[:200]!r}; "
+                f"{ledger.where}: {name} has no evidence {path[:200]!r}; "
                 "`proctor show` lists what it has"
             )
     if not files:
-        raise LedgerError(f"{ledger.directory}: {name} has no evidence")
+        raise LedgerError(f"{ledger.where}: {name} has no evidence")
     digests = {files[path].sha256 for path in paths or files}
     return _Target(row.subject, None, None, tuple(sorted(digests)))
 
@@ -274,7 +266,8 @@ def _carry_out(ledger: Ledger, target: _Target, done: Withholding) -> None:
     ledger.index.erase()  # (4)
     if ledger.index.path is not None:
         remove_index(ledger.index.path.with_name(SEARCH_INDEX))
-    remove_from_ledger(ledger.directory)
+    if isinstance(ledger.log, FileLog):
+        remove_from_ledger(ledger.log.directory)
     ledger.refresh()
 
 
@@ -316,8 +309,8 @@ def _find_others(ledger: Ledger, target: _Target) -> dict[str, list[str]]:
 
 def _find_naming(ledger: Ledger, wanted: set[str]) -> Iterator[TrialEntry]:
     size = ledger.checkpoint().tree.size
-    for line in islice(read_lines(ledger.entries), size):
+    for line in islice(read_lines(ledger.log), size):
         if any(named.sha256 in wanted for named in _NAMING.decode(line.data).evidence):
-            entry = decode_line(line.data, f"{ledger.directory}: an entry")
+            entry = decode_line(line.data, f"{ledger.where}: an entry")
             if isinstance(entry, TrialEntry):
                 yield entry

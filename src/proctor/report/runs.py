@@ -12,10 +12,10 @@ from proctor.errors import InputError
 from proctor.ledger.counting import count_left_out, counted_trials
 from proctor.ledger.entry import RescoreEntry
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.log import is_ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import Position, TrialFilter, find_trials, load_position, render_missing
 from proctor.ledger.row import TrialRow
-from proctor.ledger.segments import has_checkpoint
 from proctor.ledger.withheld import render_unnamed
 from proctor.report.in_jobs import Unreadable, load_jobs
 from proctor.sentence import count_of
@@ -94,7 +94,7 @@ def check_job(path: str) -> None:
         InputError: it does.
         LedgerError: it cannot be looked into.
     """
-    if has_checkpoint(Path(path)) or (Path(path) / "entries").is_dir():
+    if is_ledger(Path(path)) or (Path(path) / "entries").is_dir():
         raise InputError(f"{path}: a ledger; expected a job, or an experiment with --ledger {path}")
 
 

@@ -15,7 +15,7 @@ import msgspec
 from proctor.errors import DamageError, MissingArtifactError, NotReplayableError
 from proctor.harbor.documents import TRIAL, TrialDocument, WrittenRewards
 from proctor.harbor.record import UNRESOLVED
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import ArtifactStore, FileArtifacts
 from proctor.ledger.claims.claim import Proven, find_differences, parse_claim, prove_claim
 from proctor.ledger.claims.document import load_document
 from proctor.ledger.claims.operands import operand_of
@@ -37,7 +37,7 @@ class ClaimTrials:
     """By trial."""
     withheld: dict[str, str]
     """Why evidence was taken out, by its digest."""
-    artifacts: Artifacts
+    artifacts: ArtifactStore
     n_withheld: int
     """Trials of the claim whose records were taken out."""
 
@@ -109,7 +109,7 @@ def load_claim_trials(path: str, ledger: Path) -> ClaimTrials:
         title=claim.experiment,
         entries=_name(proven),
         withheld=_find_withheld(proven.entries),
-        artifacts=Artifacts(ledger),
+        artifacts=FileArtifacts(ledger),
         n_withheld=len(proven.standing.withheld),
     )
 

@@ -8,23 +8,23 @@ import contextlib
 import fcntl
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import msgspec
 from backports import zstd
 
 from proctor.errors import DamageError, InputError, LedgerError
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.entry import decode_line
-from proctor.ledger.segments import Place, read_line
+from proctor.ledger.log import LogStore, Place, read_line
 from proctor.ledger.upkeep import check_leaf
-from proctor.ledger.verification.workers import end_with_parent
 from proctor.search.row import Row
 from proctor.search.tags import document_of
 from proctor.search.texts import Passed, rows_of
+from proctor.traces.parallel import end_with_parent
 
 _BLOCK_CHARACTERS = 1 << 16
 _BLOCK_ROWS = 200
@@ -82,14 +82,16 @@ class EntryPlace:
 
 
 @contextlib.contextmanager
-def reading(directory: Path, entries: Sequence[EntryPlace], size: int) -> Iterator[Iterable[Piece]]:
+def reading(
+    log: LogStore, artifacts: ArtifactStore, entries: Sequence[EntryPlace], size: int
+) -> Iterator[Iterable[Piece]]:
     """The pieces of a ledger's entries, in order; `size` is how much evidence they have, in bytes.
 
     Raises:
         LedgerError: something beyond the evidence is in the way, such as a full disk.
     """
     if size < _WORTH_IT or len(os.sched_getaffinity(0)) == 1:
-        yield make_pieces(directory, entries)
+        yield make_pieces(log, artifacts, entries)
         return
     # Forked, because a fresh interpreter spends its first fifth of a second importing.
     forked = multiprocessing.get_context("fork")
@@ -97,7 +99,7 @@ def reading(directory: Path, entries: Sequence[EntryPlace], size: int) -> Iterat
     with contextlib.suppress(OSError):
         # Room to go on reading while postings are written; who may have less has less.
         fcntl.fcntl(theirs.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    arguments = (directory, entries, theirs, os.getpid())
+    arguments = (log, artifacts, entries, theirs, os.getpid())
     helper = forked.Process(target=_help, args=arguments, daemon=True)
     helper.start()
     theirs.close()
@@ -109,20 +111,21 @@ def reading(directory: Path, entries: Sequence[EntryPlace], size: int) -> Iterat
         helper.join()
 
 
-def make_pieces(directory: Path, entries: Iterable[EntryPlace]) -> Iterator[Piece]:
+def make_pieces(
+    log: LogStore, artifacts: ArtifactStore, entries: Iterable[EntryPlace]
+) -> Iterator[Piece]:
     """The same, made in this process. No SQLite: its connections do not survive a fork.
 
     Raises:
         LedgerError: evidence cannot be unpacked here.
     """
-    artifacts = Artifacts(directory)
     packer = zstd.ZstdCompressor(_LEVEL)
     for found in entries:
         passed = Passed()
         try:
-            line = read_line(directory / "entries", found.place, found.length)
-            check_leaf(line, found.leaf, f"{directory}: entry {found.seq}")
-            entry = decode_line(line, f"{directory}: entry {found.seq}")
+            line = read_line(log, found.place, found.length)
+            check_leaf(line, found.leaf, f"{log.where}: entry {found.seq}")
+            entry = decode_line(line, f"{log.where}: entry {found.seq}")
             for block in _in_blocks(rows_of(artifacts, entry, passed)):
                 packed = packer.compress(_ENCODE(block), packer.FLUSH_FRAME)
                 yield Piece(found.seq, [document_of(row) for row in block], packed)
@@ -149,11 +152,19 @@ def _in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield block
 
 
-def _help(directory: Path, entries: Sequence[EntryPlace], target: Connection, parent: int) -> None:
+def _help(
+    log: LogStore,
+    artifacts: ArtifactStore,
+    entries: Sequence[EntryPlace],
+    target: Connection,
+    parent: int,
+) -> None:
     """The work of the other process."""
+    # An interrupt goes to the whole group; the parent is the one to act on it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent)
     try:
-        for piece in make_pieces(directory, entries):
+        for piece in make_pieces(log, artifacts, entries):
             target.send_bytes(_ENCODE(piece))
         target.send_bytes(_ENCODE(Piece(-1, is_last=True)))
     except Exception as error:  # noqa: BLE001 - the parent says it

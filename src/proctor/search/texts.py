@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from proctor.errors import DamageError, TraceError
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.entry import AnyEntry, NoteEntry, ReviewEntry, TrialEntry, Withheld
 from proctor.ledger.traced_trials import trace_entry
 from proctor.record.model import TrialRecord
@@ -56,7 +56,7 @@ class Passed:
     """Messages about evidence that cannot be read."""
 
 
-def rows_of(artifacts: Artifacts, entry: AnyEntry | Withheld, passed: Passed) -> Iterator[Row]:
+def rows_of(artifacts: ArtifactStore, entry: AnyEntry | Withheld, passed: Passed) -> Iterator[Row]:
     """All texts of an entry of the log."""
     match entry:
         case TrialEntry():
@@ -70,7 +70,7 @@ def rows_of(artifacts: Artifacts, entry: AnyEntry | Withheld, passed: Passed) ->
             return
 
 
-def _rows_of_trial(artifacts: Artifacts, entry: TrialEntry, passed: Passed) -> Iterator[Row]:
+def _rows_of_trial(artifacts: ArtifactStore, entry: TrialEntry, passed: Passed) -> Iterator[Row]:
     trial = trace_entry(artifacts, entry)
     there = set(trial.files)
     passed.absent += [file.sha256 for file in entry.evidence if file.path not in there]
@@ -219,7 +219,7 @@ def _words_in(arguments: Object, command: str | None) -> Iterator[str]:
 
 
 def _rows_of_files(
-    artifacts: Artifacts, entry: TrialEntry, trial: TracedTrial, passed: Passed
+    artifacts: ArtifactStore, entry: TrialEntry, trial: TracedTrial, passed: Passed
 ) -> Iterator[Row]:
     digests = {file.path: file.sha256 for file in entry.evidence}
     answer = _find_answer(trial)
@@ -239,7 +239,7 @@ def _rows_of_files(
 
 
 def _rows_of_changes(
-    artifacts: Artifacts, entry: TrialEntry, trial: TracedTrial, passed: Passed
+    artifacts: ArtifactStore, entry: TrialEntry, trial: TracedTrial, passed: Passed
 ) -> Iterator[Row]:
     """The paths that the agent changed, one a line; a row for each step that has a record."""
     files = {file.path: file for file in entry.evidence}
@@ -293,7 +293,7 @@ class _Beginning:
         return len(data)
 
 
-def _read_text(artifacts: Artifacts, sha256: str) -> str:
+def _read_text(artifacts: ArtifactStore, sha256: str) -> str:
     """The beginning of a file; "" if it is not text."""
     beginning = _Beginning(LONGEST)
     with contextlib.suppress(_FullError):

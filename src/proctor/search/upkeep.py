@@ -15,8 +15,8 @@ from proctor.errors import LedgerError
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import WithholdEntry
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.log import Place
 from proctor.ledger.query import looking
-from proctor.ledger.segments import Place
 from proctor.ledger.tree import Frontier
 from proctor.search.index import MovedError, SearchIndex, waiting
 from proctor.search.pieces import EntryPlace, Piece, reading
@@ -127,7 +127,7 @@ def _catch_up(ledger: Ledger, index: SearchIndex, watch: Watch) -> SearchIndex:
             index.close()
             raise
         index = _begin_anew(index)
-    raise LedgerError(f"{ledger.directory}: other processes keep writing to it; try again")
+    raise LedgerError(f"{ledger.where}: other processes keep writing to it; try again")
 
 
 def _begin_anew(index: SearchIndex) -> SearchIndex:
@@ -196,7 +196,7 @@ def _read_on(ledger: Ledger, index: SearchIndex, ahead: _Ahead, watch: Watch) ->
     try:
         for what in ahead.doomed:
             index.note_doomed(what)
-        with reading(ledger.directory, ahead.places, sum(ahead.sizes)) as pieces:
+        with reading(ledger.log, ledger.artifacts, ahead.places, sum(ahead.sizes)) as pieces:
             _Storing(index, ahead, watch).store(pieces)
     except BaseException:
         index.roll_back()

@@ -35,11 +35,11 @@ def map_paths[Answer](
     batch = max(1, len(paths) // (workers * _BATCHES))
     # Forked, because a fresh interpreter spends its first fifth of a second importing.
     forked = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(workers, forked, _end_with_parent, (os.getpid(),)) as pool:
+    with ProcessPoolExecutor(workers, forked, end_with_parent, (os.getpid(),)) as pool:
         yield from pool.map(ask, paths, chunksize=batch)
 
 
-def _end_with_parent(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Have the system end this process when its parent ends, however that comes about."""
     # A worker must not outlive a killed parent: nobody would collect its result.
     ctypes.CDLL(None).prctl(_ON_PARENTS_DEATH, signal.SIGKILL)

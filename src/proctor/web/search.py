@@ -311,7 +311,7 @@ def _search(request: Request) -> Response:
 
 
 def _search_ledger(asked: _Asked, subject: Subject, ledger: Ledger, marker: Marker) -> Response:
-    progress = UPKEEP.wait(ledger.directory.resolve())
+    progress = UPKEEP.wait(Path(ledger.where).resolve())
     if progress is not None:
         return _render(asked, subject, progress=progress)
     found, problems = search_ledger(ledger, parse_query(asked.text), asked.page)

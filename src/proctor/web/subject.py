@@ -19,19 +19,14 @@ from markupsafe import Markup
 
 from proctor.errors import DamageError, LedgerError, NoteError, NotThereError, ProctorError
 from proctor.ledger.admission import admit_line
+from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.derived import INDEX
 from proctor.ledger.index import Index, Indexed, Position
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.log import FileLog, Place, Stamp, read_lines
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import TrialFilter, looking, select_trials
 from proctor.ledger.row import TrialRow
-from proctor.ledger.segments import (
-    Place,
-    find_segments,
-    read_checkpoint,
-    read_lines,
-    segment_path,
-)
 from proctor.ledger.submission import ATTEMPTS
 from proctor.ledger.tree import EMPTY_ROOT, Frontier, Tree, leaf_hash
 from proctor.ledger.verification.verify import verify_ledger
@@ -50,8 +45,8 @@ from proctor.web.shelf import JobShelf
 # A log that does not give what was signed is shown as it was found, by an index of its own.
 
 
-type Seen = tuple[bytes, tuple[tuple[int, int, int], ...]]
-"""The checkpoint, and number, size and time of each segment."""
+type Seen = tuple[bytes, dict[int, Stamp]]
+"""The checkpoint, and the stamps of the segments."""
 
 _PAUSE = 20.0
 """Seconds between two verifications of a ledger that grows; at least ten times what one took."""
@@ -108,7 +103,8 @@ class Health:
             with Ledger.open(self._directory) as ledger:
                 yield ledger
             return
-        with FoundLedger(self._directory, Index.open(kept / INDEX, "")) as found:
+        log, artifacts = FileLog(self._directory), FileArtifacts(self._directory)
+        with FoundLedger(log, artifacts, Index.open(kept / INDEX, "")) as found:
             yield found
 
     def _check(self) -> None:
@@ -120,7 +116,7 @@ class Health:
             found, kept = str(error), _index_found(self._directory)
         except LedgerError as error:
             # Without a checkpoint it is still a log.
-            if _find_segments(self._directory / "entries"):
+            if _stamps(FileLog(self._directory)):
                 found, kept = str(error), _index_found(self._directory)
         self._found = found
         if self._kept is not None:
@@ -176,42 +172,34 @@ class FoundLedger(Ledger):
 
 
 def _see(directory: Path) -> Seen:
+    log = FileLog(directory)
     try:
-        checkpoint = read_checkpoint(directory)
+        checkpoint = log.read_checkpoint()
     except OSError:
         checkpoint = b""
-    entries = directory / "entries"
-    return checkpoint, tuple(_see_segment(entries, number) for number in _find_segments(entries))
+    return checkpoint, _stamps(log)
 
 
 def _is_grown(before: Seen, after: Seen) -> bool:
     """Whether nothing that was there was replaced or cut off."""
-    segments = {number: (size, time) for number, size, time in after[1]}
-    return all(
-        number in segments and (segments[number] == (size, time) or segments[number][0] > size)
-        for number, size, time in before[1]
-    )
+    for number, (_, size, changed) in before[1].items():
+        _, now, changed_now = after[1].get(number, (0, -1, 0))
+        if (now, changed_now) != (size, changed) and now <= size:
+            return False
+    return True
 
 
-def _find_segments(entries: Path) -> list[int]:
+def _stamps(log: FileLog) -> dict[int, Stamp]:
     """The segments that are there; none where their directory cannot be read."""
     try:
-        return find_segments(entries)
+        return log.stamps()
     except DamageError:
-        return []
-
-
-def _see_segment(entries: Path, number: int) -> tuple[int, int, int]:
-    try:
-        found = segment_path(entries, number).lstat()
-    except OSError:
-        return number, -1, 0
-    return number, found.st_size, found.st_mtime_ns
+        return {}
 
 
 def _verify(directory: Path) -> str | None:
     try:
-        result = verify_ledger(directory, fast=True, processes=1)
+        result = verify_ledger(directory, fast=True)
     except ProctorError as error:
         return str(error)
     if result.is_sound:
@@ -227,7 +215,7 @@ def _index_found(directory: Path) -> tempfile.TemporaryDirectory[str]:
     index = Index.open(Path(kept.name) / INDEX, "")
     try:
         batch: list[Indexed] = []
-        for indexed in _read_entries(directory / "entries"):
+        for indexed in _read_entries(FileLog(directory)):
             batch.append(indexed)
             if len(batch) == _BATCH:
                 _add(index, batch)
@@ -238,11 +226,11 @@ def _index_found(directory: Path) -> tempfile.TemporaryDirectory[str]:
     return kept
 
 
-def _read_entries(entries: Path) -> Iterator[Indexed]:
+def _read_entries(log: FileLog) -> Iterator[Indexed]:
     known: set[int] = set()
-    for number in _find_segments(entries):
+    for number in _stamps(log):
         with contextlib.suppress(DamageError):  # a segment that cannot be read has no lines
-            for line in read_lines(entries, Place(number)):
+            for line in read_lines(log, Place(number)):
                 if line.place.segment != number:
                     break
                 with contextlib.suppress(DamageError):  # no entry, or none that may be used

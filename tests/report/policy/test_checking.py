@@ -172,7 +172,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
 
 
 def check_sealed(ledger: Ledger, text: str, experiment: str = SCRIPTED) -> Verdict:
-    sealed = verify_as_asked(ledger.directory)
+    sealed = verify_as_asked(Path(ledger.where))
     with opened_experiment(ledger, experiment, sealed) as submission:
         return check_attempts(parse_policy((HEAD + text).encode(), "p"), submission)
 

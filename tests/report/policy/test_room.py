@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import AlteredArtifactError, DamageError
-from proctor.ledger.artifacts import Artifacts, unpacked
+from proctor.ledger.artifacts import FileArtifacts, unpacked
 from proctor.ledger.entry import EvidenceFile
 from proctor.ledger.exchange.harbor_jobs import Room, write_jobs
 from proctor.ledger.keys import load_key
@@ -102,7 +102,7 @@ def test_an_export_unpacks_no_more_than_was_stated(
 
 
 def test_no_artifact_is_held_that_is_larger_than_memory_or_than_stated(tmp_path: Path) -> None:
-    artifacts = Artifacts(tmp_path)
+    artifacts = FileArtifacts(tmp_path)
     (tmp_path / "plain").write_bytes(bytes(1000))
     with (tmp_path / "plain").open("rb") as plain:
         digest, size = artifacts.put(plain)

@@ -49,7 +49,7 @@ def cosigned(ledger: Ledger, path: Path, *keys: SigningKey) -> Path:
 
 def codes(proctor: Proctor, policy: Path, ledger: Ledger, *since: Path) -> set[str]:
     given = [word for path in since for word in ("--since", path)]
-    where = ("--policy", policy, "--ledger", ledger.directory, *given, "--json")
+    where = ("--policy", policy, "--ledger", Path(ledger.where), *given, "--json")
     (document,) = json.loads(proctor("check", EXPERIMENT, *where).out)["submissions"]
     checked = next(each for each in document["checks"] if each["check"] == "witnesses")
     failures = {each["code"] for each in document["failures"]}

@@ -32,10 +32,10 @@ def command(public_key: bool, output: str | None, directory: str | None, as_json
     with open_ledger(directory) as ledger:
         checkpoint = ledger.refresh()
         key = parse_verifier_key(ledger.index.position().key)
-        check_signature(checkpoint, key, str(ledger.directory / "checkpoint"))
+        check_signature(checkpoint, key, f"{ledger.where}/checkpoint")
         data = f"{key}\n".encode() if public_key else checkpoint.render()
         if output is not None:
-            write_new_file(Path(output), data, [str(ledger.directory)])
+            write_new_file(Path(output), data, [ledger.where])
     if as_json:
         print_json(
             {

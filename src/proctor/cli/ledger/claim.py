@@ -73,7 +73,7 @@ def command(
         data = render_document(claim)
         if output is not None:
             written = pack(data) if output.endswith(".zst") else data
-            write_new_file(Path(output), written, [str(ledger.directory)])
+            write_new_file(Path(output), written, [ledger.where])
     if as_json:
         print_json(_facts(claim) | ({"path": output} if output else {"claim": data.decode()}))
     elif output is not None:

@@ -65,7 +65,7 @@ def command(
         proof = _prove(ledger, trial, since, checkpoint, leaf_only=leaf_only)
         data = render_document(proof)
         if output is not None:
-            write_new_file(Path(output), data, [str(ledger.directory)])
+            write_new_file(Path(output), data, [ledger.where])
     if as_json:
         print_json(_facts(proof) | ({"path": output} if output else {"proof": data.decode()}))
     elif output is not None:

@@ -28,18 +28,12 @@ _MOST_SHOWN = 50
 @click.option(
     "--fast", is_flag=True, help="Check only the chain and the signatures, not the evidence."
 )
-@click.option(
-    "--processes",
-    type=click.IntRange(1, 64),
-    help="Number of processes.  [default: by the size of the ledger]",
-)
 @json_option
 def command(
     directory: str | None,
     since: tuple[str, ...],
     key: str | None,
     fast: bool,
-    processes: int | None,
     as_json: bool,
 ) -> int:
     """Recompute everything and report damage; exit with 1 if there is any.
@@ -52,15 +46,15 @@ def command(
 
     Example: proctor ledger verify --since checkpoint-2026-11-15
     """
+    place = find_directory(directory)
     found = verify_ledger(
-        find_directory(directory),
+        place,
         key=None if key is None else find_verifier_key(key),
         since=since,
         fast=fast,
-        processes=processes,
         progress=make_progress(),
     )
-    if found.is_sound and not fast and (note := check_search_index(found.directory)) is not None:
+    if found.is_sound and not fast and (note := check_search_index(place)) is not None:
         found.notes.append(note)
     if as_json:
         print_json(_document(found))
@@ -71,7 +65,7 @@ def command(
 
 def _document(found: Verification) -> dict[str, object]:
     return {
-        "ledger": str(found.directory),
+        "ledger": found.where,
         "is_sound": found.is_sound,
         "origin": found.origin,
         "size": found.size,
@@ -91,7 +85,7 @@ def _document(found: Verification) -> dict[str, object]:
 
 def _print(found: Verification) -> None:
     verdict = "sound" if found.is_sound else f"DAMAGED in {count_of(len(found.damage), 'place')}"
-    print_line(f"{found.directory}: {verdict}")
+    print_line(f"{found.where}: {verdict}")
     for label, text in _facts(found):
         print_line(f"  {label:<9}  {text}")
     for damage in found.damage[:_MOST_SHOWN]:

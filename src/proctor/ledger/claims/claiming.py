@@ -118,11 +118,11 @@ def _with_attestation(ledger: Ledger, scope: Scope, size: int, chosen: _Chosen) 
     entry = find_attestation(ledger, scope.experiment, size)
     if entry is None:
         return chosen
-    survey = survey_log(ledger.entries, size)
+    survey = survey_log(ledger.log, size)
     counted = survey.find_counted(entry)
     if counted is None:
         raise DamageError(
-            f"{ledger.directory}: the log contradicts the attestation of entry {entry.seq}; "
+            f"{ledger.where}: the log contradicts the attestation of entry {entry.seq}; "
             "`proctor ledger verify` says how"
         )
     hidden = counted.keys() & {*survey.hidden(entry.size)}
@@ -150,7 +150,7 @@ def _render_missing(ledger: Ledger, scope: Scope, *, is_there: bool) -> str:
     if not is_there:
         return render_missing(ledger, scope.experiment)
     return (
-        f"{ledger.directory}: no trial of the experiment {scope.experiment!r} is of the dataset "
+        f"{ledger.where}: no trial of the experiment {scope.experiment!r} is of the dataset "
         f"{scope.dataset!r}; `proctor ledger list` shows what there is"
     )
 
@@ -167,7 +167,7 @@ def _pack(
     missing: dict[int, bytes] = {}
     for seq in places:
         line = ledger.line(seq)
-        entry = decode_line(line, f"{ledger.directory}: entry {seq}")
+        entry = decode_line(line, f"{ledger.where}: entry {seq}")
         if isinstance(entry, Withheld):
             missing[seq] = leaves[seq]
             packed.append(Packed(seq=seq, leaf=leaves[seq].hex()))

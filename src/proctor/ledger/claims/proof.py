@@ -136,7 +136,7 @@ def make_inclusion(
     leaves = find_leaves(ledger, checkpoint, "the checkpoint")
     if not 0 <= seq < len(leaves):
         raise LedgerError(
-            f"{ledger.directory}: there is no entry {seq} among the {len(leaves):,} that the "
+            f"{ledger.where}: there is no entry {seq} among the {len(leaves):,} that the "
             "checkpoint speaks of"
         )
     line = ledger.line(seq)

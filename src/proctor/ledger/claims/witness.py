@@ -24,9 +24,9 @@ from proctor.ledger.claims.proof import (
 )
 from proctor.ledger.entry import KeyEntry, decode_line
 from proctor.ledger.keys import SigningKey, cosign
+from proctor.ledger.log import FileLog, read_lines
 from proctor.ledger.memory import Memory, Seen
 from proctor.ledger.note import LARGEST_NOTE, Checkpoint, VerifierKey
-from proctor.ledger.segments import read_lines
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tree import root_of
 from proctor.ledger.upkeep import leaf_of
@@ -85,7 +85,7 @@ def read_log(directory: Path, size: int, wanted: int) -> LogRead:
         DamageError: the log is shorter, or holds what is no entry.
     """
     found = LogRead([], [])
-    for line in islice(read_lines(directory / "entries"), wanted):
+    for line in islice(read_lines(FileLog(directory)), wanted):
         seq = len(found.leaves)
         where = f"{directory}: entry {seq}"
         entry = decode_line(line.data, where)

@@ -57,7 +57,7 @@ def write_tree(ledger: Ledger, places: Iterable[int], target: Path) -> Tree:
 
 
 def _write_trial(ledger: Ledger, entry: TrialEntry, target: Path, tree: Tree) -> None:
-    row = read_checked_row(entry, ledger.directory)
+    row = read_checked_row(entry, ledger.where)
     original = {file.path: file for file in entry.evidence if file.path.startswith(f"{ORIGINAL}/")}
     loaded = parse_record(bytes(entry.record), row.trial_id, salvage=True)
     problems = [note.message for note in find_foreign(loaded.record) if note.is_problem]
@@ -70,7 +70,7 @@ def _write_trial(ledger: Ledger, entry: TrialEntry, target: Path, tree: Tree) ->
     if original and not original.keys().isdisjoint(gone):
         return
     for file in entry.evidence:
-        check_evidence_path(file.path, f"{ledger.directory}: entry {entry.seq}")
+        check_evidence_path(file.path, f"{ledger.where}: entry {entry.seq}")
     for file in entry.evidence:
         if file.path in gone:
             continue

@@ -105,7 +105,7 @@ def _write(
     with _spool() as lines:
         for seq in range(size):
             line = ledger.line(seq)
-            entry = decode_line(line, f"{ledger.directory}: entry {seq}")
+            entry = decode_line(line, f"{ledger.where}: entry {seq}")
             if isinstance(entry, TrialEntry) and trials is not None and seq not in trials:
                 left_out.append(seq)
             elif isinstance(entry, TrialEntry):

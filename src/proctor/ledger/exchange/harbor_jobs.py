@@ -123,7 +123,7 @@ class _Writer:
         if not isinstance(entry, TrialEntry):
             self.jobs.refused.append(f"entry {seq}: its bytes were withheld")
             return
-        row = read_checked_row(entry, self._ledger.directory)
+        row = read_checked_row(entry, self._ledger.where)
         name = row.name
         own = [file for file in entry.evidence if not file.path.startswith(AROUND)]
         # An agent may call its answer result.json: where it came from tells what it is.
@@ -193,7 +193,7 @@ class _Writer:
         for file in files:
             if file.path not in gone:
                 path = file.path.removeprefix(prefix)
-                check_evidence_path(path, f"{self._ledger.directory}: {place}")
+                check_evidence_path(path, f"{self._ledger.where}: {place}")
                 copy = partial(self._ledger.artifacts.copy_sealed, file.sha256, file.size)
                 write_below(self._target, f"{place}/{path}", file.sha256, copy, size=file.size)
 

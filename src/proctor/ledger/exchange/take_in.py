@@ -109,7 +109,7 @@ def _keep_artifacts(ledger: Ledger, path: Path) -> None:
                 raise AlteredArtifactError(f"{path}: artifact {digest} changed while it was read")
         ledger.artifacts.settle()
     except OSError as error:
-        raise LedgerError(f"{ledger.directory}: the evidence cannot be kept: {error}") from error
+        raise LedgerError(f"{ledger.where}: the evidence cannot be kept: {error}") from error
     finally:
         ledger.artifacts.discard()
 

@@ -4,7 +4,7 @@
     verify       all of a ledger recomputed, its damage named
     steps        the steps of that
     damage       the kinds of damage
-    scan         what a piece of a segment holds
+    scan         what the segments of a log hold
     found        the log as it was found
     leaves       the leaf hashes of a whole log
     compare      signed entries against found lines
@@ -13,7 +13,6 @@
     evidence     the artifacts that entries name, each checked once
     instep       the index against the log
     columns      … row by row
-    workers      one question to many processes
 
 Nothing here writes, but for an index that is put right.
 """

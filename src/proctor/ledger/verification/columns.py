@@ -62,15 +62,12 @@ def open_read_only(path: Path) -> sqlite3.Connection | None:
 
 
 def has_columns(
-    index: str,
+    connection: sqlite3.Connection,
     entries: Sequence[EntryColumns],
     trials: Sequence[Columns],
     remarks: Sequence[RemarkColumns],
 ) -> bool:
     """Whether an index says just this of entries that follow one another."""
-    connection = open_read_only(Path(index))
-    if connection is None:
-        return False
     try:
         (size,) = connection.execute("SELECT size FROM position").fetchone()
         # What it has not read yet it need not say, nor what is no entry.
@@ -81,8 +78,6 @@ def has_columns(
         remarked = connection.execute(_REMARKS, span).fetchall()
     except (sqlite3.Error, TypeError):
         return False
-    finally:
-        connection.close()
     places = {entry[0] for entry in known}
     return (
         found == known

@@ -7,23 +7,11 @@ it grows, so that memory stays flat. Nothing here says which entries are to be b
 import sqlite3
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 from proctor.errors import AlteredArtifactError, DamageError, MissingArtifactError
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.verification.damage import DamageKind
-
-_BATCH = 64
-
-
-@dataclass(frozen=True, slots=True)
-class ArtifactBatch:
-    """Some artifacts of a ledger that are to be looked at."""
-
-    directory: str
-    artifacts: tuple[tuple[int, str, int], ...]
-    """Line that names it first, SHA-256, size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +60,19 @@ class NamedEvidence:
         )
         yield from rows
 
-    def batches(self, directory: Path, size: int, strange: set[int]) -> Iterator[ArtifactBatch]:
-        """All that the first `size` lines name, but for lines that are not to be believed."""
+    def artifacts(self, size: int, strange: set[int]) -> Iterator[tuple[int, str, int]]:
+        """All that the first lines name, but for lines that are not to be believed.
+
+        Of each: the line that names it first, SHA-256, size.
+        """
         self._notes.executemany("INSERT INTO strange VALUES (?)", ((line,) for line in strange))
         rows = self._notes.execute(
             "SELECT min(line), sha256, size FROM named WHERE line < ? AND line NOT IN strange "
             "GROUP BY sha256, size",
             (size,),
         )
-        while some := rows.fetchmany(_BATCH):
-            artifacts = tuple((line, sha256.hex(), length) for line, sha256, length in some)
-            yield ArtifactBatch(str(directory), artifacts)
+        for line, sha256, length in rows:
+            yield line, sha256.hex(), length
 
     def naming(self, digests: set[str]) -> Iterator[tuple[int, str]]:
         """Every line that names one of some artifacts, with which."""
@@ -106,15 +96,14 @@ class NamedEvidence:
         return int(counted.fetchone()[0])
 
 
-def check_batch(batch: ArtifactBatch) -> tuple[int, list[ArtifactDamage]]:
-    """Look at artifacts: how many, and what is wrong with them."""
-    artifacts = Artifacts(Path(batch.directory))
-    found = []
-    for line, sha256, size in batch.artifacts:
-        try:
-            artifacts.check(sha256, size)
-        except MissingArtifactError as error:
-            found.append(ArtifactDamage(line, sha256, DamageKind.MISSING_ARTIFACT, str(error)))
-        except (AlteredArtifactError, DamageError) as error:
-            found.append(ArtifactDamage(line, sha256, DamageKind.ALTERED_ARTIFACT, str(error)))
-    return len(batch.artifacts), found
+def find_artifact_damage(
+    artifacts: ArtifactStore, line: int, sha256: str, size: int
+) -> ArtifactDamage | None:
+    """Read an artifact: what is wrong with it, if anything is."""
+    try:
+        artifacts.check(sha256, size)
+    except MissingArtifactError as error:
+        return ArtifactDamage(line, sha256, DamageKind.MISSING_ARTIFACT, str(error))
+    except (AlteredArtifactError, DamageError) as error:
+        return ArtifactDamage(line, sha256, DamageKind.ALTERED_ARTIFACT, str(error))
+    return None

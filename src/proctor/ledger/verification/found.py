@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from proctor.ledger.admission import Fault
 from proctor.ledger.entry import AttestEntry, KeyEntry, WithholdEntry
-from proctor.ledger.segments import Place
+from proctor.ledger.log import Place, segment_name
 from proctor.ledger.verification.evidence import NamedEvidence
 from proctor.ledger.verification.leaves import Leaves
 from proctor.ledger.verification.scan import Scanned, Torn
@@ -84,4 +84,4 @@ class FoundLog:
         """The file of a line, relative to the ledger."""
         at = self._segment_at(line)
         number = self.segments[at][0] if at >= 0 else 0
-        return f"entries/{number:06}.jsonl"
+        return segment_name(number)

@@ -16,6 +16,7 @@ from proctor.errors import DamageError, LedgerError
 from proctor.ledger.derived import remove_database
 from proctor.ledger.index import Index, Position
 from proctor.ledger.index_file import has_schema, is_of
+from proctor.ledger.log import LogStore
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.tree import Tree
 from proctor.ledger.upkeep import catch_up
@@ -122,12 +123,12 @@ class Remembered:
             return "it is torn"
 
 
-def repair_index(path: Path, directory: Path, own: Checkpoint) -> str | None:
+def repair_index(path: Path, log: LogStore, own: Checkpoint) -> str | None:
     """Make the index anew from a log that is sound; a sentence where that cannot be done."""
     try:
         remove_database(path)
         with contextlib.closing(Index.open(path, own.origin)) as index:
-            catch_up(index, directory / "entries", own.tree)
+            catch_up(index, log, own.tree)
     except (sqlite3.Error, LedgerError, DamageError, OSError) as error:
         return str(error)
     return None

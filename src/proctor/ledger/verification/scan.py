@@ -1,14 +1,14 @@
-"""Scan: what a piece of a segment holds. Pieces are looked at one by one, in any process.
+"""Scan: what the segments of a log hold, piece by piece.
 
-A piece owns the lines that begin in it. Nothing is judged here: a line is hashed, told apart and,
+Nothing is judged here: a line is hashed, told apart and,
 if it is asked for, decoded; what that means for the ledger is for `verify` to say.
 """
 
-import os
+import sqlite3
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from pathlib import Path
 
 import msgspec
 
@@ -25,13 +25,13 @@ from proctor.ledger.entry import (
     decode_line,
     encode_entry,
 )
+from proctor.ledger.log import LogStore, Place
 from proctor.ledger.row import Columns, read_ids, read_row, to_columns
 from proctor.ledger.rows import (
     RemarkColumns,
     kind_and_time,
     remark_columns,
 )
-from proctor.ledger.segments import open_segment
 from proctor.ledger.tree import HASH_SIZE
 from proctor.ledger.verification.columns import EntryColumns, has_columns
 
@@ -48,21 +48,6 @@ _CHUNK = 1 << 19
 _DECODER = msgspec.json.Decoder(TrialEntry)
 _LONGEST = (1 << 32) - 1
 _NO_LEAF = bytes(HASH_SIZE)
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some bytes of a segment."""
-
-    entries: str
-    """The directory of the segments."""
-    segment: int
-    begin: int
-    end: int
-    is_decoded: bool
-    """Whether trials are decoded; the other kinds always are."""
-    index: str | None = None
-    """The index to hold the trials against, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,49 +86,41 @@ class Scanned:
     unreadable: str | None = None
     """Why not all of it could be read."""
     trials: list[Columns] = field(default_factory=list)
-    """The trials as the index should have them; they do not travel."""
+    """The trials as the index should have them."""
     remarks: list[RemarkColumns] = field(default_factory=list)
-    """What is said of trials as the index should have it; it does not travel either."""
+    """What is said of trials as the index should have it."""
     kinds: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """Kind and time of the lines that are entries; they do not travel either."""
+    """Kind and time of the lines that are entries."""
     is_compared: bool = False
     """Whether an index is held against the lines."""
     is_indexed: bool = True
     """Whether the index says the same of these lines, where it was asked."""
 
 
-def plan_pieces(
-    entries: Path, segment: int, *, is_decoded: bool, index: str | None = None
-) -> list[Piece]:
-    """The pieces of a segment.
+def scan_segment(
+    log: LogStore,
+    segment: int,
+    *,
+    is_decoded: bool,
+    index: sqlite3.Connection | None = None,
+) -> Iterator[Scanned]:
+    """Look at the lines of a segment, a piece of it at a time.
 
-    Raises:
-        OSError: it is no plain file, or cannot be opened.
+    Trials are decoded if it is asked for, the other kinds always. With an index, every piece is
+    held against it.
     """
-    with open_segment(entries, segment) as file:
-        size = os.fstat(file.fileno()).st_size
-    return [
-        Piece(str(entries), segment, begin, min(begin + PIECE, size), is_decoded, index)
-        for begin in range(0, size, PIECE)
-    ]
-
-
-def scan_piece(piece: Piece) -> Scanned:
-    """Look at the lines that begin in a piece."""
-    scanned, start = Scanned(piece.segment, is_compared=piece.index is not None), piece.begin
-    try:
-        with open_segment(Path(piece.entries), piece.segment) as file:
-            start = _find_first(file.fileno(), piece)
-            _scan(file.fileno(), piece, start, scanned)
-    except OSError as error:
-        scanned.unreadable = error.strerror or str(error)
-    if piece.index is not None:
-        entries = _entry_columns(scanned, start)
-        scanned.is_indexed = has_columns(piece.index, entries, scanned.trials, scanned.remarks)
-    scanned.trials.clear()
-    scanned.remarks.clear()
-    scanned.kinds.clear()
-    return scanned
+    start: int | None = 0
+    while start is not None:
+        scanned, begin = Scanned(segment, is_compared=index is not None), start
+        try:
+            start = _scan(log, Place(segment, begin), scanned, is_decoded=is_decoded)
+        except OSError as error:
+            start, scanned.unreadable = None, error.strerror or str(error)
+        if index is not None:
+            entries = _entry_columns(scanned, begin)
+            scanned.is_indexed = has_columns(index, entries, scanned.trials, scanned.remarks)
+        if scanned.lengths or scanned.torn or scanned.unreadable:
+            yield scanned
 
 
 def _entry_columns(scanned: Scanned, start: int) -> list[EntryColumns]:
@@ -160,32 +137,35 @@ def _entry_columns(scanned: Scanned, start: int) -> list[EntryColumns]:
     ]
 
 
-def _scan(fd: int, piece: Piece, start: int, scanned: Scanned) -> None:
-    buffer = bytearray(_CHUNK)
-    while start < piece.end:
+def _scan(log: LogStore, place: Place, scanned: Scanned, *, is_decoded: bool) -> int | None:
+    """Take in the lines of a piece: where the next one begins, None at the segment's end."""
+    start, stop, buffer = place.offset, place.offset + PIECE, bytearray(_CHUNK)
+    while start < stop:
         # What is left of a line at the end of the buffer is read again: that is less work than to
         # keep it. The buffer's first byte stands for the one before the line.
-        with memoryview(buffer) as view:
-            read = os.preadv(fd, [view[1:]], start)
-        owned = (read, piece.end - start)
-        whole = _scan_lines(buffer, owned, scanned, is_decoded=piece.is_decoded)
-        if whole == 0 and read == len(buffer) - 1 and read <= LARGEST_ENTRY:
+        data = log.read(Place(place.segment, start), len(buffer) - 1)
+        read = len(data)
+        buffer[1 : read + 1] = data
+        whole = _scan_lines(buffer, (read, stop - start), scanned, is_decoded=is_decoded)
+        if whole:
+            start += whole
+        elif read == len(buffer) - 1 and read <= LARGEST_ENTRY:
             buffer = bytearray(2 * len(buffer))
-        elif whole == 0:
+        else:
             _take_last(buffer, read, scanned)
-            break  # no line ends behind it
-        start += whole
+            is_too_long = read > LARGEST_ENTRY
+            return _skip_line(log, Place(place.segment, start + read)) if is_too_long else None
+    return start
 
 
-def _find_first(fd: int, piece: Piece) -> int:
-    """Where the first line begins that begins in the piece; its end if there is none."""
-    if piece.begin == 0:
-        return 0
-    for at in range(piece.begin - 1, piece.end - 1, _CHUNK):
-        chunk = os.pread(fd, min(_CHUNK, piece.end - 1 - at), at)
+def _skip_line(log: LogStore, place: Place) -> int | None:
+    """Where the line after the one at a place begins; None where there is none."""
+    at = place.offset
+    while chunk := log.read(Place(place.segment, at), _CHUNK):
         if (found := chunk.find(b"\n")) >= 0:
             return at + found + 1
-    return piece.end
+        at += len(chunk)
+    return None
 
 
 def _scan_lines(

@@ -12,9 +12,10 @@ from pathlib import Path
 import msgspec
 
 from proctor.errors import LedgerError, NoteError
+from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.entry import FORMAT
+from proctor.ledger.log import LogStore, Place, segment_name
 from proctor.ledger.note import Checkpoint, VerifierKey, parse_checkpoint
-from proctor.ledger.segments import find_segments, open_segment
 from proctor.ledger.tree import leaf_hash
 from proctor.ledger.verification.compare import Comparison
 from proctor.ledger.verification.damage import DamageKind, Findings
@@ -22,8 +23,7 @@ from proctor.ledger.verification.found import FoundLog
 from proctor.ledger.verification.instep import Remembered, repair_index
 from proctor.ledger.verification.judge import Statement
 from proctor.ledger.verification.keychain import Keychain, is_signed, read_keychain
-from proctor.ledger.verification.scan import NO_SEQ, Piece, plan_pieces, scan_piece
-from proctor.ledger.verification.workers import Workers
+from proctor.ledger.verification.scan import NO_SEQ, scan_segment
 
 type Progress = Callable[[str, int, int], None]
 """Told what is looked at (`entries` in bytes, `artifacts` by number), how far, and of how much."""
@@ -31,26 +31,27 @@ type Progress = Callable[[str, int, int], None]
 _FIRST_LINE = 1 << 16
 
 
-@dataclass(slots=True)
-class Check:
-    """One verification while it runs."""
+def say_nothing(_what: str, _done: int, _total: int) -> None:
+    """For whoever does not want to know how far it is."""
 
-    directory: Path
-    given: VerifierKey | None
-    is_fast: bool
-    workers: Workers
-    progress: Progress
+
+@dataclass(slots=True, kw_only=True)
+class Check:
+    """One verification: what it is of, and what was found so far."""
+
+    log: LogStore
+    artifacts: ArtifactStore
+    given: VerifierKey | None = None
+    """The key to trust; None for the one that the first entry names."""
+    is_fast: bool = False
+    """Whether trials are not decoded and artifacts not read."""
+    progress: Progress = say_nothing
     findings: Findings = field(default_factory=Findings)
     total: int = 0
     """Bytes of the segments."""
     index: Path | None = None
     """Where the index is, or would be; None where there can be none."""
     index_problem: str | None = None
-
-    @property
-    def entries(self) -> Path:
-        """Where the segments are."""
-        return self.directory / "entries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +125,14 @@ def open_index(check: Check, own: Checkpoint | None) -> Iterator[Remembered | No
         yield remembered
 
 
-def check_format(directory: Path, own: Checkpoint | None, remembered: Remembered | None) -> None:
+def check_format(log: LogStore, own: Checkpoint | None, remembered: Remembered | None) -> None:
     """Refuse a ledger of another format, unless somebody only wrote that into this one.
 
     Raises:
         LedgerError: it is of another format.
     """
     try:
-        with open_segment(directory / "entries", 0) as file:
-            head = file.read(_FIRST_LINE)
-        line = head.partition(b"\n")[0]
+        line = log.read(Place(), _FIRST_LINE).partition(b"\n")[0]
         named = msgspec.json.decode(line, type=dict[str, object]).get("format")
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return
@@ -144,34 +143,31 @@ def check_format(directory: Path, own: Checkpoint | None, remembered: Remembered
         if first is not None and first != leaf_hash(line):
             return
     raise LedgerError(
-        f"{directory}: a ledger of format {named[:80]!r}; this proctor reads {FORMAT!r}: "
+        f"{log.where}: a ledger of format {named[:80]!r}; this proctor reads {FORMAT!r}: "
         "a newer one may read it"
     )
 
 
 def read_log(check: Check, found: FoundLog, remembered: Remembered | None) -> None:
     """Look at every line of every segment."""
-    index = str(check.index) if remembered and not check.is_fast else None
-    pieces: list[Piece] = []
-    for segment in find_segments(check.entries):
-        try:
-            pieces += plan_pieces(check.entries, segment, is_decoded=not check.is_fast, index=index)
-        except OSError as error:
-            where = f"entries/{segment:06}.jsonl"
-            message = f"the segment cannot be read: {error.strerror}"
-            check.findings.add(DamageKind.UNREADABLE_SEGMENT, where, message)
-    check.total = sum(piece.end - piece.begin for piece in pieces)
+    index = remembered.index.connection if remembered and not check.is_fast else None
+    segments = check.log.stamps()
+    check.total = sum(size for _, size, _ in segments.values())
     done = 0
-    for piece, scanned in zip(pieces, check.workers.map(scan_piece, pieces), strict=True):
-        found.add(scanned)
-        if scanned.unreadable is not None:
-            where = f"entries/{piece.segment:06}.jsonl"
-            message = f"the segment cannot be read: {scanned.unreadable}"
-            check.findings.add(DamageKind.UNREADABLE_SEGMENT, where, message)
-        if not scanned.is_indexed:
-            check.index_problem = "it says other things of entries than the log"
-        done += piece.end - piece.begin
-        check.progress("entries", done, check.total)
+    for segment, (_, size, _) in segments.items():
+        read = 0
+        for scanned in scan_segment(check.log, segment, is_decoded=not check.is_fast, index=index):
+            found.add(scanned)
+            if scanned.unreadable is not None:
+                message = f"the segment cannot be read: {scanned.unreadable}"
+                where = segment_name(segment)
+                check.findings.add(DamageKind.UNREADABLE_SEGMENT, where, message)
+            if not scanned.is_indexed:
+                check.index_problem = "it says other things of entries than the log"
+            read = min(size, read + sum(scanned.lengths) + len(scanned.lengths))
+            check.progress("entries", done + read, check.total)
+        done += size
+    check.progress("entries", check.total, check.total)
 
 
 def number_lines(check: Check, found: FoundLog) -> Sequence[int]:
@@ -179,12 +175,8 @@ def number_lines(check: Check, found: FoundLog) -> Sequence[int]:
     if not check.is_fast:
         return found.seqs
     seqs = array("q")
-    for segment in find_segments(check.entries):
-        try:
-            pieces = plan_pieces(check.entries, segment, is_decoded=True)
-        except OSError:
-            continue  # it is told already
-        for scanned in check.workers.map(scan_piece, pieces):
+    for segment in check.log.stamps():
+        for scanned in scan_segment(check.log, segment, is_decoded=True):
             seqs.extend(scanned.seqs)
     return seqs
 
@@ -351,9 +343,9 @@ def tell_behind(scope: Scope, findings: Findings) -> None:
 def check_gaps(check: Check, scope: Scope) -> None:
     """Whether a segment is lacking among those that hold what is signed."""
     numbers = [number for number, first in scope.found.segments if first < scope.size]
-    for lacking in sorted(set(range(max(numbers, default=-1))) - set(find_segments(check.entries))):
+    for lacking in sorted(set(range(max(numbers, default=-1))) - set(check.log.stamps())):
         message = "the segment is not there, and the log goes on in the next one"
-        where = f"entries/{lacking:06}.jsonl"
+        where = segment_name(lacking)
         check.findings.add(DamageKind.REMOVED, where, message)
 
 
@@ -373,7 +365,7 @@ def check_index(check: Check, scope: Scope, own: Checkpoint, remembered: Remembe
         remembered.close()
     if check.index is None or check.index_problem is None or check.findings.damages:
         return
-    wrong = repair_index(check.index, check.directory, own)
+    wrong = repair_index(check.index, check.log, own)
     became = f"it could not be rebuilt: {wrong}" if wrong else "it was rebuilt"
     check.findings.note(
         f"{check.index} was out of step with the log ({check.index_problem}); {became}"

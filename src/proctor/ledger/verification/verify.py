@@ -13,19 +13,19 @@
 Nothing else is written. A ledger that somebody appends to meanwhile is read again.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.digest import is_digest
-from proctor.errors import DamageError, KeyFileError, LedgerError, NoteError
+from proctor.errors import DamageError, KeyFileError, NoteError
 from proctor.files import read_head
 from proctor.ledger.admission import render_duplicate, render_misnamed
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.attestation import find_false, survey_log
 from proctor.ledger.derived import INDEX, find_folder
 from proctor.ledger.entry import Subject, TrialEntry, WithholdEntry, decode_line
+from proctor.ledger.log import FileLog, LogStore, read_line
 from proctor.ledger.note import (
     LARGEST_NOTE,
     Algorithm,
@@ -34,16 +34,12 @@ from proctor.ledger.note import (
     parse_checkpoint,
 )
 from proctor.ledger.row import read_row
-from proctor.ledger.segments import (
-    find_segments,
-    has_checkpoint,
-    read_checkpoint,
-    read_line,
-    render_absence,
-    segment_path,
-)
 from proctor.ledger.verification.damage import Damage, DamageKind, Findings
-from proctor.ledger.verification.evidence import ArtifactDamage, NamedEvidence, check_batch
+from proctor.ledger.verification.evidence import (
+    ArtifactDamage,
+    NamedEvidence,
+    find_artifact_damage,
+)
 from proctor.ledger.verification.found import FoundLog
 from proctor.ledger.verification.judge import Evidence, judge_log
 from proctor.ledger.verification.steps import (
@@ -61,10 +57,10 @@ from proctor.ledger.verification.steps import (
     open_index,
     parse_own,
     read_log,
+    say_nothing,
     settle_doubts,
     tell_behind,
 )
-from proctor.ledger.verification.workers import Workers
 from proctor.sentence import count_of
 
 # Identities: no two entries of a log are the same trial, withheld ones included
@@ -111,7 +107,7 @@ def _read_subject(check: Check, scope: Scope, line: int) -> Subject | None:
     """The trial in a line that is there; None where it is none."""
     place, length = scope.found.place_of(line)
     try:
-        entry = decode_line(read_line(check.entries, place, length), f"entry {line}")
+        entry = decode_line(read_line(check.log, place, length), f"entry {line}")
         return read_row(entry).subject if isinstance(entry, TrialEntry) else None
     except DamageError:
         return None
@@ -128,7 +124,7 @@ def check_attestations(check: Check, scope: Scope) -> None:
     if not stated:
         return
     try:
-        survey = survey_log(check.entries, scope.size)
+        survey = survey_log(check.log, scope.size)
     except DamageError as error:
         said = count_of(len(stated), "attestation")
         check.findings.note(f"{said} not recomputed, since the log cannot be read: {error}")
@@ -161,18 +157,22 @@ def excuses_of(withholdings: Iterable[WithholdEntry]) -> set[Excuse]:
 
 
 def find_unexcused(
-    directory: Path, found: FoundLog, missing: set[str], excuses: set[Excuse]
+    log: LogStore, found: FoundLog, missing: set[str], excuses: set[Excuse]
 ) -> Iterator[tuple[int, str]]:
     """The lines that name something missing, and are of a trial that nothing excuses."""
     for line, sha256 in found.evidence.naming(missing):
         where, length = found.place_of(line)
         try:
-            entry = decode_line(read_line(directory / "entries", where, length), "the line")
+            entry = decode_line(read_line(log, where, length), "the line")
         except DamageError:
             entry = None
         row = read_row(entry) if isinstance(entry, TrialEntry) else None
         if row is None or (row.experiment_id, row.trial_id, sha256) not in excuses:
             yield line, sha256
+
+
+_TOLD_EVERY = 64
+"""Artifacts after which it is said how many were read."""
 
 
 @dataclass(slots=True)
@@ -185,7 +185,7 @@ class ArtifactCounts:
 
 def check_artifacts(check: Check, scope: Scope) -> ArtifactCounts:
     """Read every artifact that an entry names."""
-    found, artifacts = scope.found, Artifacts(check.directory)
+    found, artifacts = scope.found, check.artifacts
     withholdings = [entry for _, entry in scope.entries(found.withholdings)]
     said = {sha256 for entry in withholdings for sha256 in entry.artifacts if is_digest(sha256)}
     taken_out = {sha256 for sha256 in said if not artifacts.holds(sha256)}
@@ -200,7 +200,7 @@ def check_artifacts(check: Check, scope: Scope) -> ArtifactCounts:
         else:
             _tell_artifact(check, scope, damage)
     excuses = excuses_of(withholdings)
-    for line, sha256 in find_unexcused(check.directory, found, missing, excuses):
+    for line, sha256 in find_unexcused(check.log, found, missing, excuses):
         message = f"artifact {sha256} is not there"
         damage = ArtifactDamage(line, sha256, DamageKind.MISSING_ARTIFACT, message)
         _tell_artifact(check, scope, damage)
@@ -211,11 +211,12 @@ def _read_artifacts(check: Check, scope: Scope, counts: ArtifactCounts) -> Itera
     evidence = scope.found.evidence
     lines = scope.size if scope.is_same else len(scope.found)
     total = evidence.count(lines)
-    batches = evidence.batches(check.directory, lines, scope.comparison.strange)
-    for length, damages in check.workers.map(check_batch, batches):
-        counts.read += length
-        yield from damages
-        check.progress("artifacts", min(counts.read, total), total)
+    for artifact in evidence.artifacts(lines, scope.comparison.strange):
+        counts.read += 1
+        if damage := find_artifact_damage(check.artifacts, *artifact):
+            yield damage
+        if counts.read % _TOLD_EVERY == 0 or counts.read == total:
+            check.progress("artifacts", min(counts.read, total), total)
 
 
 def _tell_artifact(check: Check, scope: Scope, damage: ArtifactDamage) -> None:
@@ -226,8 +227,6 @@ def _tell_artifact(check: Check, scope: Scope, damage: ArtifactDamage) -> None:
         check.findings.add(damage.kind, where, f"entry {seq}: {damage.message}", seq)
 
 
-_WORTH_IT = 1 << 25
-"""Below 32 MiB, starting another process takes longer than it saves."""
 _TRIES = 3
 
 
@@ -235,7 +234,8 @@ _TRIES = 3
 class Verification:
     """What a ledger was found to be."""
 
-    directory: Path
+    where: str
+    """The ledger that was checked, as messages name it."""
     origin: str | None
     """Name of the log; None where the checkpoint cannot be read."""
     size: int
@@ -273,7 +273,6 @@ def verify_ledger(
     key: VerifierKey | None = None,
     since: Sequence[Path | str] = (),
     fast: bool = False,
-    processes: int | None = None,
     progress: Progress | None = None,
 ) -> Verification:
     """Check all of a ledger; what is wrong with it is in what this returns.
@@ -284,29 +283,41 @@ def verify_ledger(
         KeyFileError: the key is a cosigner's, which signs no ledger of its own.
     """
     directory = Path(directory)
+    log = FileLog(directory)
+    log.check_begun()
+    folder = find_folder(directory)
+    check = Check(
+        log=log,
+        artifacts=FileArtifacts(directory),
+        given=key,
+        is_fast=fast,
+        progress=progress or say_nothing,
+        index=None if folder is None else folder / INDEX,
+    )
+    return verify_log(check, since)
+
+
+def verify_log(check: Check, since: Sequence[Path | str] = ()) -> Verification:
+    """The same for a log and artifacts wherever they are kept.
+
+    Raises:
+        LedgerError: it is a ledger of another format.
+        NoteError: what is given as an older checkpoint is none.
+        KeyFileError: the key is a cosigner's, which signs no ledger of its own.
+    """
+    key, log = check.given, check.log
     if key is not None and key.algorithm is not Algorithm.ED25519:
         raise KeyFileError(f"{key}: a cosigner's key; expected the key of the ledger itself")
-    if not has_checkpoint(directory) and not find_segments(directory / "entries"):
-        found = "no checkpoint and no entries" if directory.exists() else "nothing"
-        raise LedgerError(render_absence(directory, found))
     older = [(str(path), _load_older(Path(path))) for path in since]
-    with Workers(_count(directory, processes)) as workers:
-        check = Check(directory, key, fast, workers, progress or _say_nothing)
-        if (folder := find_folder(directory)) is not None:
-            check.index = folder / INDEX
-        before = _read_checkpoint(directory)
-        result = _verify(check, before, older)
-        for _ in range(_TRIES):
-            # Somebody appended or withheld meanwhile, and what was read is of two moments.
-            if result.is_sound or (now := _read_checkpoint(directory)) == before:
-                break
-            before = now
-            result = _verify(replace(check, findings=Findings(), index_problem=None), before, older)
+    before = _read_checkpoint(log)
+    result = _verify(check, before, older)
+    for _ in range(_TRIES):
+        # Somebody appended or withheld meanwhile, and what was read is of two moments.
+        if result.is_sound or (now := _read_checkpoint(log)) == before:
+            break
+        before = now
+        result = _verify(replace(check, findings=Findings(), index_problem=None), before, older)
     return result
-
-
-def _say_nothing(_what: str, _done: int, _total: int) -> None:
-    """For whoever does not want to know how far it is."""
 
 
 def _load_older(path: Path) -> Checkpoint:
@@ -317,23 +328,11 @@ def _load_older(path: Path) -> Checkpoint:
     return parse_checkpoint(data, str(path))
 
 
-def _read_checkpoint(directory: Path) -> bytes | None:
+def _read_checkpoint(log: LogStore) -> bytes | None:
     try:
-        return read_checkpoint(directory)
+        return log.read_checkpoint()
     except OSError:
         return None
-
-
-def _count(directory: Path, processes: int | None) -> int:
-    if processes is not None:
-        return processes
-    try:
-        entries = directory / "entries"
-        segments = (segment_path(entries, number) for number in find_segments(entries))
-        total = sum(path.lstat().st_size for path in segments)
-    except (OSError, DamageError):
-        total = 0
-    return min(2, len(os.sched_getaffinity(0))) if total >= _WORTH_IT else 1
 
 
 def _verify(
@@ -344,7 +343,7 @@ def _verify(
     own = parse_own(data, findings)  # (1)
     with NamedEvidence() as named, open_index(check, own) as remembered:
         found = FoundLog(named)
-        check_format(check.directory, own, remembered)
+        check_format(check.log, own, remembered)
         read_log(check, found, remembered)  # (2)
         signed = check_signatures(check, found, own, given)  # (3)
         evidence = Evidence(found, remembered, lambda: number_lines(check, found))
@@ -363,7 +362,7 @@ def _verify(
             check_index(check, scope, own, remembered)  # (8)
     trusted = signed.keys.trusted
     return Verification(
-        directory=check.directory,
+        where=check.log.where,
         origin=own.origin if own else None,
         size=scope.size,
         root=own.tree.root.hex() if own else None,

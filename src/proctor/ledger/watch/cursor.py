@@ -15,11 +15,10 @@ from proctor.digest import sha256_hex
 from proctor.errors import LedgerError
 from proctor.files import open_plain, replace_durably
 from proctor.ledger.entry import KeyEntry
+from proctor.ledger.log import Stamp
 from proctor.ledger.tree import HASH_SIZE, Frontier
 
 FORMAT: Final = "proctor-watch-1"
-type Stamp = tuple[int, int, int]
-"""Inode, bytes and time of change of a file: other bytes come with another stamp."""
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

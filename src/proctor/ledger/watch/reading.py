@@ -5,10 +5,8 @@ are only hashed again, so that one that was changed in place is noticed. What a 
 not show, because somebody set it back, is for `proctor ledger verify`.
 """
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from proctor.errors import DamageError
 from proctor.ledger.admission import admit_line
@@ -23,11 +21,11 @@ from proctor.ledger.entry import (
     encode_entry,
     record_digest,
 )
+from proctor.ledger.log import Line, LogStore, Place, Stamp, read_lines
 from proctor.ledger.row import read_row
-from proctor.ledger.segments import Line, Place, find_segments, read_lines, segment_path
 from proctor.ledger.tree import Frontier, leaf_hash
 from proctor.ledger.upkeep import leaf_of
-from proctor.ledger.watch.cursor import Cursor, SealedAt, Segment, Stamp
+from proctor.ledger.watch.cursor import Cursor, SealedAt, Segment
 
 _WITHHELD = b'{"withheld":'
 _LENGTH = 32
@@ -66,26 +64,8 @@ class NewLines:
     """Roots at the sizes that were asked for, as far as they were come by."""
 
 
-def stamp_segments(entries: Path) -> dict[int, Stamp]:
-    """The stamps of all segments.
-
-    Raises:
-        DamageError: they cannot be looked at, or their directory is a link.
-    """
-    if entries.is_symlink():
-        raise DamageError(f"{entries}: a link; expected a directory")
-    stamps = {}
-    for number in find_segments(entries):
-        try:
-            found = os.lstat(segment_path(entries, number))
-        except OSError as error:
-            raise DamageError(f"{entries}: segment {number}: {error.strerror}") from error
-        stamps[number] = (found.st_ino, found.st_size, found.st_mtime_ns)
-    return stamps
-
-
 def read_new(
-    entries: Path,
+    log: LogStore,
     stamps: dict[int, Stamp],
     cursor: Cursor,
     size: int,
@@ -104,7 +84,7 @@ def read_new(
     found = NewLines(start.frontier(), known)
     if start.first in wanted:
         found.roots[start.first] = found.frontier.root()
-    for line in read_lines(entries, Place(start.number)):
+    for line in read_lines(log, Place(start.number)):
         if found.frontier.size >= size:
             break
         _begin_segment(found, line, stamps)

@@ -17,17 +17,16 @@ from pathlib import Path
 import msgspec
 
 from proctor.digest import sha256_hex
-from proctor.errors import DamageError, LedgerError, NoteError, SignatureError
-from proctor.files import open_plain
+from proctor.errors import DamageError, NoteError, SignatureError
 from proctor.ledger.attestation import find_false, survey_log
 from proctor.ledger.entry import AttestEntry, KeyEntry, SupersedeEntry, WithholdEntry
+from proctor.ledger.log import FileLog, LogStore, Stamp
 from proctor.ledger.memory import Memory, Seen
-from proctor.ledger.note import LARGEST_NOTE, Checkpoint, VerifierKey, parse_checkpoint
-from proctor.ledger.segments import find_segments, has_checkpoint, render_absence
+from proctor.ledger.note import Checkpoint, VerifierKey, parse_checkpoint
 from proctor.ledger.signature import check_signature
 from proctor.ledger.verification.damage import Findings
 from proctor.ledger.verification.keychain import Keychain, read_keychain
-from proctor.ledger.watch.cursor import Cursor, Cursors, SealedAt, Stamp
+from proctor.ledger.watch.cursor import Cursor, Cursors, SealedAt
 from proctor.ledger.watch.event import Event, EventKind
 from proctor.ledger.watch.reading import (
     FoundTrial,
@@ -36,7 +35,6 @@ from proctor.ledger.watch.reading import (
     find_unsaid,
     read_new,
     shorten,
-    stamp_segments,
 )
 
 # What new entries of a log say that somebody should see; the cursor takes in what it needs
@@ -147,9 +145,8 @@ class Monitor:
             LedgerError: there is no ledger, and was none before; or the memory cannot be used.
         """
         before = self.cursors.find(ledger)
-        if before is None and not has_checkpoint(ledger) and not find_segments(ledger / "entries"):
-            found = "no checkpoint and no entries" if ledger.exists() else "nothing"
-            raise LedgerError(render_absence(ledger, found))
+        if before is None:
+            FileLog(ledger).check_begun()
         look = _Look(self, ledger, before)
         for _ in range(_TRIES):
             data = look.read_checkpoint()
@@ -171,6 +168,7 @@ class _Look:
     def __init__(self, monitor: Monitor, ledger: Path, before: Cursor | None) -> None:
         self._monitor = monitor
         self._ledger = ledger
+        self._log = FileLog(ledger)
         self._before = before
         path = str(ledger.resolve())
         self.cursor = _copy(before) if before else Cursor(ledger=path, origin="")
@@ -179,8 +177,7 @@ class _Look:
     def read_checkpoint(self) -> bytes | None:
         """The checkpoint's bytes; None where there is no plain file that can be read."""
         try:
-            with open_plain(self._ledger / "checkpoint") as file:
-                return file.read(LARGEST_NOTE + 1)
+            return self._log.read_checkpoint()
         except OSError:
             return None
 
@@ -197,15 +194,14 @@ class _Look:
         except NoteError as error:
             raise _ConditionError(EventKind.DAMAGED, str(error)) from error
         self._check_same_log(checkpoint)
-        entries = self._ledger / "entries"
-        stamps = stamp_segments(entries)
+        stamps = self._log.stamps()
         with self._monitor.memory.locked():
             seen = self._monitor.memory.find(checkpoint.origin)
             digest = sha256_hex(data)
             if not (self._is_known(checkpoint, seen) and self._is_as_before(digest, stamps)):
                 if seen is None:
                     self.cursor = self._begin(checkpoint)
-                found = self._accept(checkpoint, _Log(entries, stamps), seen)
+                found = self._accept(checkpoint, _Log(self._log, stamps), seen)
                 self._take(found, checkpoint.tree.size)
                 self.cursor.checkpoint, self.cursor.segments = digest, found.segments
         self.cursor.standing = []
@@ -305,7 +301,7 @@ class _Look:
         stated = [(seq, each) for seq, each in found.entries if isinstance(each, AttestEntry)]
         if stated:
             try:
-                yield from find_false(survey_log(self._ledger / "entries", size), stated)
+                yield from find_false(survey_log(self._log, size), stated)
             except DamageError as error:
                 yield stated[0][0], f"an attestation cannot be recomputed: {error}"
 
@@ -314,7 +310,7 @@ class _Look:
 class _Log:
     """The files of a log as they are now."""
 
-    entries: Path
+    log: LogStore
     stamps: dict[int, Stamp]
 
     def read(self, cursor: Cursor, checkpoint: Checkpoint, seen: Seen | None) -> NewLines:
@@ -322,9 +318,7 @@ class _Log:
         size = checkpoint.tree.size
         marks = [seen.checkpoint.tree.size] if seen else []
         for is_whole in (False, True):
-            found = read_new(
-                self.entries, self.stamps, cursor, size, marks=marks, is_whole=is_whole
-            )
+            found = read_new(self.log, self.stamps, cursor, size, marks=marks, is_whole=is_whole)
             if found.frontier.root() == checkpoint.tree.root:
                 return found
         raise _ConditionError(

@@ -214,7 +214,7 @@ def make_board(
 def _render_absence(ledger: Ledger, dataset: str, size: int) -> str:
     names = [each.dataset for each in list_datasets(ledger, size)]
     said = count_of(size, "entry", "entries")
-    there = f"{ledger.directory}: no trial of a dataset {dataset!r} at {said}"
+    there = f"{ledger.where}: no trial of a dataset {dataset!r} at {said}"
     if not names:
         return f"{there}, nor of any other; `proctor ledger list` shows what is sealed"
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""

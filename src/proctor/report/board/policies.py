@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.row import TrialRow
@@ -24,7 +25,7 @@ class PolicyDesk:
         self._policy = load_policy(policy)
         self.name = self._policy.name
         self._ledger = ledger
-        self._sealed = verify_as_asked(ledger.directory)
+        self._sealed = verify_as_asked(Path(ledger.where))
         self._verdicts: dict[tuple[str, int], Verdict] = {}
 
     def mark(self, attempts: Sequence[TrialRow], size: int) -> PolicyMark:

@@ -11,7 +11,7 @@ import msgspec
 
 from proctor import __version__
 from proctor.errors import DamageError, InputError, LedgerError
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.claims.proof import find_leaves
 from proctor.ledger.entry import (
     AnyEntry,
@@ -101,13 +101,13 @@ def _pack_entry(
     ledger: Ledger, leaves: Sequence[bytes], seq: int
 ) -> tuple[CaseEntry, AnyEntry | None]:
     line = ledger.line(seq)
-    entry = decode_line(line, f"{ledger.directory}: entry {seq}")
+    entry = decode_line(line, f"{ledger.where}: entry {seq}")
     path = [node.hex() for node in prove_inclusion(leaves, seq)]
     if isinstance(entry, Withheld):
         return CaseEntry(seq=seq, line=None, leaf=leaves[seq].hex(), path=path), None
     if leaf_hash(line) != leaves[seq]:
         raise DamageError(
-            f"{ledger.directory}: the line of entry {seq} is not the one that was sealed; "
+            f"{ledger.where}: the line of entry {seq} is not the one that was sealed; "
             "`proctor ledger verify` says what is wrong"
         )
     return CaseEntry(seq=seq, line=line.decode(), leaf=None, path=path), entry
@@ -145,7 +145,7 @@ def _check_told(ledger: Ledger, row: TrialRow, gone: set[str], size: int) -> Non
 
 
 def _choose_files(
-    artifacts: Artifacts, trial: TrialEntry, gone: set[str], room: int, largest: int
+    artifacts: ArtifactStore, trial: TrialEntry, gone: set[str], room: int, largest: int
 ) -> tuple[list[PackedFile], list[LeftOut]]:
     """What is embedded, what matters most first, and why the rest is not."""
     files: dict[str, PackedFile] = {}

@@ -16,9 +16,9 @@ from proctor.errors import DamageError, InputError, KeyFileError, NotThereError,
 from proctor.ledger.entry import KINDS, Withheld, decode_line
 from proctor.ledger.index import IndexedEntry
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.log import FileLog, Line, LogStore, read_lines
 from proctor.ledger.note import Checkpoint, parse_verifier_key
 from proctor.ledger.row import TrialRow
-from proctor.ledger.segments import Line, read_checkpoint, read_lines
 from proctor.ledger.signature import check_signature
 from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.web.ledgers.entries import Reference, tell_entry
@@ -63,7 +63,7 @@ class Log:
         """
         if self.ledger is not None and self.damage is None:
             return _list_indexed(self.ledger, before, kind)
-        return _list_found(self.directory / "entries", before, kind)
+        return _list_found(FileLog(self.directory), before, kind)
 
     def count_kinds(self) -> dict[str, int]:
         """How many entries of each kind there are; empty where the log is damaged."""
@@ -118,7 +118,7 @@ def opened_log(subject: Subject) -> Iterator[Log]:
 
 def _read_note(directory: Path) -> str:
     try:
-        return read_checkpoint(directory).decode("utf-8", "replace")
+        return FileLog(directory).read_checkpoint().decode("utf-8", "replace")
     except OSError as error:
         return f"(cannot be read: {error.strerror})"
 
@@ -146,11 +146,11 @@ def _list_entry(ledger: Ledger, entry: IndexedEntry, trial: TrialRow | None) -> 
     return Listed(seq, kind, at, text, known)
 
 
-def _list_found(entries: Path, before: int | None, kind: str | None) -> list[Listed]:
+def _list_found(log: LogStore, before: int | None, kind: str | None) -> list[Listed]:
     """The lines as they lie there; their numbers are their places, whatever they say."""
     found: deque[Listed] = deque(maxlen=PAGE + 1)
     with contextlib.suppress(DamageError):
-        for number, line in enumerate(read_lines(entries)):
+        for number, line in enumerate(read_lines(log)):
             if before is not None and number >= before:
                 break
             listed = _list_line(number, line)
@@ -181,7 +181,7 @@ def find_line(log: Log, seq: int) -> tuple[bytes, str | None]:
         if found := log.ledger.index.find_line(seq):
             return log.ledger.line(seq), found[2].hex()
     else:
-        for number, line in enumerate(read_lines(log.directory / "entries")):
+        for number, line in enumerate(read_lines(FileLog(log.directory))):
             if number == seq:
                 return line.data, None
     raise NotThereError(f"{os.fspath(log.directory)}: there is no entry {seq}")

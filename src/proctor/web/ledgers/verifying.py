@@ -57,7 +57,7 @@ class Running:
     def run(self) -> None:
         """Verify, and put down what was found."""
         try:
-            self.result.put(verify_ledger(self.directory, processes=1, progress=self._tell))
+            self.result.put(verify_ledger(self.directory, progress=self._tell))
         except _EndedError:
             pass
         except ProctorError as error:

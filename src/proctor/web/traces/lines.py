@@ -16,7 +16,7 @@ import msgspec
 from proctor.diagnostic import Diagnostic
 from proctor.errors import ChangedTraceError
 from proctor.files import write_all
-from proctor.ledger.artifacts import Artifacts
+from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.step_parts import SealedPart, load_sealed_part
 from proctor.sentence import reason_of
 from proctor.traces.entry import Entry, TraceKind
@@ -143,7 +143,7 @@ class CopiedLines:
 class SealedLines:
     """The lines of a large artifact, which is unpacked part by part."""
 
-    artifacts: Artifacts
+    artifacts: ArtifactStore
     sha256: str
     parts: list[SealedPart]
     held: int = 0

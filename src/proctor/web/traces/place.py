@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.errors import NotThereError
-from proctor.ledger.artifacts import Artifacts, unpacked
+from proctor.ledger.artifacts import ArtifactStore, unpacked
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.row import TrialRow
@@ -59,7 +59,7 @@ class TracePlace:
     has_file: Callable[[str], bool]
     """Whether the trial has a file of that name."""
     is_sealed: bool = False
-    artifacts: Artifacts | None = None
+    artifacts: ArtifactStore | None = None
     digests: dict[str, EvidenceFile] | None = None
     """Of a sealed trial: its files."""
 
@@ -113,11 +113,10 @@ def _place_in_ledger(ledger: Ledger, row: TrialRow) -> TracePlace:
 
     parts = order_parts(list_parts(tuple(kept), _named_by(entry)), kept, open_file)
     named = [name for part in parts for _, name in part.candidates]
-    stored = (artifacts.path_of(kept[name].sha256) for name in named)
     return TracePlace(
         name=row.name,
-        key=f"{ledger.directory.resolve()}\0{row.seq}",
-        stamp=tuple((name, _stamp(path)) for name, path in zip(named, stored, strict=True)),
+        key=f"{os.path.realpath(ledger.where)}\0{row.seq}",
+        stamp=tuple((name, kept[name].sha256) for name in named),
         parts=parts,
         open_file=open_file,
         has_file=kept.__contains__,

@@ -127,7 +127,7 @@ def _know_sealed(ledger: Ledger, row: TrialRow) -> Known:
 def _read_sealed(ledger: Ledger, seq: int, leaf: str | None) -> TrialEntry | None:
     """The entry, every byte of it as it was sealed; None where it was withheld."""
     line = ledger.line(seq)
-    where = f"{ledger.directory}: entry {seq}"
+    where = f"{ledger.where}: entry {seq}"
     entry = decode_line(line, where)
     if isinstance(entry, Withheld):
         return None
