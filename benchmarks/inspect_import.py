@@ -19,7 +19,8 @@ from benchmarks.row import Row, share_of, times_faster
 from benchmarks.sizes import name_of_size
 from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.query import find_trials
+from proctor.ledger.trial_index import TrialFilter
 
 _JOBS = ROOT / "tests" / "data" / "harbor" / "jobs"
 _TRIALS = 2000

@@ -13,7 +13,8 @@ from benchmarks.bench import peak_megabytes
 from benchmarks.inspect_search import QUESTIONS
 from proctor.ledger.derived import SEARCH_INDEX, find_folder, remove_index
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.query import find_trials
+from proctor.ledger.trial_index import TrialFilter
 from proctor.search.find import Page, find_hits
 from proctor.search.index import SearchIndex
 from proctor.search.query import parse_query

@@ -18,8 +18,9 @@ from benchmarks.sizes import name_of_size
 from proctor.ledger.entry import AnyEntry, TrialEntry, TrialScore
 from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.query import find_trials
 from proctor.ledger.review import append_review, append_supersession
+from proctor.ledger.trial_index import TrialFilter
 
 DATASET = "bench@1"
 _RECORDS = 100_000

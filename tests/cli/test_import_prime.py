@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.query import find_trials
 from proctor.ledger.traced_trials import find_sealed
+from proctor.ledger.trial_index import TrialFilter
 from proctor.traces.traced_trial import opened_traces
 from tests.cli.programs import Proctor, Ran, command_line, environment, run_child
 from tests.exchange.prime.samples import make_a, make_b, small

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.sealing import seal
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.verification.verify import verify_ledger
 from tests.ledger.ledgers import EXPERIMENT, find_key, forget_index, make_ledger
 from tests.ledger.sealer import STEPS, submission_of
@@ -43,5 +44,4 @@ def check_survivor(place: Path, acknowledged: set[str]) -> None:
 
 
 def _trials(ledger: Ledger) -> set[str]:
-    rows = ledger.index.select("SELECT trial_id FROM trials WHERE experiment_id = ?", (EXPERIMENT,))
-    return {trial for (trial,) in rows}
+    return {row.trial_id for row in ledger.index.trials(TrialFilter(experiment=EXPERIMENT))}

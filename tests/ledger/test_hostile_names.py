@@ -20,8 +20,9 @@ from proctor.ledger.entry import EvidenceFile, Source, TrialEntry
 from proctor.ledger.exchange.aec_tree import write_tree
 from proctor.ledger.exchange.harbor_jobs import find_place, write_jobs
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.query import find_trials
 from proctor.ledger.sealing import Submission, seal
+from proctor.ledger.trial_index import TrialFilter
 from proctor.report.policy.from_ledger import opened_experiment
 from proctor.report.policy.submission import SealedIn
 from proctor.trial.artifacts import is_behind_link

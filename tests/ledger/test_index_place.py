@@ -13,6 +13,7 @@ from proctor.ledger.api import Ledger
 from proctor.ledger.derived import find_folder, remove_unused
 from proctor.ledger.ledger import Ledger as PlainLedger
 from proctor.ledger.query import find_trial
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withhold import Why, withhold_trial
 from tests.cli.programs import Proctor, run_here
@@ -31,8 +32,7 @@ def proctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 def trials(ledger: Path) -> list[tuple[str, str]]:
     with PlainLedger.open(ledger) as opened:
         opened.refresh()
-        rows = opened.index.select("SELECT trial_id, status FROM trials ORDER BY seq")
-        return [(trial, status) for trial, status in rows]
+        return [(row.trial_id, row.status) for row in opened.index.trials(TrialFilter())]
 
 
 BOTH = [("a", "sealed"), ("b", "sealed")]

@@ -8,7 +8,8 @@ import pytest
 
 from proctor.errors import InputError, LedgerError
 from proctor.ledger.api import Ledger
-from proctor.ledger.query import TrialFilter, find_one, render_missing
+from proctor.ledger.query import find_one, render_missing
+from proctor.ledger.trial_index import TrialFilter
 from tests.ledger.ledgers import EXPERIMENT, record_bytes
 from tests.ledger.trials import open_ledger
 
@@ -169,8 +170,8 @@ def test_a_filter_that_makes_no_sense_is_refused(
 def test_rows_that_nobody_takes_any_more_are_let_go_after_the_index_was_closed(
     ledger: Ledger,
 ) -> None:
-    rows = ledger.index.stream("SELECT seq FROM entries")
-    next(iter(rows))
+    rows = ledger.index.trials(TrialFilter())
+    next(rows)
     ledger.close()
     rows.close()  # type: ignore[attr-defined]
 

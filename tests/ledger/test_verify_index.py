@@ -12,6 +12,7 @@ from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review
 from proctor.ledger.row import COLUMNS as TRIAL_COLUMNS
 from proctor.ledger.sealing import Submission, seal
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withhold import Why, withhold_trial
 from tests.cli.programs import run_here
@@ -62,9 +63,9 @@ def test_an_index_out_of_step_is_mended_and_is_no_damage(tmp_path: Path, change:
     assert verify_ledger(ledger).notes == []
     with Ledger.open(ledger) as opened:
         opened.refresh()
-        rows = opened.index.select("SELECT trial_id, reward FROM trials ORDER BY seq")
-        assert [trial for trial, _ in rows] == ["a", "b"]
-        assert all(reward != 0.99 for _, reward in rows)
+        rows = list(opened.index.trials(TrialFilter()))
+        assert [row.trial_id for row in rows] == ["a", "b"]
+        assert all(row.reward != 0.99 for row in rows)
 
 
 @pytest.mark.parametrize(

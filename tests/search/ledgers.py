@@ -6,7 +6,7 @@ from pathlib import Path
 
 from proctor.ledger.api import Ledger
 from proctor.ledger.ledger import Ledger as PlainLedger
-from proctor.ledger.query import TrialFilter
+from proctor.ledger.trial_index import TrialFilter
 from proctor.search.find import Found, Page, find_hits
 from proctor.search.query import parse_query
 from proctor.search.upkeep import ask_index

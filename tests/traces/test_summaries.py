@@ -10,9 +10,9 @@ from proctor.cli.trace_summary import summarise_path
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.exchange.traced_files import find_in_files, list_places
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter
 from proctor.ledger.sealing import seal
 from proctor.ledger.traced_trials import find_sealed
+from proctor.ledger.trial_index import TrialFilter
 from proctor.traces.trial_summary import compare_traced, summarise_traced
 from tests.ledger.ledgers import make_ledger
 from tests.task.trees import JOBS

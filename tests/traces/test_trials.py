@@ -10,9 +10,9 @@ from proctor.errors import InputError, LedgerError
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.exchange.traced_files import find_in_files
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter
 from proctor.ledger.sealing import seal
 from proctor.ledger.traced_trials import find_named, find_sealed
+from proctor.ledger.trial_index import TrialFilter
 from proctor.traces.entry import TraceKind
 from proctor.traces.traced_trial import TracedTrial, opened_traces
 from tests.ledger.ledgers import make_ledger

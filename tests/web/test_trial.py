@@ -90,13 +90,13 @@ def test_a_reward_that_was_edited_since_is_seen(tmp_path: Path) -> None:
     assert "does not give the numbers" not in honest.text
     with open_for_writing(tmp_path) as opened:
         row = find_trial(opened, f"{REWARDS}/fractional__vgVZHBq")
-        place = opened.index.find_line(row.seq)
-    assert place is not None
+        found = opened.index.entry(row.seq)
+    assert found is not None
     segment = ledger / "entries" / "000000.jsonl"
     data = bytearray(segment.read_bytes())
-    line = bytes(data[place[0].offset : place[0].offset + place[1]])
+    line = bytes(data[found.place.offset : found.place.offset + found.length])
     assert b'"reward":0.5' in line
-    at = data.index(b'"reward":0.5', place[0].offset)
+    at = data.index(b'"reward":0.5', found.place.offset)
     data[at : at + 12] = b'"reward":1.5'
     segment.write_bytes(data)
     edited = look(Subject(ledger=ledger), f"/trials/{REWARDS}/fractional__vgVZHBq")

@@ -13,7 +13,8 @@ from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.errors import InputError
 from proctor.exchange.exporting import Exported, Exporter, Selection
-from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.query import find_trials
+from proctor.ledger.trial_index import TrialFilter
 from proctor.sentence import count_of
 
 _SOME_LEFT_OUT = 3

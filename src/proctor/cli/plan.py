@@ -22,10 +22,11 @@ from proctor.errors import InputError
 from proctor.job.classes import check_classes
 from proctor.ledger.entry import Cause
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, check_text, find_trials
+from proctor.ledger.query import find_trials
 from proctor.ledger.review import append_plan, check_words
 from proctor.ledger.run_plan import RunPlan, encode_plan, plan_digest
 from proctor.ledger.sealed_plans import SealedPlan, find_plan, find_plans
+from proctor.ledger.trial_index import TrialFilter, check_text
 from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.record.ids import check_id
 from proctor.report.planned.making import make_plan

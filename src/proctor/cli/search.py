@@ -17,7 +17,7 @@ from proctor.cli.output import print_json, print_line
 from proctor.cli.printable import printable
 from proctor.cli.stdout import send, tell
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.search.find import COUNTED, Found, Hit, Page, TrialCount, count_by_trial, find_hits
 from proctor.search.index import SearchIndex

@@ -30,7 +30,7 @@ from proctor.cli.trace_labels import (
 )
 from proctor.cli.traced import traced_trials
 from proctor.errors import InputError
-from proctor.ledger.query import TrialFilter
+from proctor.ledger.trial_index import TrialFilter
 from proctor.sentence import count_of
 from proctor.traces.behaviour import Agreement, Loop, Mean, TrialBehaviour
 from proctor.traces.label_rules import RULES_VERSION

@@ -16,7 +16,7 @@ from proctor.cli.printable import printable
 from proctor.cli.trace_text import break_line, columns_of, fold
 from proctor.cli.traced import traced_trials
 from proctor.errors import InputError
-from proctor.ledger.query import TrialFilter
+from proctor.ledger.trial_index import TrialFilter
 from proctor.sentence import count_of
 from proctor.traces.actions import NORMALISATIONS, Action, read_actions
 from proctor.traces.conversation import read_turns

@@ -23,7 +23,7 @@ from proctor.cli.traced import traced_trials
 from proctor.cli.width import find_width
 from proctor.errors import DamageError, TraceError
 from proctor.exchange.traced_files import find_in_files, list_places
-from proctor.ledger.query import TrialFilter
+from proctor.ledger.trial_index import TrialFilter
 from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of
 from proctor.traces.compat_summary import Aggregate, Signals, aggregate

@@ -8,8 +8,8 @@ from proctor.cli.ledger.options import find_directory, open_ledger
 from proctor.errors import InputError
 from proctor.exchange.traced_files import find_in_files
 from proctor.ledger.log import is_ledger
-from proctor.ledger.query import TrialFilter
 from proctor.ledger.traced_trials import find_named, find_sealed
+from proctor.ledger.trial_index import TrialFilter
 from proctor.traces.traced_trial import TracedTrial
 
 

@@ -500,9 +500,9 @@ def export_trials(selection: Selection, target: Path) -> Exported:
 def _find_source(selection: Selection) -> Source:
     checkpoint = selection.ledger.checkpoint()
     newest = max(row.seq for row in selection.rows)
-    at = selection.ledger.index.time_of(newest)
+    entry = selection.ledger.index.entry(newest)
     tree = checkpoint.tree
-    taken = int(datetime.fromisoformat(at).timestamp())
+    taken = int(datetime.fromisoformat(entry.at).timestamp()) if entry else 0
     return Source(checkpoint.origin, tree.root.hex(), tree.size, str(taken))
 
 

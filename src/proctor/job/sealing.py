@@ -26,10 +26,11 @@ from proctor.ledger.belonging import REMEDY, Content, find_content, label_agent
 from proctor.ledger.keys import SigningKey, find_key
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.place import open_or_create
-from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.query import find_trials
 from proctor.ledger.run_plan import digest_settings
 from proctor.ledger.sealing import Sealed, Secrets
 from proctor.ledger.submission import has_record
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.trial_sealing import seal_trials
 
 # Whether the trials of a new job belong to the experiment that they would be sealed under

@@ -19,7 +19,7 @@ from proctor.ledger import ledger as log
 from proctor.ledger.entry import AnyEntry, TrialEntry, TrialScore, Withheld
 from proctor.ledger.keys import find_key
 from proctor.ledger.place import open_or_create
-from proctor.ledger.query import TrialFilter, find_one, find_trial, find_trials
+from proctor.ledger.query import find_one, find_trial, find_trials
 from proctor.ledger.restore import Restored, restore
 from proctor.ledger.review import (
     Remark,
@@ -34,6 +34,7 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.sealing import Sealed, Secrets, Submission, seal
 from proctor.ledger.stats import LedgerStats, measure
 from proctor.ledger.submission import submit_trial
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import UnnamedWithholding, find_unnamed
 from proctor.ledger.withhold import (
     Why,

@@ -218,8 +218,7 @@ def append_attestation(ledger: Ledger, experiment: str, author: str) -> AttestEn
 
 def find_attestation(ledger: Ledger, experiment: str, size: int) -> AttestEntry | None:
     """The latest statement about an experiment among the first entries; `refresh` before."""
-    query = "SELECT seq FROM entries WHERE kind = 'attest' AND seq < ? ORDER BY seq DESC"
-    for (seq,) in ledger.index.select(query, (size,)):
+    for seq in reversed(ledger.index.places("attest", size=size)):
         entry = ledger.entry(seq)
         if isinstance(entry, AttestEntry) and entry.experiment_id == experiment:
             return entry

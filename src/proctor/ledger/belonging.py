@@ -13,20 +13,17 @@ from typing import Any
 import msgspec
 
 from proctor.errors import InputError, NotSealedError
-from proctor.ledger.counting import NOT_COUNTED, WITHHELD, find_restarted
+from proctor.ledger.counting import NOT_COUNTED, WITHHELD
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import looking
+from proctor.ledger.query import looking, with_restarted
 from proctor.ledger.run_plan import digest_settings
 from proctor.ledger.sealed_plans import find_plans
 from proctor.ledger.sealing import Submission
+from proctor.ledger.trial_index import TrialFilter
 from proctor.record.comparable import find_requested_model
 from proctor.sentence import count_of
 
-_TRIALS = (
-    "SELECT trial_id, status, agent, revision, model, configuration, dataset_id, task_id, seq "
-    "FROM trials WHERE experiment_id = ? ORDER BY seq"
-)
 REMEDY = (
     "Pass --experiment NAME for an experiment of its own, or --extend-experiment to add to this one"
 )
@@ -80,17 +77,18 @@ def find_content(ledger: Ledger, experiment: str) -> Content | None:
 
 def _read_trials(ledger: Ledger, experiment: str) -> Content:
     with looking(ledger):
-        rows = ledger.index.select(_TRIALS, (experiment,))
-    restarted = find_restarted([(trial, status) for trial, status, *_ in rows])
-    content, digests = Content(""), dict[tuple[str, ...], str]()
-    for trial, status, *agent, dataset, task, seq in rows:
-        content.trials.add(trial)
-        if status == WITHHELD:
+        rows = with_restarted(list(ledger.index.trials(TrialFilter(experiment=experiment))))
+    content, digests = Content(""), dict[tuple[str | None, ...], str]()
+    for row in rows:
+        content.trials.add(row.trial_id)
+        if row.status == WITHHELD:
             continue  # what it ran is not known
-        if (key := tuple(agent)) not in digests:
-            digests[key] = _read_agent(ledger, seq, content.agents)
-        content.tasks.add((dataset, task))
-        if status not in NOT_COUNTED and trial not in restarted:
+        key = (row.agent, row.revision, row.model, row.configuration)
+        if key not in digests:
+            digests[key] = _read_agent(ledger, row.seq, content.agents)
+        task = row.task_id or ""
+        content.tasks.add((row.dataset_id, task))
+        if row.status not in NOT_COUNTED:
             content.sealed[digests[key], task] += 1
     names = " and ".join(dict.fromkeys(content.agents.values()))
     tasks = count_of(len(content.tasks), "task")

@@ -1,26 +1,22 @@
-"""The index of a ledger: what lists and look-ups read. It is derived, and proves nothing.
+"""The index of a ledger in SQLite, in the user's cache (derived.py).
 
-It lies in the user's cache (derived.py). It remembers whose log it is of, how far it has read and
-the frontier of the tree there, so that it can be held against the checkpoint without reading the
-log again. One of another log, of another version or with anything in it that was not made here is
-deleted and made again from the log.
+It remembers whose log it is of. One of another log, of another version or with anything in it that
+was not made here is deleted and made again from the log.
 """
 
 import contextlib
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
-
-import msgspec
 
 from proctor.errors import DamageError, LedgerError
 from proctor.ledger.admission import render_duplicate, render_misnamed
 from proctor.ledger.derived import INDEX, find_folder
 from proctor.ledger.entry import (
     AnyEntry,
-    KeyEntry,
     Subject,
     TrialEntry,
     Withheld,
@@ -36,8 +32,17 @@ from proctor.ledger.rows import (
     withheld_columns,
     withholding_columns,
 )
-from proctor.ledger.supersession import update_statuses
+from proctor.ledger.supersession import read_supersessions, update_statuses
 from proctor.ledger.tree import HASH_SIZE, Frontier
+from proctor.ledger.trial_index import (
+    EVERYTHING,
+    Indexed,
+    IndexedEntry,
+    Position,
+    TrialFilter,
+    check_text,
+    format_since,
+)
 
 _PATIENCE_SEC = 5
 _INSERT_ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -46,37 +51,31 @@ _SUBJECT = ("experiment_id", "trial_id", "record")
 _NAMED = "SELECT seq FROM trials WHERE experiment_id = ? AND trial_id = ?"
 _AT = "SELECT experiment_id, trial_id, record FROM trials WHERE seq = ?"
 _REVIEWS = "SELECT record, verdict FROM remarks WHERE verdict IS NOT NULL AND seq < ? ORDER BY seq"
-EVERYTHING = 1 << 62
-"""More entries than a log can have."""
-
-
-class Indexed(msgspec.Struct, frozen=True):
-    """A line of the log as the index takes it in."""
-
-    place: Place
-    length: int
-    """Bytes, without the newline."""
-    leaf: bytes
-    entry: AnyEntry | Withheld
-    row: TrialRow | None = None
-    """Of a trial, where it was read already."""
-
-
-class IndexedEntry(msgspec.Struct, frozen=True):
-    """What the index says of an entry of any kind."""
-
-    seq: int
-    kind: str
-    at: str
-
-
-class Position(msgspec.Struct, frozen=True):
-    """How far the index has read."""
-
-    place: Place
-    frontier: Frontier
-    key: str
-    """The public key that signs there; empty at the very beginning."""
+_ENTRY = "SELECT seq, kind, at, segment, offset, length, leaf FROM entries"
+_REMARKED = " JOIN trials USING (record)"
+_HIGHEST = "\U0010ffff"
+_UNNAMED_LINES = (
+    "SELECT seq, (SELECT min(said.seq) FROM withholdings said WHERE said.entry = entries.seq) "
+    "FROM entries WHERE kind = '' AND seq < ? AND seq NOT IN (SELECT seq FROM trials) ORDER BY seq"
+)
+_UNNAMED_EVIDENCE = (
+    "SELECT NULL, seq FROM withholdings WHERE NOT is_named AND artifacts > 0 AND seq < ? "
+    "AND NOT EXISTS (SELECT 1 FROM entries gone WHERE gone.seq = withholdings.entry "
+    "AND gone.kind = '') ORDER BY seq"
+)
+_CONDITIONS = {
+    "experiment": "experiment_id = ?",
+    "trial": "trial_id = ?",
+    "dataset": "dataset_id = ?",
+    "harness": "agent = ?",
+    "model": "model = ?",
+    "status": "status = ?",
+    "lowest": "reward >= ?",
+    "highest": "reward <= ?",
+    "from_seq": "seq >= ?",
+}
+_PREFIXES = {"task": "task_id", "trial_prefix": "trial_id", "record_prefix": "record"}
+_SETS = {"seqs": "seq", "experiments": "experiment_id"}
 
 
 class Index:
@@ -248,20 +247,26 @@ class Index:
         self.connection.execute("VACUUM")
         self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def find_line(self, seq: int) -> tuple[Place, int, bytes] | None:
-        """Where an entry's line is, how long, and its leaf hash."""
-        found = self.connection.execute(
-            "SELECT segment, offset, length, leaf FROM entries WHERE seq = ?", (seq,)
-        ).fetchone()
-        return (Place(found[0], found[1]), found[2], found[3]) if found else None
+    def entry(self, seq: int) -> IndexedEntry | None:
+        """What it says of an entry."""
+        return next(self._entries("WHERE seq = ?", (seq,)), None)
 
-    def withheld_lines(self) -> list[tuple[Place, int, bool]]:
-        """Lines that entries say were withheld: where, how long, whether they were gone."""
-        rows = self.connection.execute(
-            "SELECT segment, offset, length, kind = '' FROM entries "
-            "WHERE seq IN (SELECT entry FROM withholdings)"
-        )
-        return [(Place(segment, at), length, bool(gone)) for segment, at, length, gone in rows]
+    def entries(self, first: int, end: int) -> list[IndexedEntry]:
+        """The entries from one position to before another, in order."""
+        return list(self._entries("WHERE seq >= ? AND seq < ? ORDER BY seq", (first, end)))
+
+    def withheld_lines(self) -> list[IndexedEntry]:
+        """The entries that others say were withheld, whether or not they are gone."""
+        return list(self._entries("WHERE seq IN (SELECT entry FROM withholdings)"))
+
+    def _entries(self, where: str, values: Sequence[Any] = ()) -> Iterator[IndexedEntry]:
+        for seq, kind, at, segment, offset, *rest in self.stream(f"{_ENTRY} {where}", values):
+            yield IndexedEntry(seq, kind, at, Place(segment, offset), *rest)
+
+    def unnamed_withholdings(self, size: int) -> list[tuple[int | None, int | None]]:
+        """What was withheld without naming a trial: see `TrialIndex`."""
+        queries = (_UNNAMED_LINES, _UNNAMED_EVIDENCE)
+        return [(line, said) for query in queries for line, said in self.select(query, (size,))]
 
     def find_trial(self, experiment_id: str, trial_id: str) -> tuple[int, str, str | None] | None:
         """Where a trial is sealed, with which record and which evidence."""
@@ -278,18 +283,28 @@ class Index:
         )
         return [leaf for (leaf,) in rows]
 
-    def trials(
-        self, where: str, values: Sequence[Any] = (), *, size: int = EVERYTHING
-    ) -> Iterator[TrialRow]:
-        """The trials that a condition selects, with the latest review among the first entries.
+    def trials(self, wanted: TrialFilter, *, size: int = EVERYTHING) -> Iterator[TrialRow]:
+        """The trials that a filter selects: see `TrialIndex`.
 
         Raises:
+            InputError: a time of the filter is none.
             LedgerError: the file is damaged.
         """
+        conditions = [*_bound(size), *_make_conditions(wanted), *_match_names(wanted)]
+        where = f"WHERE {' AND '.join(each for each, _ in conditions)}" if conditions else ""
+        values = [value for _, given in conditions for value in given]
+        query = f"SELECT {', '.join(COLUMNS)} FROM trials {where} ORDER BY seq"  # noqa: S608
+        if wanted.limit is not None:
+            query = f"SELECT * FROM ({query} DESC LIMIT {wanted.limit:d}) ORDER BY seq"  # noqa: S608
+        if wanted.first is not None:
+            query += f" LIMIT {wanted.first:d}"
         documents = dict(self.select("SELECT id, document FROM conditions"))
         reviews = dict(self.select(_REVIEWS, (size,)))
-        query = f"SELECT {', '.join(COLUMNS)} FROM trials {where}"  # noqa: S608 - our own names
         return from_columns(self.stream(query, values), documents, reviews)
+
+    def supersessions(self, size: int = EVERYTHING) -> dict[str, str | None]:
+        """Why each supersession does not count: see `TrialIndex`."""
+        return read_supersessions(self.connection, size)
 
     def places(self, kind: str, *, size: int = EVERYTHING) -> list[int]:
         """Positions of the entries of a kind among the first entries, in order."""
@@ -297,30 +312,30 @@ class Index:
         return [seq for (seq,) in self.select(query, (kind, size))]
 
     def remarks(
-        self, *, record: str | None = None, kind: str | None = None, size: int = EVERYTHING
+        self,
+        *,
+        record: str | None = None,
+        experiment: str | None = None,
+        kind: str | None = None,
+        size: int = EVERYTHING,
     ) -> list[int]:
-        """Positions of the entries about a record, or of a kind, among the first entries."""
-        asked = {"record": record, "kind": kind}
+        """Positions of the entries about a record, the trials of an experiment, or of a kind."""
+        asked = {"remarks.record": record, "trials.experiment_id": experiment, "remarks.kind": kind}
         given = {column: value for column, value in asked.items() if value is not None}
-        where = " AND ".join(["seq < ?", *(f"{column} = ?" for column in given)])
-        query = f"SELECT DISTINCT seq FROM remarks WHERE {where} ORDER BY seq"  # noqa: S608
+        where = " AND ".join(["remarks.seq < ?", *(f"{column} = ?" for column in given)])
+        tables = f"remarks{_REMARKED if experiment is not None else ''}"
+        query = f"SELECT DISTINCT remarks.seq FROM {tables} WHERE {where} ORDER BY 1"  # noqa: S608
         return [seq for (seq,) in self.select(query, (size, *given.values()))]
 
     def latest_entries(
         self, count: int, *, before: int | None = None, kind: str | None = None
     ) -> list[IndexedEntry]:
-        """The last entries, the newest first; withheld ones are of the kind ""."""
+        """The last entries, the newest first."""
         values: list[Any] = [EVERYTHING if before is None else before]
-        where = "seq < ?"
+        where = "WHERE seq < ?"
         if kind is not None:
             where, values = f"{where} AND kind = ?", [*values, kind]
-        query = f"SELECT seq, kind, at FROM entries WHERE {where} ORDER BY seq DESC LIMIT ?"  # noqa: S608
-        return [IndexedEntry(*row) for row in self.select(query, (*values, count))]
-
-    def time_of(self, seq: int) -> str:
-        """When an entry was appended; "" where it was withheld, or there is none."""
-        found = self.select("SELECT at FROM entries WHERE seq = ?", (seq,))
-        return str(found[0][0]) if found else ""
+        return list(self._entries(f"{where} ORDER BY seq DESC LIMIT ?", (*values, count)))
 
     def count_kinds(self, *, size: int = EVERYTHING) -> dict[str, int]:
         """How many entries of each kind there are; withheld ones are of the kind ""."""
@@ -395,6 +410,37 @@ def open_index(directory: Path, origin: str) -> Index:
     return Index.in_memory(origin)
 
 
-def key_after(key: str, entry: AnyEntry | Withheld) -> str:
-    """The key that signs once this entry is in the log."""
-    return entry.key if isinstance(entry, KeyEntry) else key
+type _Condition = tuple[str, Sequence[Any]]
+"""A condition of SQL, and its values."""
+
+
+def _bound(size: int) -> list[_Condition]:
+    return [("seq < ?", (size,))] if size < EVERYTHING else []
+
+
+def _make_conditions(wanted: TrialFilter) -> Iterator[_Condition]:
+    for field in fields(wanted):
+        value = getattr(wanted, field.name)
+        if value is None:
+            continue
+        if isinstance(value, str):
+            check_text(value, field.name)
+        if condition := _CONDITIONS.get(field.name):
+            yield condition, (value,)
+        elif column := _PREFIXES.get(field.name):
+            yield f"{column} >= ? AND {column} < ?", (value, value + _HIGHEST)
+        elif column := _SETS.get(field.name):
+            yield f"{column} IN ({', '.join('?' * len(value))})", value
+    if wanted.since is not None:
+        yield "timestamp >= ?", (format_since(wanted.since),)
+
+
+def _match_names(wanted: TrialFilter) -> Iterator[_Condition]:
+    for name in wanted.names:
+        pattern = name.pattern
+        for sign in "\\%_":
+            pattern = pattern.replace(sign, f"\\{sign}")
+        pattern = pattern.replace("*", "%")
+        # LIKE ignores the case of ASCII letters.
+        fits = f"({name.column} LIKE ? ESCAPE '\\' OR {name.column} LIKE ? ESCAPE '\\')"
+        yield f"NOT coalesce({fits}, 0)" if name.is_not else fits, (pattern, f"%/{pattern}")

@@ -29,7 +29,7 @@ from proctor.ledger.entry import (
     encode_entry,
     now_text,
 )
-from proctor.ledger.index import Index, Position, key_after, open_index
+from proctor.ledger.index import Index, open_index
 from proctor.ledger.log import FileLog, LogStore, Place, read_line, read_lines
 from proctor.ledger.note import (
     Checkpoint,
@@ -40,6 +40,7 @@ from proctor.ledger.note import (
     sign_checkpoint,
 )
 from proctor.ledger.tree import Frontier, Tree, leaf_hash
+from proctor.ledger.trial_index import Position, TrialIndex, key_after
 from proctor.ledger.upkeep import catch_up, check_leaf
 
 _LARGEST_FIRST = 1 << 16
@@ -131,7 +132,7 @@ class Ledger:
     """An open ledger."""
 
     def __init__(
-        self, log: LogStore, artifacts: ArtifactStore, index: Index, key: Signer | None = None
+        self, log: LogStore, artifacts: ArtifactStore, index: TrialIndex, key: Signer | None = None
     ) -> None:
         self.log = log
         self.artifacts = artifacts
@@ -271,12 +272,11 @@ class Ledger:
             LedgerError: there is no such entry.
             DamageError: its line is not where the index saw it, or not what was signed.
         """
-        found = self.index.find_line(seq)
+        found = self.index.entry(seq)
         if found is None:
             raise LedgerError(f"{self.where}: there is no entry {seq}")
-        place, length, leaf = found
-        line = read_line(self.log, place, length)
-        check_leaf(line, leaf, f"{self.where}: entry {seq}")
+        line = read_line(self.log, found.place, found.length)
+        check_leaf(line, found.leaf, f"{self.where}: entry {seq}")
         return line
 
     def entry(self, seq: int) -> AnyEntry | Withheld:

@@ -19,6 +19,7 @@ from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import LARGEST_ENTRY, Withheld
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.tree import leaf_hash
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withhold import find_withholdings, write_over
 
 _CHUNK = 1 << 20
@@ -81,8 +82,8 @@ def restore(ledger: Ledger, seq: int, source: Path) -> Restored:
 
 
 def _find_wanted(ledger: Ledger, seq: int) -> _Wanted:
-    record = ledger.index.select("SELECT record FROM trials WHERE seq = ?", (seq,))
-    digest = record[0][0] if record else None
+    row = next(ledger.index.trials(TrialFilter(seqs=(seq,))), None)
+    digest = row.record if row else None
     artifacts = {
         sha256
         for entry in find_withholdings(ledger)

@@ -26,6 +26,7 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.row import TrialRow
+from proctor.ledger.trial_index import TrialFilter
 from proctor.record.ids import check_id
 
 LONGEST_TEXT = 100_000
@@ -191,5 +192,6 @@ def _append(ledger: Ledger, entry: AnyEntry, rows: Sequence[TrialRow]) -> int:
 
 
 def _check_sealed(ledger: Ledger, digest: str) -> None:
-    if not ledger.index.select("SELECT 1 FROM trials WHERE record = ?", (digest,)):
+    found = ledger.index.trials(TrialFilter(record_prefix=digest, first=1))
+    if not any(row.record == digest for row in found):
         raise LedgerError(f"{ledger.where}: no record {digest[:80]!r} is sealed there")

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from proctor.errors import InputError
 from proctor.ledger.entry import PlanEntry
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import check_text, looking
+from proctor.ledger.query import looking
 from proctor.ledger.run_plan import RunPlan, parse_plan, plan_digest
+from proctor.ledger.trial_index import check_text
 
 
 @dataclass(frozen=True, slots=True)

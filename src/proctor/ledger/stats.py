@@ -14,6 +14,8 @@ import msgspec
 from proctor.errors import DamageError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import read_lines
+from proctor.ledger.row import TrialRow
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import find_unnamed
 
 _EVERY = 10_000
@@ -67,10 +69,6 @@ class _Naming(msgspec.Struct, frozen=True):
 
 
 _NAMING = msgspec.json.Decoder(_Naming)
-_TRIALS = """
-SELECT trials.seq, experiment_id, status, length, evidence_files, evidence_bytes
-FROM trials JOIN entries USING (seq) ORDER BY trials.seq
-"""
 
 
 def measure(ledger: Ledger, watch: Callable[[int, int], None] | None = None) -> LedgerStats:
@@ -84,11 +82,11 @@ def measure(ledger: Ledger, watch: Callable[[int, int], None] | None = None) -> 
     found: dict[str, ExperimentStats] = {}
     total = ExperimentStats(experiment_id=None)
     owners: dict[int, ExperimentStats] = {}
-    for seq, experiment, status, length, files, plain in ledger.index.select(_TRIALS):
-        stats = found.setdefault(experiment, ExperimentStats(experiment_id=experiment))
-        owners[seq] = stats
-        for each in (stats, total):
-            _count(each, status, (length + 1, files, plain))
+    for row in ledger.index.trials(TrialFilter()):
+        name = row.experiment_id
+        owners[row.seq] = found.setdefault(name, ExperimentStats(experiment_id=name))
+        for each in (owners[row.seq], total):
+            _count(each, row)
     _weigh_artifacts(ledger, owners, total, watch)
     kinds = {
         kind or "withheld": number for kind, number in ledger.index.count_kinds(size=size).items()
@@ -105,13 +103,11 @@ def measure(ledger: Ledger, watch: Callable[[int, int], None] | None = None) -> 
     )
 
 
-def _count(stats: ExperimentStats, status: str, sizes: tuple[int, int, int]) -> None:
-    length, files, plain = sizes
+def _count(stats: ExperimentStats, row: TrialRow) -> None:
     stats.trials += 1
-    setattr(stats, status, getattr(stats, status) + 1)
-    stats.entry_bytes += length
-    stats.evidence_files += files
-    stats.evidence_bytes += plain
+    setattr(stats, row.status, getattr(stats, row.status) + 1)
+    stats.evidence_files += row.evidence_files
+    stats.evidence_bytes += row.evidence_bytes
 
 
 def _weigh_artifacts(
@@ -120,9 +116,8 @@ def _weigh_artifacts(
     total: ExperimentStats,
     watch: Callable[[int, int], None] | None,
 ) -> None:
-    """What the evidence takes on the disk: once for every experiment, and once in all."""
+    """What lines and evidence take on the disk: evidence once an experiment, and once in all."""
     size = ledger.checkpoint().tree.size
-    sizes: dict[str, int | None] = {}
     seen: set[tuple[str | None, str]] = set()
     for number, line in enumerate(islice(read_lines(ledger.log), size)):
         if watch is not None and number % _EVERY == 0:
@@ -132,13 +127,12 @@ def _weigh_artifacts(
         except msgspec.MsgspecError as error:
             raise DamageError(f"{ledger.where}: entry {number}: no entry: {error}") from error
         owner = owners.get(naming.seq)
-        for named in naming.evidence if owner is not None else ():
-            if named.sha256 not in sizes:
-                sizes[named.sha256] = ledger.artifacts.stored_size(named.sha256)
-                _weigh(total, sizes[named.sha256])
-            if owner is not None and (key := (owner.experiment_id, named.sha256)) not in seen:
-                seen.add(key)
-                _weigh(owner, sizes[named.sha256])
+        for stats in (owner, total) if owner is not None else ():
+            stats.entry_bytes += len(line.data) + 1
+            named = {(stats.experiment_id, each.sha256) for each in naming.evidence} - seen
+            seen |= named
+            for _, sha256 in named:
+                _weigh(stats, ledger.artifacts.stored_size(sha256))
     if watch is not None:
         watch(size, size)
 

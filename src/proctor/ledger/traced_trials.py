@@ -6,8 +6,9 @@ from proctor.errors import LedgerError
 from proctor.ledger.artifacts import ArtifactStore, unpacked
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, find_one, find_trials
+from proctor.ledger.query import find_one, find_trials
 from proctor.ledger.row import TrialRow, read_row
+from proctor.ledger.trial_index import TrialFilter
 from proctor.record.read import parse_record
 from proctor.traces.traced_trial import Opened, TracedTrial
 

@@ -6,15 +6,15 @@ from proctor.errors import DamageError
 from proctor.ledger.admission import admit_with_row
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import AnyEntry, Withheld, WithholdEntry, decode_line
-from proctor.ledger.index import Index, Indexed, Position, key_after
 from proctor.ledger.log import Line, LogStore, read_line, read_lines
 from proctor.ledger.tree import HASH_SIZE, Frontier, Tree, leaf_hash
+from proctor.ledger.trial_index import Indexed, Position, TrialIndex, key_after
 
 BATCH = 2000
 """Lines that the index takes in at a time."""
 
 
-def catch_up(index: Index, log: LogStore, tree: Tree) -> Position | None:
+def catch_up(index: TrialIndex, log: LogStore, tree: Tree) -> Position | None:
     """Let the index read the log up to a tree's size, from where it is or from the beginning.
 
     None where another process did so meanwhile: look again.
@@ -56,12 +56,12 @@ def _holds(log: LogStore, position: Position) -> bool:
     return frontier.size == size and frontier.root() == position.frontier.root()
 
 
-def _is_stale(index: Index, log: LogStore) -> bool:
+def _is_stale(index: TrialIndex, log: LogStore) -> bool:
     """Whether a line was withheld or brought back since it was read: neither changes the tree."""
     try:
         return any(
-            is_gone != _is_gone(read_line(log, place, length))
-            for place, length, is_gone in index.withheld_lines()
+            (line.kind == "") != _is_gone(read_line(log, line.place, line.length))
+            for line in index.withheld_lines()
         )
     except DamageError:
         return True
@@ -71,7 +71,7 @@ def _is_gone(line: bytes) -> bool:
     return isinstance(decode_line(line, "the line"), Withheld)
 
 
-def _remove_search_index(index: Index) -> None:
+def _remove_search_index(index: TrialIndex) -> None:
     """The texts of what was withheld go too; the next search makes them again from what is left."""
     if index.path is not None:
         remove_index(index.path.with_name(SEARCH_INDEX))
@@ -81,7 +81,7 @@ def _fits(position: Position, tree: Tree) -> bool:
     return position.frontier.size == tree.size and position.frontier.root() == tree.root
 
 
-def _read_on(index: Index, log: LogStore, position: Position, size: int) -> Position | None:
+def _read_on(index: TrialIndex, log: LogStore, position: Position, size: int) -> Position | None:
     """Take in the lines up to a size, or as many as there are; None where another did."""
     frontier, place, key = position.frontier.copy(), position.place, position.key
     after = frontier.size
@@ -106,7 +106,9 @@ def _read_on(index: Index, log: LogStore, position: Position, size: int) -> Posi
     return Position(place, frontier, key)
 
 
-def _add(index: Index, batch: list[Indexed], position: Position, after: int, log: LogStore) -> bool:
+def _add(
+    index: TrialIndex, batch: list[Indexed], position: Position, after: int, log: LogStore
+) -> bool:
     try:
         return index.add(batch, position, after=after)
     except DamageError as error:

@@ -16,15 +16,6 @@ from proctor.ledger.ledger import Ledger
 from proctor.sentence import count_of
 
 _MOST_NAMED: Final = 5
-_LINES: Final = (
-    "SELECT seq, (SELECT min(said.seq) FROM withholdings said WHERE said.entry = entries.seq) "
-    "FROM entries WHERE kind = '' AND seq < ? AND seq NOT IN (SELECT seq FROM trials) ORDER BY seq"
-)
-_EVIDENCE: Final = (
-    "SELECT NULL, seq FROM withholdings WHERE NOT is_named AND artifacts > 0 AND seq < ? "
-    "AND NOT EXISTS (SELECT 1 FROM entries gone WHERE gone.seq = withholdings.entry "
-    "AND gone.kind = '') ORDER BY seq"
-)
 
 
 class UnnamedWithholding(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,8 +36,8 @@ def find_unnamed(ledger: Ledger, size: int | None = None) -> list[UnnamedWithhol
     before.
     """
     bound = ledger.index.size() if size is None else size
-    rows = [*ledger.index.select(_LINES, (bound,)), *ledger.index.select(_EVIDENCE, (bound,))]
-    return [_describe(ledger, line, said_at) for line, said_at in rows]
+    found = ledger.index.unnamed_withholdings(bound)
+    return [_describe(ledger, line, said_at) for line, said_at in found]
 
 
 def _describe(ledger: Ledger, line: int | None, said_at: int | None) -> UnnamedWithholding:

@@ -113,8 +113,7 @@ def withhold_entry(ledger: Ledger, seq: int, why: Why) -> Withholding:
 
 def find_withholdings(ledger: Ledger) -> list[WithholdEntry]:
     """Every entry that says something was taken out; call `refresh` before."""
-    query = "SELECT seq FROM entries WHERE kind = 'withhold' ORDER BY seq"
-    entries = [ledger.entry(seq) for (seq,) in ledger.index.select(query)]
+    entries = map(ledger.entry, ledger.index.places("withhold"))
     return [entry for entry in entries if isinstance(entry, WithholdEntry)]
 
 
@@ -142,10 +141,10 @@ def write_over(ledger: Ledger, seq: int, line: bytes) -> None:
         LedgerError: it is longer or shorter, or there is no such entry.
         OSError: it cannot be written.
     """
-    found = ledger.index.find_line(seq)
-    if found is None or found[1] != len(line):
+    found = ledger.index.entry(seq)
+    if found is None or found.length != len(line):
         raise LedgerError(f"{ledger.where}: entry {seq} has no line of {len(line)} bytes")
-    ledger.log.overwrite(found[0], line)
+    ledger.log.overwrite(found.place, line)
 
 
 def _withhold(ledger: Ledger, why: Why, aim: Callable[[], _Target]) -> Withholding:

@@ -14,8 +14,9 @@ from proctor.ledger.entry import RescoreEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import is_ledger
 from proctor.ledger.note import Checkpoint
-from proctor.ledger.query import Position, TrialFilter, find_trials, load_position, render_missing
+from proctor.ledger.query import Position, find_trials, load_position, render_missing
 from proctor.ledger.row import TrialRow
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import render_unnamed
 from proctor.report.in_jobs import Unreadable, load_jobs
 from proctor.sentence import count_of

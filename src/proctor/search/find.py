@@ -6,14 +6,15 @@ relevance ranks the newest matches up to the same limit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
 import msgspec
 
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter, looking, select_trials
+from proctor.ledger.query import looking
+from proctor.ledger.trial_index import NameColumn, NamePattern, TrialFilter
 from proctor.search.index import ROW_BITS, SearchIndex
 from proctor.search.query import Query, TrialCondition
 from proctor.search.row import Row
@@ -21,7 +22,7 @@ from proctor.search.row import Row
 # The trials that a query's filters let through, as places in the log
 
 
-_COLUMNS = {
+_COLUMNS: Final[dict[str, NameColumn]] = {
     "model": "model",
     "task": "task_id",
     "experiment": "experiment_id",
@@ -42,31 +43,9 @@ def choose_spans(
     """
     if not conditions and wanted == TrialFilter():
         return None
-    chosen = _select(ledger, conditions) if conditions else None
-    if wanted != TrialFilter():
-        rows = [row.seq for row in select_trials(ledger, wanted)]
-        chosen = rows if chosen is None else sorted(set(rows) & set(chosen))
-    return _join(chosen or [])
-
-
-def _select(ledger: Ledger, conditions: Sequence[TrialCondition]) -> list[int]:
-    parts: list[str] = []
-    values: list[str] = []
-    for condition in conditions:
-        column = _COLUMNS[condition.name]
-        pattern = _pattern_of(condition.value)
-        fits = f"({column} LIKE ? ESCAPE '\\' OR {column} LIKE ? ESCAPE '\\')"
-        parts.append(f"NOT coalesce({fits}, 0)" if condition.is_not else fits)
-        values += [pattern, f"%/{pattern}"]
-    where = f"WHERE {' AND '.join(parts)} ORDER BY seq"
-    return [row.seq for row in ledger.index.trials(where, values)]
-
-
-def _pattern_of(value: str) -> str:
-    """The value as a LIKE pattern; LIKE ignores the case of ASCII letters."""
-    for sign in "\\%_":
-        value = value.replace(sign, f"\\{sign}")
-    return value.replace("*", "%")
+    names = [NamePattern(_COLUMNS[each.name], each.value, each.is_not) for each in conditions]
+    chosen = ledger.index.trials(replace(wanted, names=tuple(names)))
+    return _join([row.seq for row in chosen])
 
 
 def _join(chosen: Sequence[int]) -> list[Span]:
@@ -192,7 +171,7 @@ class _Names:
 
     def of(self, seq: int) -> tuple[str | None, str | None]:
         if seq not in self._known:
-            row = next(self._ledger.index.trials("WHERE seq = ?", (seq,)), None)
+            row = next(self._ledger.index.trials(TrialFilter(seqs=(seq,))), None)
             self._known[seq] = (row.experiment_id, row.trial_id) if row else (None, None)
         return self._known[seq]
 

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 import msgspec
@@ -19,7 +18,8 @@ from backports import zstd
 from proctor.errors import DamageError, InputError, LedgerError
 from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.entry import decode_line
-from proctor.ledger.log import LogStore, Place, read_line
+from proctor.ledger.log import LogStore, read_line
+from proctor.ledger.trial_index import IndexedEntry
 from proctor.ledger.upkeep import check_leaf
 from proctor.search.row import Row
 from proctor.search.tags import document_of
@@ -70,20 +70,9 @@ def unpack_rows(packed: bytes) -> list[Row]:
         raise ValueError(str(error)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPlace:
-    """Where an entry's line is."""
-
-    seq: int
-    place: Place
-    length: int
-    """Bytes, without the newline."""
-    leaf: bytes
-
-
 @contextlib.contextmanager
 def reading(
-    log: LogStore, artifacts: ArtifactStore, entries: Sequence[EntryPlace], size: int
+    log: LogStore, artifacts: ArtifactStore, entries: Sequence[IndexedEntry], size: int
 ) -> Iterator[Iterable[Piece]]:
     """The pieces of a ledger's entries, in order; `size` is how much evidence they have, in bytes.
 
@@ -112,7 +101,7 @@ def reading(
 
 
 def make_pieces(
-    log: LogStore, artifacts: ArtifactStore, entries: Iterable[EntryPlace]
+    log: LogStore, artifacts: ArtifactStore, entries: Iterable[IndexedEntry]
 ) -> Iterator[Piece]:
     """The same, made in this process. No SQLite: its connections do not survive a fork.
 
@@ -155,7 +144,7 @@ def _in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
 def _help(
     log: LogStore,
     artifacts: ArtifactStore,
-    entries: Sequence[EntryPlace],
+    entries: Sequence[IndexedEntry],
     target: Connection,
     parent: int,
 ) -> None:

@@ -15,11 +15,11 @@ from proctor.errors import LedgerError
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import WithholdEntry
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.log import Place
 from proctor.ledger.query import looking
 from proctor.ledger.tree import Frontier
+from proctor.ledger.trial_index import IndexedEntry, TrialFilter
 from proctor.search.index import MovedError, SearchIndex, waiting
-from proctor.search.pieces import EntryPlace, Piece, reading
+from proctor.search.pieces import Piece, reading
 
 _BATCH_BYTES = 64 << 20
 _BATCH_ENTRIES = 2000
@@ -105,7 +105,7 @@ class _Ahead:
     kinds: list[str]
     sizes: list[int]
     """Bytes of their evidence."""
-    places: list[EntryPlace]
+    places: list[IndexedEntry]
     """Of the entries with texts."""
     doomed: list[str]
     """Evidence that entries say was withheld and that still exists: it is about to be removed."""
@@ -143,22 +143,17 @@ def _look_ahead(ledger: Ledger, index: SearchIndex) -> _Ahead | None:
     frontier = waiting(index.position)
     with looking(ledger) as size:
         root = ledger.checkpoint().tree
-        rows = ledger.index.select(
-            "SELECT leaf, kind, coalesce(evidence_bytes, 0), seq, segment, offset, length "
-            "FROM entries LEFT JOIN trials USING (seq) WHERE seq >= ? AND seq < ? ORDER BY seq",
-            (frontier.size, size),
-        )
+        entries = ledger.index.entries(frontier.size, size)
+        wanted = TrialFilter(from_seq=frontier.size)
+        trials = ledger.index.trials(wanted, size=size) if entries else ()
+        bytes_of = {row.seq: row.evidence_bytes for row in trials}
     ahead = _Ahead(
         frontier=frontier,
-        leaves=[row[0] for row in rows],
-        kinds=[row[1] for row in rows],
-        sizes=[row[2] for row in rows],
-        places=[
-            EntryPlace(seq, Place(segment, offset), length, leaf)
-            for leaf, kind, _, seq, segment, offset, length in rows
-            if kind in TOLD
-        ],
-        doomed=_find_doomed(ledger, [row[3] for row in rows if row[1] == "withhold"]),
+        leaves=[entry.leaf for entry in entries],
+        kinds=[entry.kind for entry in entries],
+        sizes=[bytes_of.get(entry.seq, 0) for entry in entries],
+        places=[entry for entry in entries if entry.kind in TOLD],
+        doomed=_find_doomed(ledger, [entry.seq for entry in entries if entry.kind == "withhold"]),
     )
     if frontier.size == 0:
         return ahead
@@ -185,7 +180,8 @@ def _is_there(ledger: Ledger, what: str) -> bool:
     if not what.startswith(_LINE):
         return ledger.artifacts.holds(what)
     seq = int(what.removeprefix(_LINE))
-    return bool(ledger.index.time_of(seq))
+    entry = ledger.index.entry(seq)
+    return entry is not None and entry.kind != ""
 
 
 def _read_on(ledger: Ledger, index: SearchIndex, ahead: _Ahead, watch: Watch) -> None:

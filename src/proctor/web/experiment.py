@@ -16,6 +16,7 @@ from proctor.ledger.counting import (
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import load_position, looking, with_restarted
 from proctor.ledger.row import TrialRow
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import render_unnamed
 from proctor.report.statistics.efficiency import PASS_MARK
 
@@ -186,10 +187,10 @@ def list_experiments(
         found = ledger.index.experiments(words)
         page = found[first : first + count]
         trials: dict[str, list[TrialRow]] = {name: [] for name, _ in page}
-        names = ", ".join("?" * len(trials))
-        for row in ledger.index.trials(f"WHERE experiment_id IN ({names}) ORDER BY seq", [*trials]):
+        for row in ledger.index.trials(TrialFilter(experiments=tuple(trials))):
             trials[row.experiment_id].append(row)
-        times = {name: ledger.index.time_of(last) for name, last in page}
+        last = {name: ledger.index.entry(seq) for name, seq in page}
+        times = {name: entry.at if entry else "" for name, entry in last.items()}
     listed = [_list(name, with_restarted(rows), times[name]) for name, rows in trials.items()]
     return len(found), listed
 

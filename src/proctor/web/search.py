@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Route
 from proctor.errors import InputError, ProctorError
 from proctor.files import read_small
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import TrialFilter
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.search.find import COUNTED, Found, Page, find_hits
 from proctor.search.index import SearchIndex

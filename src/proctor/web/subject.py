@@ -21,14 +21,15 @@ from proctor.errors import DamageError, LedgerError, NoteError, NotThereError, P
 from proctor.ledger.admission import admit_line
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.derived import INDEX
-from proctor.ledger.index import Index, Indexed, Position
+from proctor.ledger.index import Index
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import FileLog, Place, Stamp, read_lines
 from proctor.ledger.note import Checkpoint
-from proctor.ledger.query import TrialFilter, looking, select_trials
+from proctor.ledger.query import find_trials, looking
 from proctor.ledger.row import TrialRow
 from proctor.ledger.submission import ATTEMPTS
 from proctor.ledger.tree import EMPTY_ROOT, Frontier, Tree, leaf_hash
+from proctor.ledger.trial_index import Indexed, Position, TrialFilter
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.sentence import count_of
 from proctor.web.experiment import Experiment, load_sealed
@@ -417,8 +418,7 @@ def find_row(ledger: Ledger, experiment: str, trial: str) -> TrialRow:
         DamageError: the log does not give what its checkpoint says.
     """
     wanted = TrialFilter(experiment=_text(experiment), trial=_text(trial))
-    with looking(ledger):
-        rows = select_trials(ledger, wanted)
+    rows = find_trials(ledger, wanted)
     if not rows:
         raise _no_trial(experiment, trial)
     return rows[0]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import click
 
-from proctor.ledger.query import STATUSES, TrialFilter
+from proctor.ledger.trial_index import STATUSES, TrialFilter
 
 _OPTIONS = (
     click.option("--experiment", metavar="ID", help="Filter by experiment."),

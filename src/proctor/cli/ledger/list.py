@@ -14,8 +14,9 @@ from proctor.cli.ledger.plain_table import print_rows
 from proctor.cli.options import check_apart
 from proctor.cli.printable import printable
 from proctor.cli.stdout import send, send_bytes, tell
-from proctor.ledger.query import TrialFilter, find_trials
+from proctor.ledger.query import find_trials
 from proctor.ledger.row import PUBLIC, TrialRow
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import UnnamedWithholding, find_unnamed, render_unnamed
 
 # What a list shows of a trial, column by column

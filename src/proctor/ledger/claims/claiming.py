@@ -1,6 +1,6 @@
 """Making a claim from a ledger: which entries it takes, their proof, and the score they make."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor.errors import DamageError, LedgerError
@@ -21,17 +21,12 @@ from proctor.ledger.entry import AnyEntry, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import render_missing
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import find_unnamed
 from proctor.ledger.withhold import find_withholdings
 from proctor.reward.metric import DEFAULT_METRIC
 
-_TRIALS = "SELECT seq, dataset_id, status FROM trials WHERE experiment_id = ? AND seq < ?"
-_REMARKS = (
-    "SELECT DISTINCT remarks.seq FROM remarks JOIN trials ON trials.record = remarks.record "
-    "WHERE trials.experiment_id = ? AND remarks.seq < ? "
-    "AND remarks.kind IN ('supersede', 'withhold', 'rescore')"
-)
-_KEYS = "SELECT seq FROM entries WHERE kind = 'key' AND seq < ?"
+_REMARKS = ("supersede", "withhold", "rescore")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,18 +91,22 @@ class _Chosen:
 
 
 def _find_entries(ledger: Ledger, scope: Scope, size: int) -> _Chosen:
-    rows = ledger.index.select(_TRIALS, (scope.experiment, size))
+    rows = list(ledger.index.trials(TrialFilter(experiment=scope.experiment), size=size))
     # Of one that was withheld no dataset is known: it is told of, whatever was asked for.
     ours = [
-        seq
-        for seq, dataset, status in rows
-        if scope.dataset in (None, dataset) or status == "withheld"
+        row.seq
+        for row in rows
+        if scope.dataset in (None, row.dataset_id) or row.status == "withheld"
     ]
     if not ours:
         raise LedgerError(_render_missing(ledger, scope, is_there=bool(rows)))
-    remarks = _first(ledger.index.select(_REMARKS, (scope.experiment, size)))
-    keys = _first(ledger.index.select(_KEYS, (size,)))
-    others = frozenset({row[0] for row in rows} - {*ours})
+    remarks = {
+        seq
+        for kind in _REMARKS
+        for seq in ledger.index.remarks(experiment=scope.experiment, kind=kind, size=size)
+    }
+    keys = ledger.index.places("key", size=size)
+    others = frozenset({row.seq for row in rows} - {*ours})
     unnamed = _find_unnamed(ledger, size)
     chosen = _Chosen(sorted({*ours, *remarks, *keys, *unnamed}), others)
     return _with_attestation(ledger, scope, size, chosen)
@@ -153,10 +152,6 @@ def _render_missing(ledger: Ledger, scope: Scope, *, is_there: bool) -> str:
         f"{ledger.where}: no trial of the experiment {scope.experiment!r} is of the dataset "
         f"{scope.dataset!r}; `proctor ledger list` shows what there is"
     )
-
-
-def _first(rows: Iterable[Sequence[int]]) -> list[int]:
-    return [row[0] for row in rows]
 
 
 def _pack(

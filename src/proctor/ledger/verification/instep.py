@@ -14,11 +14,12 @@ from typing import Self
 
 from proctor.errors import DamageError, LedgerError
 from proctor.ledger.derived import remove_database
-from proctor.ledger.index import Index, Position
+from proctor.ledger.index import Index
 from proctor.ledger.index_file import has_schema, is_of
 from proctor.ledger.log import LogStore
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.tree import Tree
+from proctor.ledger.trial_index import Position
 from proctor.ledger.upkeep import catch_up
 from proctor.ledger.verification.columns import find_wrong_rows, open_read_only
 from proctor.ledger.verification.compare import Log

@@ -10,9 +10,10 @@ import msgspec
 from proctor.errors import InputError, StatisticsError
 from proctor.ledger.counting import RESTARTED, counted_trials
 from proctor.ledger.ledger import Ledger
-from proctor.ledger.query import check_text, load_position, looking
+from proctor.ledger.query import load_position, looking
 from proctor.ledger.row import TrialRow
 from proctor.ledger.sealed_plans import SealedPlan, find_plans
+from proctor.ledger.trial_index import check_text
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.board.conditions import tell_runs_apart, tell_tasks_apart
 from proctor.report.board.model import Board, BoardRow, BoardSection, PlannedCount, PolicyCheck

@@ -11,10 +11,12 @@ import msgspec
 
 from proctor.audit.certificate import CertifiedGroup, CertifiedTrial, certified_column
 from proctor.errors import CertificateError, DamageError
+from proctor.ledger.counting import WITHHELD
 from proctor.ledger.entry import RescoreEntry, SupersedeEntry, TrialScore, WithholdEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import Position
 from proctor.ledger.row import TrialRow
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import UnnamedWithholding
 from proctor.reward.number import Number, is_finite
 
@@ -87,7 +89,7 @@ def settle(ledger: Ledger, position: Position) -> BoardTrials:
         DamageError: an entry of the log is not what its index says.
     """
     attempts, size = position.trials, position.size
-    gone = list(ledger.index.trials("WHERE status = 'withheld' AND seq < ? ORDER BY seq", (size,)))
+    gone = list(ledger.index.trials(TrialFilter(status=WITHHELD), size=size))
     stand_ins = _find_stand_ins(ledger, position)
     remarks = _find_remarks(ledger, attempts, size)
     if remarks:

@@ -14,12 +14,12 @@ from typing import Final
 
 from proctor.errors import DamageError, InputError, KeyFileError, NotThereError, SignatureError
 from proctor.ledger.entry import KINDS, Withheld, decode_line
-from proctor.ledger.index import IndexedEntry
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import FileLog, Line, LogStore, read_lines
 from proctor.ledger.note import Checkpoint, parse_verifier_key
 from proctor.ledger.row import TrialRow
 from proctor.ledger.signature import check_signature
+from proctor.ledger.trial_index import IndexedEntry, TrialFilter
 from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.web.ledgers.entries import Reference, tell_entry
 from proctor.web.subject import Subject
@@ -126,8 +126,8 @@ def _read_note(directory: Path) -> str:
 def _list_indexed(ledger: Ledger, before: int | None, kind: str | None) -> list[Listed]:
     wanted = "" if kind == WITHHELD else kind
     found = ledger.index.latest_entries(PAGE + 1, before=before, kind=wanted)
-    places = ", ".join(str(entry.seq) for entry in found)
-    trials = {row.seq: row for row in ledger.index.trials(f"WHERE seq IN ({places})")}
+    shown = TrialFilter(seqs=tuple(entry.seq for entry in found))
+    trials = {row.seq: row for row in ledger.index.trials(shown)}
     return [_list_entry(ledger, entry, trials.get(entry.seq)) for entry in found]
 
 
@@ -178,8 +178,8 @@ def find_line(log: Log, seq: int) -> tuple[bytes, str | None]:
         DamageError: its line cannot be read.
     """
     if log.ledger is not None and log.damage is None:
-        if found := log.ledger.index.find_line(seq):
-            return log.ledger.line(seq), found[2].hex()
+        if found := log.ledger.index.entry(seq):
+            return log.ledger.line(seq), found.leaf.hex()
     else:
         for number, line in enumerate(read_lines(FileLog(log.directory))):
             if number == seq:

@@ -21,6 +21,7 @@ from proctor.ledger.sealing import Submission
 from proctor.ledger.submission import Beside, find_attempts, has_record, submit_record, submit_trial
 from proctor.ledger.traced_trials import trace_entry
 from proctor.ledger.tree import leaf_hash
+from proctor.ledger.trial_index import TrialFilter
 from proctor.record.ids import make_id
 from proctor.record.read import parse_record, render_record
 from proctor.report.in_jobs import entry_of
@@ -103,14 +104,14 @@ def load_known(row: TrialRow, ledger: Ledger | None) -> Known:
 
 
 def _know_sealed(ledger: Ledger, row: TrialRow) -> Known:
-    line = ledger.index.find_line(row.seq)
+    line = ledger.index.entry(row.seq)
     bare = Known(
         experiment=row.experiment_id,
         trial=row.trial_id,
         traced=_trace_nothing(row.name, row.seq),
         ledger=ledger,
         row=row,
-        leaf=line[2].hex() if line else None,
+        leaf=line.leaf.hex() if line else None,
         remarks=tuple(find_remarks(ledger, row.record)),
         related=_find_related(ledger, row.experiment_id, row.trial_id),
     )
@@ -144,12 +145,9 @@ def _trace_nothing(name: str, seq: int | None) -> TracedTrial:
 def _find_related(ledger: Ledger, experiment: str, trial: str) -> tuple[str, ...]:
     """The trial itself, its kept attempts and its reruns, whichever of them is looked at."""
     base = _base_of(trial)
-    # The dot comes before the slash, so that all names with more behind the dot are in between.
-    found = ledger.index.trials(
-        "WHERE experiment_id = ? AND (trial_id = ? OR (trial_id >= ? AND trial_id < ?)) "
-        "ORDER BY seq LIMIT 100",
-        (experiment, base, f"{base}.", f"{base}/"),
-    )
+    own = ledger.index.trials(TrialFilter(experiment=experiment, trial=base))
+    others = TrialFilter(experiment=experiment, trial_prefix=f"{base}.", first=100)
+    found = sorted([*own, *ledger.index.trials(others)], key=lambda row: row.seq)
     names = (row.trial_id for row in found)
     return tuple(name for name in names if _base_of(name) == base and name != trial)
 
