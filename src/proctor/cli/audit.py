@@ -18,7 +18,7 @@ from proctor.cli.output import json_option, print_json, print_line, reading_prog
 from proctor.cli.table import print_table
 from proctor.errors import InputError
 from proctor.harbor.job import Job
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.sealed_plans import SealedPlan, find_plan, find_plans
 from proctor.report.planned.deviations import PlanAudit, audit_plan
 from proctor.reward.profile import PROFILES, Profile
@@ -110,7 +110,7 @@ def audit_experiment(
     return 0 if audit.follows else 1
 
 
-def _find(ledger: Ledger, experiment: str, plan: str) -> SealedPlan:
+def _find(ledger: LedgerReader, experiment: str, plan: str) -> SealedPlan:
     if plan == FIRST:
         return find_plan(ledger, experiment)
     if not (plan.isascii() and plan.isdigit()):

@@ -17,7 +17,7 @@ from proctor.cli.output import print_json, print_line
 from proctor.cli.stdout import tell
 from proctor.cli.width import find_width
 from proctor.errors import InputError
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.report.board.document import describe_board, describe_cells, describe_trials
 from proctor.report.board.making import list_datasets, make_board
@@ -118,7 +118,7 @@ def command(
     return 0
 
 
-def _open_desk(ledger: Ledger, policy: str | None) -> PolicyCheck | None:
+def _open_desk(ledger: LedgerReader, policy: str | None) -> PolicyCheck | None:
     if policy is None:
         return None
     # What checks policies is slow to load, and most boards are made without.
@@ -134,7 +134,7 @@ def _check_forms() -> None:
             check_apart(first, second)
 
 
-def _list(ledger: Ledger, *, as_json: bool) -> int:
+def _list(ledger: LedgerReader, *, as_json: bool) -> int:
     found = list_datasets(ledger)
     unnamed = find_unnamed(ledger)
     if as_json:

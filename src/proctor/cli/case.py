@@ -10,8 +10,8 @@ from proctor.cli.output import print_json, print_line, write_new_file
 from proctor.digest import sha256_hex
 from proctor.errors import InputError
 from proctor.ledger.claims.proof import load_checkpoint
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
+from proctor.ledger.reader import LedgerReader
 from proctor.report.case.derivation import judge_reward
 from proctor.report.case.making import MadeCase, make_case
 from proctor.sentence import count_of
@@ -88,7 +88,7 @@ def _check_sealed(trial: str, directory: str | None) -> None:
     )
 
 
-def _make(ledger: Ledger, trial: str, checkpoint: str | None, largest: int) -> MadeCase:
+def _make(ledger: LedgerReader, trial: str, checkpoint: str | None, largest: int) -> MadeCase:
     newest = ledger.refresh()
     row = find_trial(ledger, trial)
     under = newest if checkpoint is None else load_checkpoint(checkpoint)

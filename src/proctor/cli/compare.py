@@ -15,8 +15,8 @@ from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.stdout import send
 from proctor.cli.width import find_width
 from proctor.errors import InputError
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import is_ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.report.behaviour import Behaviour, summarise_attempts
 from proctor.report.comparison.compared import (
     Comparison,
@@ -93,7 +93,7 @@ def command(
 
 
 @contextlib.contextmanager
-def opened_for(things: Sequence[str], directory: str | None) -> Iterator[Ledger | None]:
+def opened_for(things: Sequence[str], directory: str | None) -> Iterator[LedgerReader | None]:
     """The ledger, if it was named, or one of the things is no path.
 
     Raises:
@@ -113,7 +113,7 @@ def opened_for(things: Sequence[str], directory: str | None) -> Iterator[Ledger 
         yield ledger
 
 
-def _read_traces(a: Side, b: Side, terms: Terms, ledger: Ledger | None) -> Behaviour:
+def _read_traces(a: Side, b: Side, terms: Terms, ledger: LedgerReader | None) -> Behaviour:
     sides = choose_sides(a, b, terms)
     attempts = {each.name: each for side in sides for each in side.attempts}
     return summarise_attempts(list(attempts.values()), ledger, make_progress())

@@ -21,8 +21,8 @@ from proctor.cli.stdout import tell
 from proctor.errors import InputError
 from proctor.job.classes import check_classes
 from proctor.ledger.entry import Cause
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trials
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import append_plan, check_words
 from proctor.ledger.run_plan import RunPlan, encode_plan, plan_digest
 from proctor.ledger.sealed_plans import SealedPlan, find_plan, find_plans
@@ -126,7 +126,7 @@ def _wish(given: dict[str, Any]) -> Wished:
     return wished
 
 
-def _note_early(ledger: Ledger, experiment: str) -> None:
+def _note_early(ledger: LedgerReader, experiment: str) -> None:
     if early := len(find_trials(ledger, TrialFilter(experiment=experiment))):
         said = count_of(early, "trial")
         tell(f"note: {said} of {experiment} are sealed already, before this plan")

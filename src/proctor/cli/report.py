@@ -17,7 +17,7 @@ from proctor.cli.output import json_option, print_json, print_line, write_file
 from proctor.cli.stdout import send, tell
 from proctor.cli.width import find_width
 from proctor.harbor.render import render_json
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.report.behaviour import Behaviour, summarise_attempts
 from proctor.report.document.document import tell_report
 from proctor.report.document.facts import ReportFacts, gather_facts
@@ -103,7 +103,7 @@ def _face_of(output: str | None) -> str:
     return _SUFFIXES.get(Path(output).suffix.lower(), "text") if output is not None else "text"
 
 
-def _read_traces(runs: Sequence[Run], ledger: Ledger | None) -> Behaviour:
+def _read_traces(runs: Sequence[Run], ledger: LedgerReader | None) -> Behaviour:
     attempts = {each.name: each for run in runs for each in run.attempts}
     return summarise_attempts(list(attempts.values()), ledger, make_progress())
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proctor.cli.ledger.progress import make_progress
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.report.behaviour import Behaviour
 from proctor.report.document.document import tell_report
 from proctor.report.document.facts import ReportFacts
@@ -24,7 +24,7 @@ def write_pages(
     facts: ReportFacts,
     runs: Sequence[Run],
     behaviour: Behaviour,
-    ledger: Ledger | None,
+    ledger: LedgerReader | None,
     read: Sequence[str],
 ) -> list[str]:
     """Write a site; the names of its pages.

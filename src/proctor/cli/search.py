@@ -16,7 +16,7 @@ from proctor.cli.options import check_apart
 from proctor.cli.output import print_json, print_line
 from proctor.cli.printable import printable
 from proctor.cli.stdout import send, tell
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.search.find import COUNTED, Found, Hit, Page, TrialCount, count_by_trial, find_hits
@@ -186,7 +186,7 @@ class _Answer:
     unnamed: int
 
 
-def _ask[T](ledger: Ledger, ask: Callable[[SearchIndex], T]) -> T:
+def _ask[T](ledger: LedgerReader, ask: Callable[[SearchIndex], T]) -> T:
     """An answer of the index, and a word about what is not in it."""
     show = make_progress()
 

@@ -42,9 +42,10 @@ from proctor.ledger.entry import (
     WithholdEntry,
     record_digest,
 )
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import is_ledger
+from proctor.ledger.place import open_reader
 from proctor.ledger.query import find_one
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import find_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
@@ -72,7 +73,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def sealed_traces(
-    ledger: Ledger, entry: TrialEntry, selection: Selection
+    ledger: LedgerReader, entry: TrialEntry, selection: Selection
 ) -> Iterator[list[Source]]:
     """The traces of a trial, the steps in their order; empty where it left none.
 
@@ -108,7 +109,7 @@ def _find_outputs(entry: TrialEntry) -> _Outputs:
 
 
 def _find_quickly(
-    ledger: Ledger, part: Part, kept: Mapping[str, EvidenceFile], selection: Selection
+    ledger: LedgerReader, part: Part, kept: Mapping[str, EvidenceFile], selection: Selection
 ) -> Source | None:
     """The steps wanted of a large trajectory, where all of it need not be unpacked."""
     if selection.steps is None or not part.candidates:
@@ -147,7 +148,7 @@ def show(name: str, directory: str | None, options: ShowOptions) -> None:
             f"{name}: there is no such file, and no ledger at {place} that could hold it; "
             "--ledger or PROCTOR_LEDGER names one"
         )
-    with Ledger.open(place) as ledger:
+    with open_reader(place) as ledger:
         found = find_one(ledger, name)
         if isinstance(found, TrialRow):
             _show_trial(ledger, found, options)
@@ -157,7 +158,7 @@ def show(name: str, directory: str | None, options: ShowOptions) -> None:
             _show_entry(ledger, found, options)
 
 
-def _show_trial(ledger: Ledger, row: TrialRow, options: ShowOptions) -> None:
+def _show_trial(ledger: LedgerReader, row: TrialRow, options: ShowOptions) -> None:
     entry = ledger.entry(row.seq)
     if isinstance(entry, TrialEntry):
         if record_digest(entry) != row.record:
@@ -185,7 +186,7 @@ def _show_trial(ledger: Ledger, row: TrialRow, options: ShowOptions) -> None:
 
 
 def _print_trial(
-    ledger: Ledger, row: TrialRow, entry: AnyEntry | Withheld, options: ShowOptions
+    ledger: LedgerReader, row: TrialRow, entry: AnyEntry | Withheld, options: ShowOptions
 ) -> None:
     def sources() -> contextlib.AbstractContextManager[list[Source]]:
         if isinstance(entry, TrialEntry):
@@ -214,11 +215,11 @@ def _print_steps(row: TrialRow, sources: Sources, options: ShowOptions) -> None:
     tell_if_empty(row.name, view)
 
 
-def _find_remarks(ledger: Ledger, row: TrialRow) -> list[AnyEntry | Withheld]:
+def _find_remarks(ledger: LedgerReader, row: TrialRow) -> list[AnyEntry | Withheld]:
     return [remark.entry for remark in find_remarks(ledger, row.record)]
 
 
-def _send_evidence(ledger: Ledger, row: TrialRow, entry: TrialEntry, path: str) -> None:
+def _send_evidence(ledger: LedgerReader, row: TrialRow, entry: TrialEntry, path: str) -> None:
     """A file's bytes, but only once all of them were seen to be what was sealed."""
     found = next((file for file in entry.evidence if file.path == path), None)
     if found is None:
@@ -244,7 +245,7 @@ def _builtins(entry: AnyEntry | Withheld) -> object:
 
 
 def _render_trial(
-    ledger: Ledger,
+    ledger: LedgerReader,
     row: TrialRow,
     entry: AnyEntry | Withheld,
     options: ShowOptions,
@@ -264,7 +265,7 @@ def _render_trial(
         yield f"  {_render_remark(remark)}"
 
 
-def _changed(ledger: Ledger, row: TrialRow, entry: TrialEntry) -> ChangedTrial:
+def _changed(ledger: LedgerReader, row: TrialRow, entry: TrialEntry) -> ChangedTrial:
     sealed = {file.path: file for file in entry.evidence}
     gone = {path for path, file in sealed.items() if not ledger.artifacts.holds(file.sha256)}
     return ChangedTrial(
@@ -304,7 +305,7 @@ def _fields(row: TrialRow, entry: TrialEntry) -> Iterator[tuple[str, str]]:
         yield "source", f"{entry.source.kind} {entry.source.name}"
 
 
-def _render_evidence(ledger: Ledger, entry: TrialEntry, *, is_full: bool) -> Iterator[str]:
+def _render_evidence(ledger: LedgerReader, entry: TrialEntry, *, is_full: bool) -> Iterator[str]:
     shown = entry.evidence if is_full else entry.evidence[:_MOST_FILES]
     width = max((len(f"{file.size:,}") for file in shown), default=0)
     for file in shown:
@@ -342,7 +343,7 @@ def _dated(entry: AnyEntry, text: str) -> str:
     return f"[entry {entry.seq}, {entry.at[:19]}Z]  {_cut(text, _LONGEST)}"
 
 
-def _show_entry(ledger: Ledger, seq: int, options: ShowOptions) -> None:
+def _show_entry(ledger: LedgerReader, seq: int, options: ShowOptions) -> None:
     line = ledger.line(seq)
     entry = ledger.entry(seq)
     if options.evidence is not None:

@@ -11,8 +11,8 @@ from proctor.cli.stdout import tell
 from proctor.errors import DamageError, InputError, JobError, LedgerError, NoteError
 from proctor.exchange.harbor_job import find_jobs
 from proctor.harbor.job import load_job
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import FileLog, is_ledger
+from proctor.ledger.place import open_reader
 from proctor.web.app import make_app
 from proctor.web.server import HOST, listen, serve
 from proctor.web.subject import Subject
@@ -96,7 +96,8 @@ def _check_ledger(place: Path) -> None:
         LedgerError: it is of another format, or nothing is in it.
     """
     try:
-        Ledger.open(place).close()
+        with open_reader(place):
+            return
     except (DamageError, NoteError):
         return
     except LedgerError:

@@ -22,7 +22,7 @@ import msgspec
 from proctor.errors import InputError, LedgerError, MissingArtifactError
 from proctor.files import sync_directory, sync_file
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.traced_trials import trace_row
 from proctor.ledger.withhold import find_withholdings
@@ -39,7 +39,7 @@ from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
 class Selection:
     """The sealed trials to export."""
 
-    ledger: Ledger
+    ledger: LedgerReader
     rows: list[TrialRow]
     """In the order they were sealed."""
     is_all: bool
@@ -320,7 +320,7 @@ def read_trials(selection: Selection, report: Report) -> Iterator[SealedTrial]:
     check_some(report.trials, report.left_out)
 
 
-def withheld_of(ledger: Ledger) -> frozenset[str]:
+def withheld_of(ledger: LedgerReader) -> frozenset[str]:
     """Digests of all evidence that was taken out of a ledger."""
     return frozenset(sha256 for each in find_withholdings(ledger) for sha256 in each.artifacts)
 

@@ -31,7 +31,7 @@ from proctor.exchange.exporting import (
     report_path,
 )
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import PUBLIC
 from proctor.sentence import count_of
 from proctor.traces.entry import Object
@@ -179,7 +179,7 @@ def _fit(value: object, kind: Any) -> object:
     return None
 
 
-def _report_losses(ledger: Ledger, file: BinaryIO, report: Report) -> None:
+def _report_losses(ledger: LedgerReader, file: BinaryIO, report: Report) -> None:
     """Read the written table again, and hold every row against its trial."""
     file.seek(0)
     for batch in pyarrow.parquet.ParquetFile(pyarrow.PythonFile(file, mode="r")).iter_batches():

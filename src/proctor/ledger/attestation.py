@@ -23,6 +23,7 @@ from proctor.errors import DamageError, LedgerError
 from proctor.ledger.entry import AttestEntry, Withheld, decode_line
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import LogStore, read_lines
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import LONGEST_NAME, check_words
 from proctor.ledger.tree import leaf_hash
 
@@ -216,7 +217,7 @@ def append_attestation(ledger: Ledger, experiment: str, author: str) -> AttestEn
     return msgspec.structs.replace(draft, seq=seq)
 
 
-def find_attestation(ledger: Ledger, experiment: str, size: int) -> AttestEntry | None:
+def find_attestation(ledger: LedgerReader, experiment: str, size: int) -> AttestEntry | None:
     """The latest statement about an experiment among the first entries; `refresh` before."""
     for seq in reversed(ledger.index.places("attest", size=size)):
         entry = ledger.entry(seq)

@@ -15,8 +15,8 @@ import msgspec
 from proctor.errors import InputError, NotSealedError
 from proctor.ledger.counting import NOT_COUNTED, WITHHELD
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking, with_restarted
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.run_plan import digest_settings
 from proctor.ledger.sealed_plans import find_plans
 from proctor.ledger.sealing import Submission
@@ -59,7 +59,7 @@ class Content:
     """Ids of all that are sealed."""
 
 
-def find_content(ledger: Ledger, experiment: str) -> Content | None:
+def find_content(ledger: LedgerReader, experiment: str) -> Content | None:
     """None where nothing is planned or sealed under the name."""
     found = _read_trials(ledger, experiment)
     for sealed in find_plans(ledger, experiment):
@@ -75,7 +75,7 @@ def find_content(ledger: Ledger, experiment: str) -> Content | None:
     return found if found.agents else None
 
 
-def _read_trials(ledger: Ledger, experiment: str) -> Content:
+def _read_trials(ledger: LedgerReader, experiment: str) -> Content:
     with looking(ledger):
         rows = with_restarted(list(ledger.index.trials(TrialFilter(experiment=experiment))))
     content, digests = Content(""), dict[tuple[str | None, ...], str]()
@@ -96,7 +96,7 @@ def _read_trials(ledger: Ledger, experiment: str) -> Content:
     return content
 
 
-def _read_agent(ledger: Ledger, seq: int, agents: dict[str, str]) -> str:
+def _read_agent(ledger: LedgerReader, seq: int, agents: dict[str, str]) -> str:
     """The digest of what the agent of a sealed trial was told."""
     entry = ledger.entry(seq)
     if not isinstance(entry, TrialEntry):
@@ -123,7 +123,7 @@ class Admission:
     def __init__(self) -> None:
         self._contents: dict[str, Content | None] = {}
 
-    def check(self, ledger: Ledger, submission: Submission) -> None:
+    def check(self, ledger: LedgerReader, submission: Submission) -> None:
         """See that a trial belongs to its experiment.
 
         Raises:

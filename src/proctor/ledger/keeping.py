@@ -18,7 +18,7 @@ from proctor.errors import NotSealedError
 from proctor.files import open_plain
 from proctor.ledger.admission import is_evidence_path
 from proctor.ledger.entry import EvidenceFile, TrialEntry
-from proctor.ledger.ledger import Ledger, SealedTrial
+from proctor.ledger.reader import LedgerReader, SealedTrial
 
 AROUND = "_job/"
 """Before the names of the job's own files; no trial has such names itself."""
@@ -38,7 +38,7 @@ class Around:
 class Keeper:
     """Puts the evidence of many trials; what is around several of them, once."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: LedgerReader) -> None:
         self.ledger = ledger
         self._around: dict[Around, list[EvidenceFile]] = {}
 

@@ -10,7 +10,6 @@ import base64
 import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -39,6 +38,7 @@ from proctor.ledger.note import (
     parse_verifier_key,
     sign_checkpoint,
 )
+from proctor.ledger.reader import SealedTrial
 from proctor.ledger.tree import Frontier, Tree, leaf_hash
 from proctor.ledger.trial_index import Position, TrialIndex, key_after
 from proctor.ledger.upkeep import catch_up, check_leaf
@@ -115,17 +115,6 @@ def check_format(log: LogStore) -> KeyEntry:
 
 
 _TRIES = 100
-
-
-@dataclass(frozen=True, slots=True)
-class SealedTrial:
-    """A trial that is in the log."""
-
-    seq: int
-    record: str
-    """SHA-256 of its record."""
-    evidence: str | None
-    """SHA-256 over the list of its evidence; None where the entry was withheld."""
 
 
 class Ledger:

@@ -6,16 +6,29 @@ which loads slowly and which reading needs not.
 
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from proctor.errors import LedgerError
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Signer
+from proctor.ledger.reader import LedgerReader
 
 
 def ledger_directory(given: Path | None, env: Mapping[str, str]) -> Path:
     """Where the ledger is, or would be."""
     return given or Path(env.get("PROCTOR_LEDGER") or "ledger")
+
+
+def open_reader(directory: Path) -> AbstractContextManager[LedgerReader]:
+    """The ledger for reading, until the end of the block.
+
+    Raises:
+        LedgerError: there is none, or one of a newer version.
+        NoteError: its checkpoint cannot be read.
+        DamageError: it has no first entry.
+    """
+    return Ledger.open(directory)
 
 
 def open_or_create(

@@ -14,7 +14,7 @@ import msgspec
 
 from proctor.errors import InputError, LedgerError
 from proctor.ledger.counting import KEPT, RESTARTED, SUPERSEDED, WITHHELD, find_restarted
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow, admitted_status
 from proctor.ledger.trial_index import TrialFilter, check_text
 from proctor.ledger.withheld import UnnamedWithholding, find_unnamed
@@ -27,7 +27,7 @@ _SHORTEST_DIGEST = 8
 """Characters of a record's digest that name it; fewer are taken for the beginning of an id."""
 
 
-def find_trials(ledger: Ledger, wanted: TrialFilter | None = None) -> list[TrialRow]:
+def find_trials(ledger: LedgerReader, wanted: TrialFilter | None = None) -> list[TrialRow]:
     """The trials that a filter lets through, in the order they were sealed.
 
     Raises:
@@ -39,7 +39,7 @@ def find_trials(ledger: Ledger, wanted: TrialFilter | None = None) -> list[Trial
 
 
 @contextlib.contextmanager
-def looking(ledger: Ledger) -> Iterator[int]:
+def looking(ledger: LedgerReader) -> Iterator[int]:
     """One moment of the index, which is as far as the log; how many entries that are.
 
     Raises:
@@ -74,7 +74,7 @@ class Position:
 
 
 def load_position(
-    ledger: Ledger,
+    ledger: LedgerReader,
     *,
     at: int | None = None,
     experiment: str | None = None,
@@ -128,7 +128,7 @@ def with_restarted(trials: list[TrialRow]) -> list[TrialRow]:
     ]
 
 
-def find_one(ledger: Ledger, name: str) -> TrialRow | int:
+def find_one(ledger: LedgerReader, name: str) -> TrialRow | int:
     """The trial, or else the number of the entry, that somebody means.
 
     In this order: an entry's number; EXPERIMENT/TRIAL; a trial's id; the digest of a record; the
@@ -157,7 +157,7 @@ def find_one(ledger: Ledger, name: str) -> TrialRow | int:
     )
 
 
-def find_trial(ledger: Ledger, name: str) -> TrialRow:
+def find_trial(ledger: LedgerReader, name: str) -> TrialRow:
     """The sealed trial that somebody means, likewise.
 
     Raises:
@@ -170,7 +170,7 @@ def find_trial(ledger: Ledger, name: str) -> TrialRow:
     return found
 
 
-def render_missing(ledger: Ledger, experiment: str) -> str:
+def render_missing(ledger: LedgerReader, experiment: str) -> str:
     """That an experiment is not in a ledger, and which are: those that were sealed last."""
     names = [name for name, _ in ledger.index.experiments()]
     named = ", ".join(names[:_MOST_NAMED])
@@ -179,7 +179,7 @@ def render_missing(ledger: Ledger, experiment: str) -> str:
     return f"{there}; there are {named}{more}" if names else f"{there}, nor any other"
 
 
-def _look_up(ledger: Ledger, name: str) -> Iterator[list[TrialRow]]:
+def _look_up(ledger: LedgerReader, name: str) -> Iterator[list[TrialRow]]:
     experiment, slash, trial = name.partition("/")
     if slash:
         yield _select(ledger, TrialFilter(experiment=experiment, trial=trial))
@@ -194,18 +194,18 @@ def _look_up(ledger: Ledger, name: str) -> Iterator[list[TrialRow]]:
         yield _select(ledger, TrialFilter(record_prefix=digest, first=_MOST))
 
 
-def _select(ledger: Ledger, wanted: TrialFilter) -> list[TrialRow]:
+def _select(ledger: LedgerReader, wanted: TrialFilter) -> list[TrialRow]:
     return list(ledger.index.trials(wanted))
 
 
-def _render_experiment(ledger: Ledger, name: str, rows: list[TrialRow]) -> str:
+def _render_experiment(ledger: LedgerReader, name: str, rows: list[TrialRow]) -> str:
     return (
         f"{ledger.where}: {name!r} is an experiment; expected one of its trials, such as "
         f"{rows[0].name} (`proctor trace summary {name}` has them all)"
     )
 
 
-def _render_several(ledger: Ledger, name: str, rows: list[TrialRow]) -> str:
+def _render_several(ledger: LedgerReader, name: str, rows: list[TrialRow]) -> str:
     named = ", ".join(row.name for row in rows[:_MOST_NAMED])
     more = ", …" if len(rows) > _MOST_NAMED else ""
     return (

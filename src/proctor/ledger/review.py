@@ -25,6 +25,7 @@ from proctor.ledger.entry import (
     Withheld,
 )
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
 from proctor.record.ids import check_id
@@ -44,7 +45,7 @@ class Remark:
     entry: AnyEntry | Withheld
 
 
-def find_remarks(ledger: Ledger, record: str) -> list[Remark]:
+def find_remarks(ledger: LedgerReader, record: str) -> list[Remark]:
     """All that was said of the trial with this record, in the order it was said."""
     return [Remark(seq, ledger.entry(seq)) for seq in ledger.index.remarks(record=record)]
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from proctor.errors import InputError
 from proctor.ledger.entry import PlanEntry
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.run_plan import RunPlan, parse_plan, plan_digest
 from proctor.ledger.trial_index import check_text
 
@@ -44,7 +44,7 @@ class SealedPlan:
 
 
 def find_plans(
-    ledger: Ledger, experiment: str | None = None, *, at: int | None = None
+    ledger: LedgerReader, experiment: str | None = None, *, at: int | None = None
 ) -> list[SealedPlan]:
     """All plans, or those of one experiment, in the order they were sealed; perhaps up to a size.
 
@@ -83,7 +83,7 @@ def _tell_plans(plans: list[SealedPlan]) -> str:
     )
 
 
-def find_plan(ledger: Ledger, name: str) -> SealedPlan:
+def find_plan(ledger: LedgerReader, name: str) -> SealedPlan:
     """The plan that somebody means: an entry's number, or the first one of an experiment.
 
     Raises:

@@ -42,7 +42,8 @@ from proctor.ledger.keeping import (
     open_around,
     open_files,
 )
-from proctor.ledger.ledger import Ledger, SealedTrial
+from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import SealedTrial
 from proctor.record.document import check_strict
 from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id

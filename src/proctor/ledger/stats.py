@@ -12,8 +12,8 @@ from itertools import islice
 import msgspec
 
 from proctor.errors import DamageError
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import read_lines
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import find_unnamed
@@ -71,7 +71,7 @@ class _Naming(msgspec.Struct, frozen=True):
 _NAMING = msgspec.json.Decoder(_Naming)
 
 
-def measure(ledger: Ledger, watch: Callable[[int, int], None] | None = None) -> LedgerStats:
+def measure(ledger: LedgerReader, watch: Callable[[int, int], None] | None = None) -> LedgerStats:
     """The numbers of a ledger; `watch` is told how many of its entries were read.
 
     Raises:
@@ -111,7 +111,7 @@ def _count(stats: ExperimentStats, row: TrialRow) -> None:
 
 
 def _weigh_artifacts(
-    ledger: Ledger,
+    ledger: LedgerReader,
     owners: dict[int, ExperimentStats],
     total: ExperimentStats,
     watch: Callable[[int, int], None] | None,

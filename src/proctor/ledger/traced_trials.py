@@ -5,21 +5,21 @@ from collections.abc import Iterator
 from proctor.errors import LedgerError
 from proctor.ledger.artifacts import ArtifactStore, unpacked
 from proctor.ledger.entry import EvidenceFile, TrialEntry
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_one, find_trials
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow, read_row
 from proctor.ledger.trial_index import TrialFilter
 from proctor.record.read import parse_record
 from proctor.traces.traced_trial import Opened, TracedTrial
 
 
-def find_sealed(ledger: Ledger, wanted: TrialFilter) -> Iterator[TracedTrial]:
+def find_sealed(ledger: LedgerReader, wanted: TrialFilter) -> Iterator[TracedTrial]:
     """The sealed trials that a filter lets through, in the order they were sealed."""
     for row in find_trials(ledger, wanted):
         yield trace_row(ledger, row)
 
 
-def find_named(ledger: Ledger, name: str) -> Iterator[TracedTrial]:
+def find_named(ledger: LedgerReader, name: str) -> Iterator[TracedTrial]:
     """The trial of that name, or all trials of the experiment of that name.
 
     Raises:
@@ -35,7 +35,7 @@ def find_named(ledger: Ledger, name: str) -> Iterator[TracedTrial]:
         yield trace_row(ledger, row)
 
 
-def trace_row(ledger: Ledger, row: TrialRow) -> TracedTrial:
+def trace_row(ledger: LedgerReader, row: TrialRow) -> TracedTrial:
     """The sealed trial of a row; one that was withheld has no record and no files."""
     name = row.name
     entry = ledger.entry(row.seq)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from proctor.ledger.entry import Subject, SupersedeEntry, TrialEntry
 from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import read_row
 from proctor.ledger.sealing import (
     Sealed,
@@ -55,7 +56,7 @@ def seal_trials(ledger: Ledger, trials: Sequence[Path], secrets: Secrets) -> lis
     return seal(ledger, [submission for submission, _ in submissions], secrets)
 
 
-def find_before(ledger: Ledger, submission: Submission, trial: str) -> Sealed | None:
+def find_before(ledger: LedgerReader, submission: Submission, trial: str) -> Sealed | None:
     """What a trial, or an attempt that is kept in it, was sealed as; None where it is new."""
     name = identify_submission(submission)
     for known in _names(trial):

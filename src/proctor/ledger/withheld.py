@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from proctor.ledger.entry import WithholdEntry
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.sentence import count_of
 
 _MOST_NAMED: Final = 5
@@ -29,7 +29,7 @@ class UnnamedWithholding(msgspec.Struct, frozen=True, kw_only=True):
     author: str = ""
 
 
-def find_unnamed(ledger: Ledger, size: int | None = None) -> list[UnnamedWithholding]:
+def find_unnamed(ledger: LedgerReader, size: int | None = None) -> list[UnnamedWithholding]:
     """What was withheld without naming a trial, at a size of the log (default: all of it).
 
     As with named trials, a line that was taken out later is gone at every position. Call `refresh`
@@ -40,7 +40,7 @@ def find_unnamed(ledger: Ledger, size: int | None = None) -> list[UnnamedWithhol
     return [_describe(ledger, line, said_at) for line, said_at in found]
 
 
-def _describe(ledger: Ledger, line: int | None, said_at: int | None) -> UnnamedWithholding:
+def _describe(ledger: LedgerReader, line: int | None, said_at: int | None) -> UnnamedWithholding:
     said = None if said_at is None else ledger.entry(said_at)
     if not isinstance(said, WithholdEntry):
         return UnnamedWithholding(entry=line, said_at=None)

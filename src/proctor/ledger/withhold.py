@@ -34,6 +34,7 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import FileLog, read_lines
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import LONGEST_NAME, check_words
 from proctor.ledger.row import TrialRow, read_row
 from proctor.ledger.tree import leaf_hash
@@ -111,13 +112,13 @@ def withhold_entry(ledger: Ledger, seq: int, why: Why) -> Withholding:
     return _withhold(ledger, why, lambda: _aim_at_entry(ledger, seq))
 
 
-def find_withholdings(ledger: Ledger) -> list[WithholdEntry]:
+def find_withholdings(ledger: LedgerReader) -> list[WithholdEntry]:
     """Every entry that says something was taken out; call `refresh` before."""
     entries = map(ledger.entry, ledger.index.places("withhold"))
     return [entry for entry in entries if isinstance(entry, WithholdEntry)]
 
 
-def find_withheld(ledger: Ledger, files: Iterable[EvidenceFile]) -> list[EvidenceFile]:
+def find_withheld(ledger: LedgerReader, files: Iterable[EvidenceFile]) -> list[EvidenceFile]:
     """Which of these files were taken out; call `refresh` before.
 
     Raises:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from proctor.exchange.traced_files import find_in_files
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.traced_trials import trace_row
 from proctor.traces.experiment import ExperimentSummary, summarise_experiment
@@ -41,7 +41,11 @@ class Behaviour:
 
 
 def summarise_attempts(
-    attempts: Sequence[TrialRow], ledger: Ledger | None, watch: Watch, *, is_alone: bool = False
+    attempts: Sequence[TrialRow],
+    ledger: LedgerReader | None,
+    watch: Watch,
+    *,
+    is_alone: bool = False,
 ) -> Behaviour:
     """Every attempt's traces, read and summed up; by one process where other threads are.
 
@@ -58,7 +62,7 @@ def summarise_attempts(
 
 
 def _summaries(
-    attempts: Sequence[TrialRow], ledger: Ledger | None, *, is_alone: bool
+    attempts: Sequence[TrialRow], ledger: LedgerReader | None, *, is_alone: bool
 ) -> Iterator[TrialSummary]:
     places = [each.place for each in attempts if each.place is not None]
     if len(places) == len(attempts):
@@ -75,7 +79,7 @@ def summarise_place(place: str) -> TrialSummary:
     return summarise_traced(next(iter(find_in_files(place))), labelled=True)
 
 
-def trace_attempt(attempt: TrialRow, ledger: Ledger | None) -> TracedTrial:
+def trace_attempt(attempt: TrialRow, ledger: LedgerReader | None) -> TracedTrial:
     """An attempt with its files, wherever it lies.
 
     Raises:

@@ -11,10 +11,10 @@ from pathlib import Path
 from proctor.errors import InputError
 from proctor.ledger.counting import count_left_out, counted_trials
 from proctor.ledger.entry import RescoreEntry
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import is_ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import Position, find_trials, load_position, render_missing
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import render_unnamed
@@ -58,7 +58,7 @@ class Run:
     """Entries of the ledger that were withheld without naming a trial; any may be of this run."""
 
 
-def load_run(thing: str, ledger: Ledger | None, *, prefers_ledger: bool = False) -> Run:
+def load_run(thing: str, ledger: LedgerReader | None, *, prefers_ledger: bool = False) -> Run:
     """The run that a path or an experiment's name stands for; what is both is a path as a rule.
 
     Raises:
@@ -82,7 +82,7 @@ def check_name(thing: str) -> None:
         raise InputError("the name of a run is empty; expected an experiment, or a job's directory")
 
 
-def is_sealed(ledger: Ledger, experiment: str) -> bool:
+def is_sealed(ledger: LedgerReader, experiment: str) -> bool:
     """Whether a ledger holds an experiment of this name."""
     wanted = TrialFilter(experiment=experiment, limit=1)
     return experiment.isprintable() and bool(find_trials(ledger, wanted))
@@ -99,7 +99,7 @@ def check_job(path: str) -> None:
         raise InputError(f"{path}: a ledger; expected a job, or an experiment with --ledger {path}")
 
 
-def load_sealed_run(ledger: Ledger, experiment: str) -> Run:
+def load_sealed_run(ledger: LedgerReader, experiment: str) -> Run:
     """An experiment of a ledger, as it stands now.
 
     Raises:
@@ -122,7 +122,9 @@ def load_sealed_run(ledger: Ledger, experiment: str) -> Run:
     )
 
 
-def _find_notes(ledger: Ledger, found: Position, counted: Sequence[TrialRow]) -> Iterator[str]:
+def _find_notes(
+    ledger: LedgerReader, found: Position, counted: Sequence[TrialRow]
+) -> Iterator[str]:
     if unnamed := render_unnamed(found.unnamed):
         yield f"the ledger: {unnamed}"
     experiment = found.trials[0].experiment_id

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from proctor.errors import LedgerError
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.place import open_reader
 from proctor.ledger.query import looking
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tree import Frontier
 from proctor.search.index import ROW_BITS, SearchIndex, is_of, waiting
 from proctor.search.upkeep import TOLD
@@ -28,7 +29,7 @@ def check_search_index(directory: Path) -> str | None:
         LedgerError: it is wrong, and cannot be deleted.
         DamageError: the log does not give what its checkpoint says.
     """
-    with Ledger.open(directory) as ledger:
+    with open_reader(directory) as ledger:
         path = ledger.index.path and ledger.index.path.with_name(SEARCH_INDEX)
         if path is None or not path.exists():
             return None
@@ -44,7 +45,7 @@ def check_search_index(directory: Path) -> str | None:
     return f"{path} did not match the log ({problem}); the next search builds it again"
 
 
-def _find_problem(ledger: Ledger, path: Path) -> str | None:
+def _find_problem(ledger: LedgerReader, path: Path) -> str | None:
     if path.is_symlink() or not path.is_file():
         return "it is not a regular file"
     connection = sqlite3.connect(path, isolation_level=None)
@@ -66,7 +67,7 @@ def _find_problem(ledger: Ledger, path: Path) -> str | None:
         return problem
 
 
-def _compare(ledger: Ledger, index: SearchIndex) -> str | None:
+def _compare(ledger: LedgerReader, index: SearchIndex) -> str | None:
     position, select = index.position(), index.connection.execute
     with looking(ledger) as size:
         leaves = ledger.index.leaves(position.size)

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.trial_index import NameColumn, NamePattern, TrialFilter
 from proctor.search.index import ROW_BITS, SearchIndex
 from proctor.search.query import Query, TrialCondition
@@ -34,7 +34,7 @@ type Span = tuple[int, int]
 
 
 def choose_spans(
-    ledger: Ledger, conditions: Sequence[TrialCondition], wanted: TrialFilter
+    ledger: LedgerReader, conditions: Sequence[TrialCondition], wanted: TrialFilter
 ) -> list[Span] | None:
     """The places of the matching trials, in order; None if every entry matches.
 
@@ -117,7 +117,7 @@ class Page:
 
 
 def find_hits(
-    ledger: Ledger, index: SearchIndex, query: Query, wanted: TrialFilter, page: Page
+    ledger: LedgerReader, index: SearchIndex, query: Query, wanted: TrialFilter, page: Page
 ) -> Found:
     """The hits of one page, and the number of all matches.
 
@@ -140,7 +140,7 @@ def find_hits(
 
 
 def count_by_trial(
-    ledger: Ledger, index: SearchIndex, query: Query, wanted: TrialFilter
+    ledger: LedgerReader, index: SearchIndex, query: Query, wanted: TrialFilter
 ) -> list[TrialCount]:
     """Every trial with a match, with its number of matches, most recently sealed first.
 
@@ -165,7 +165,7 @@ def count_by_trial(
 class _Names:
     """The names of sealed trials, each read once."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: LedgerReader) -> None:
         self._ledger = ledger
         self._known: dict[int, tuple[str | None, str | None]] = {}
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from proctor.errors import LedgerError
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import WithholdEntry
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tree import Frontier
 from proctor.ledger.trial_index import IndexedEntry, TrialFilter
 from proctor.search.index import MovedError, SearchIndex, waiting
@@ -40,7 +40,7 @@ def watch_nothing(_done: int, _total: int) -> None:
 
 
 def ask_index[T](
-    ledger: Ledger, ask: Callable[[SearchIndex], T], watch: Watch = watch_nothing
+    ledger: LedgerReader, ask: Callable[[SearchIndex], T], watch: Watch = watch_nothing
 ) -> T:
     """Bring the index of a ledger up to date, then ask it.
 
@@ -66,7 +66,7 @@ def ask_index[T](
 
 
 def _ask_once[T](
-    ledger: Ledger, place: Path | None, ask: Callable[[SearchIndex], T], watch: Watch
+    ledger: LedgerReader, place: Path | None, ask: Callable[[SearchIndex], T], watch: Watch
 ) -> T:
     index = _catch_up(ledger, _open(place, ledger.checkpoint().origin), watch)
     try:
@@ -111,7 +111,7 @@ class _Ahead:
     """Evidence that entries say was withheld and that still exists: it is about to be removed."""
 
 
-def _catch_up(ledger: Ledger, index: SearchIndex, watch: Watch) -> SearchIndex:
+def _catch_up(ledger: LedgerReader, index: SearchIndex, watch: Watch) -> SearchIndex:
     for _ in range(_TRIES):
         try:
             ahead = _look_ahead(ledger, index)
@@ -138,7 +138,7 @@ def _begin_anew(index: SearchIndex) -> SearchIndex:
     return _open(path, index.origin)
 
 
-def _look_ahead(ledger: Ledger, index: SearchIndex) -> _Ahead | None:
+def _look_ahead(ledger: LedgerReader, index: SearchIndex) -> _Ahead | None:
     """What is still to be read; None if the index does not match and must be built again."""
     frontier = waiting(index.position)
     with looking(ledger) as size:
@@ -167,7 +167,7 @@ def _look_ahead(ledger: Ledger, index: SearchIndex) -> _Ahead | None:
     return None if came_back or went else ahead
 
 
-def _find_doomed(ledger: Ledger, seqs: Iterable[int]) -> list[str]:
+def _find_doomed(ledger: LedgerReader, seqs: Iterable[int]) -> list[str]:
     """Evidence that these entries say was withheld, and that still exists."""
     entries = [entry for entry in map(ledger.entry, seqs) if isinstance(entry, WithholdEntry)]
     named = {sha256 for entry in entries for sha256 in entry.artifacts}
@@ -175,7 +175,7 @@ def _find_doomed(ledger: Ledger, seqs: Iterable[int]) -> list[str]:
     return sorted(what for what in named if _is_there(ledger, what))
 
 
-def _is_there(ledger: Ledger, what: str) -> bool:
+def _is_there(ledger: LedgerReader, what: str) -> bool:
     """Whether evidence, or a line, exists now."""
     if not what.startswith(_LINE):
         return ledger.artifacts.holds(what)
@@ -184,7 +184,7 @@ def _is_there(ledger: Ledger, what: str) -> bool:
     return entry is not None and entry.kind != ""
 
 
-def _read_on(ledger: Ledger, index: SearchIndex, ahead: _Ahead, watch: Watch) -> None:
+def _read_on(ledger: LedgerReader, index: SearchIndex, ahead: _Ahead, watch: Watch) -> None:
     if not ahead.leaves:
         return
     # Evidence may be withheld while this process waits: nothing is read before it has the lock.

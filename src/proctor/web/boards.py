@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from proctor.errors import InputError, NotThereError
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import looking
+from proctor.ledger.reader import LedgerReader
 from proctor.report.board.document import describe_trials
 from proctor.report.board.making import list_datasets, make_board
 from proctor.report.board.model import Board, BoardRow
@@ -123,7 +123,7 @@ def _show_board(request: Request) -> Response:
     return render_page("board.html", title=title, piece=piece)
 
 
-def _need(ledger: Ledger | None) -> Ledger:
+def _need(ledger: LedgerReader | None) -> LedgerReader:
     if ledger is None:
         raise NotThereError("boards are made from a ledger; what is looked at here is jobs")
     return ledger
@@ -136,7 +136,7 @@ def _read_at(request: Request) -> int | None:
     return int(text[:18]) if text else None
 
 
-def _make(ledger: Ledger, dataset: str, at: int | None) -> Board:
+def _make(ledger: LedgerReader, dataset: str, at: int | None) -> Board:
     if dataset not in {each.dataset for each in list_datasets(ledger)}:
         raise NotThereError(f"there is no dataset {dataset[:80]!r} in this ledger")
     return make_board(ledger, dataset, at=at)

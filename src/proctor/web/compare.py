@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from proctor.errors import InputError, NotThereError
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.report.behaviour import Behaviour, summarise_attempts
 from proctor.report.comparison.compared import Terms, choose_sides, compare_sides
 from proctor.report.comparison.document import tell_comparison
@@ -85,7 +85,7 @@ def _show_compare(request: Request) -> Response:
         )
 
 
-def _load(subject: Subject, ledger: Ledger | None, name: str) -> Run:
+def _load(subject: Subject, ledger: LedgerReader | None, name: str) -> Run:
     """A run by its name.
 
     Raises:
@@ -103,7 +103,7 @@ def _load(subject: Subject, ledger: Ledger | None, name: str) -> Run:
         raise NotThereError(f"there is no experiment {name[:80]!r}") from error
 
 
-def _compare(runs: list[Run], asked: _Asked, ledger: Ledger | None) -> tuple[str, Markup]:
+def _compare(runs: list[Run], asked: _Asked, ledger: LedgerReader | None) -> tuple[str, Markup]:
     """The title of the comparison, and the comparison.
 
     Raises:
@@ -116,7 +116,7 @@ def _compare(runs: list[Run], asked: _Asked, ledger: Ledger | None) -> tuple[str
     return document.title, render_blocks(document.blocks, _make_links(a, b))
 
 
-def _read_traces(a: Side, b: Side, asked: _Asked, ledger: Ledger | None) -> Behaviour | None:
+def _read_traces(a: Side, b: Side, asked: _Asked, ledger: LedgerReader | None) -> Behaviour | None:
     sides = choose_sides(a, b, asked.terms)
     attempts = {each.name: each for side in sides for each in side.attempts}
     wanted = asked.traces or ("yes" if len(attempts) <= _MOST_TRACES else "no")
@@ -141,7 +141,7 @@ def _make_links(a: Side, b: Side) -> Links:
     )
 
 
-def _list_names(subject: Subject, ledger: Ledger | None) -> list[str]:
+def _list_names(subject: Subject, ledger: LedgerReader | None) -> list[str]:
     if ledger is None:
         return sorted(job.name for job in subject.jobs)[:_MOST_NAMED]
     _, rows = list_experiments(ledger, count=_MOST_NAMED)

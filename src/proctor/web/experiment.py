@@ -13,8 +13,8 @@ from proctor.ledger.counting import (
     account_for,
     count_exceptions,
 )
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import load_position, looking, with_restarted
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import render_unnamed
@@ -137,7 +137,7 @@ class Experiment:
 # Experiments of a ledger
 
 
-def load_sealed(ledger: Ledger, name: str) -> Experiment | None:
+def load_sealed(ledger: LedgerReader, name: str) -> Experiment | None:
     """The trials of an experiment as they stand; None where there is none of that name.
 
     Raises:
@@ -176,7 +176,7 @@ class Listed:
 
 
 def list_experiments(
-    ledger: Ledger, *, words: str = "", first: int = 0, count: int = 50
+    ledger: LedgerReader, *, words: str = "", first: int = 0, count: int = 50
 ) -> tuple[int, list[Listed]]:
     """How many experiments match, and some of them; the most recently sealed first.
 

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.web.experiment import list_experiments
 from proctor.web.job_files import AboutJob, JobFiles
@@ -58,7 +58,7 @@ def _show_index(request: Request) -> Response:
     )
 
 
-def _page_of_sealed(ledger: Ledger, words: str, number: int) -> tuple[int, list[object]]:
+def _page_of_sealed(ledger: LedgerReader, words: str, number: int) -> tuple[int, list[object]]:
     first = (number - 1) * _ON_A_PAGE
     total, rows = list_experiments(ledger, words=words, first=first, count=_ON_A_PAGE)
     if not rows and total:

@@ -22,7 +22,8 @@ from starlette.routing import BaseRoute, Route
 
 from proctor.errors import InputError, ProctorError
 from proctor.files import read_small
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.place import open_reader
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.search.find import COUNTED, Found, Page, find_hits
@@ -71,7 +72,7 @@ class _Run:
 
     def bring_up(self, directory: Path) -> None:
         try:
-            with Ledger.open(directory) as ledger:
+            with open_reader(directory) as ledger:
                 ask_index(ledger, lambda _: None, self.watch)
         except Exception as error:  # noqa: BLE001 - the request that waits for it says it
             self.error = error
@@ -121,7 +122,7 @@ UPKEEP: Final = Upkeep()
 _SCANS: Final = threading.Semaphore(_AT_ONCE)
 
 
-def search_ledger(ledger: Ledger, query: Query, page: Page) -> tuple[Found, list[str]]:
+def search_ledger(ledger: LedgerReader, query: Query, page: Page) -> tuple[Found, list[str]]:
     """A page of hits, and what could not be searched.
 
     Raises:
@@ -310,7 +311,9 @@ def _search(request: Request) -> Response:
         return _search_ledger(asked, subject, ledger, marker)
 
 
-def _search_ledger(asked: _Asked, subject: Subject, ledger: Ledger, marker: Marker) -> Response:
+def _search_ledger(
+    asked: _Asked, subject: Subject, ledger: LedgerReader, marker: Marker
+) -> Response:
     progress = UPKEEP.wait(Path(ledger.where).resolve())
     if progress is not None:
         return _render(asked, subject, progress=progress)

@@ -26,6 +26,7 @@ from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import FileLog, Place, Stamp, read_lines
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import find_trials, looking
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.submission import ATTEMPTS
 from proctor.ledger.tree import EMPTY_ROOT, Frontier, Tree, leaf_hash
@@ -410,7 +411,7 @@ class Subject:
         raise _no_trial(experiment, trial)
 
 
-def find_row(ledger: Ledger, experiment: str, trial: str) -> TrialRow:
+def find_row(ledger: LedgerReader, experiment: str, trial: str) -> TrialRow:
     """The sealed trial of exactly that name.
 
     Raises:

@@ -1,17 +1,14 @@
 """`proctor ledger attest`: a signed statement that names every entry of an experiment."""
 
 import getpass
-import os
-from pathlib import Path
 
 import click
 import msgspec
 
-from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
+from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.target import open_signed
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.attestation import append_attestation
-from proctor.ledger.keys import find_key
-from proctor.ledger.ledger import Ledger
 from proctor.sentence import count_of
 
 
@@ -39,8 +36,7 @@ def command(
 
     Example: proctor ledger attest nightly
     """
-    key = find_key(Path(key_file) if key_file else None, os.environ)
-    with Ledger.open(find_directory(directory), key=key) as ledger:
+    with open_signed(directory, key_file) as ledger:
         entry = append_attestation(ledger, experiment, author or getpass.getuser())
     if as_json:
         facts = msgspec.to_builtins(entry)

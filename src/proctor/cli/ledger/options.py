@@ -1,14 +1,15 @@
 """Options that the ledger's commands have in common, and what they lead to."""
 
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
 
 from proctor.cli.options import PATH
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.memory import Memory, default_memory_path
-from proctor.ledger.place import ledger_directory
+from proctor.ledger.place import ledger_directory, open_reader
+from proctor.ledger.reader import LedgerReader
 
 ledger_option = click.option(
     "--ledger",
@@ -38,13 +39,13 @@ def find_directory(given: str | None) -> Path:
     return ledger_directory(Path(given) if given else None, os.environ)
 
 
-def open_ledger(given: str | None) -> Ledger:
+def open_ledger(given: str | None) -> AbstractContextManager[LedgerReader]:
     """The ledger for reading.
 
     Raises:
         LedgerError: there is none.
     """
-    return Ledger.open(find_directory(given))
+    return open_reader(find_directory(given))
 
 
 def find_memory(given: str | None) -> Memory:

@@ -17,8 +17,8 @@ from proctor.ledger.claims.proof import (
     make_consistency,
     make_inclusion,
 )
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_one
+from proctor.ledger.reader import LedgerReader
 
 
 @click.command("prove")
@@ -76,7 +76,12 @@ def command(
 
 
 def _prove(
-    ledger: Ledger, trial: str | None, since: str | None, checkpoint: str | None, *, leaf_only: bool
+    ledger: LedgerReader,
+    trial: str | None,
+    since: str | None,
+    checkpoint: str | None,
+    *,
+    leaf_only: bool,
 ) -> Proof:
     newest = ledger.refresh()
     under = load_checkpoint(checkpoint) if checkpoint is not None else newest

@@ -1,15 +1,11 @@
 """`proctor ledger review`: what a person says of a trial."""
 
-import os
-from pathlib import Path
-
 import click
 
-from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
+from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.target import open_signed
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.entry import ReviewEntry
-from proctor.ledger.keys import find_key
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review, find_remarks
 from proctor.sentence import count_of
@@ -41,8 +37,7 @@ def command(
 
     Example: proctor ledger review fix-bug__a1B2c3D --verdict pass --reviewer ana --note "read it"
     """
-    key = find_key(Path(key_file) if key_file else None, os.environ)
-    with Ledger.open(find_directory(directory), key=key) as ledger:
+    with open_signed(directory, key_file) as ledger:
         row = find_trial(ledger, trial)
         seq = append_review(ledger, row, verdict, reviewer=reviewer, note=note)
         ledger.refresh()

@@ -1,4 +1,4 @@
-"""The ledger that something is sealed into, made where it is missing."""
+"""The ledger that something is written into."""
 
 import os
 from pathlib import Path
@@ -9,6 +9,17 @@ from proctor.cli.ledger.options import find_directory
 from proctor.ledger.keys import find_key
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.place import open_or_create
+
+
+def open_signed(directory: str | None, key_file: str | None) -> Ledger:
+    """A ledger that is there, for writing.
+
+    Raises:
+        LedgerError: there is none.
+        KeyFileError: the key cannot be read or made.
+    """
+    key = find_key(Path(key_file) if key_file else None, os.environ)
+    return Ledger.open(find_directory(directory), key=key)
 
 
 def open_target(directory: str | None, key_file: str | None) -> Ledger:

@@ -1,15 +1,14 @@
 """`proctor ledger withhold`: bytes out of the log, and back into it."""
 
 import getpass
-import os
 from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
+from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.target import open_signed
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json, print_line
-from proctor.ledger.keys import find_key
 from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import find_one
 from proctor.ledger.restore import Restored, restore
@@ -73,8 +72,7 @@ def command(
     """
     _check_options(reason, source)
     why = Why(reason or "", author or getpass.getuser())
-    key = find_key(Path(key_file) if key_file else None, os.environ)
-    with Ledger.open(find_directory(directory), key=key) as ledger:
+    with open_signed(directory, key_file) as ledger:
         found = find_one(ledger, trial)
         if source is not None:
             seq = found if isinstance(found, int) else found.seq

@@ -18,9 +18,9 @@ from proctor.ledger.claims.operands import certify
 from proctor.ledger.claims.proof import find_leaves
 from proctor.ledger.claims.trials import Scope, sort_out
 from proctor.ledger.entry import AnyEntry, Withheld, decode_line
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import render_missing
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import find_unnamed
 from proctor.ledger.withhold import find_withholdings
@@ -39,7 +39,7 @@ class ClaimOptions:
     """Trials that were to be run; None for those that are in the log and not superseded."""
 
 
-def make_claim(ledger: Ledger, options: ClaimOptions, checkpoint: Checkpoint) -> Claim:
+def make_claim(ledger: LedgerReader, options: ClaimOptions, checkpoint: Checkpoint) -> Claim:
     """A claim under a checkpoint of the ledger; call `refresh` before.
 
     Raises:
@@ -90,7 +90,7 @@ class _Chosen:
     """What is taken by its leaf alone."""
 
 
-def _find_entries(ledger: Ledger, scope: Scope, size: int) -> _Chosen:
+def _find_entries(ledger: LedgerReader, scope: Scope, size: int) -> _Chosen:
     rows = list(ledger.index.trials(TrialFilter(experiment=scope.experiment), size=size))
     # Of one that was withheld no dataset is known: it is told of, whatever was asked for.
     ours = [
@@ -112,7 +112,7 @@ def _find_entries(ledger: Ledger, scope: Scope, size: int) -> _Chosen:
     return _with_attestation(ledger, scope, size, chosen)
 
 
-def _with_attestation(ledger: Ledger, scope: Scope, size: int, chosen: _Chosen) -> _Chosen:
+def _with_attestation(ledger: LedgerReader, scope: Scope, size: int, chosen: _Chosen) -> _Chosen:
     """The latest attestation of the experiment, and everything that it counts."""
     entry = find_attestation(ledger, scope.experiment, size)
     if entry is None:
@@ -133,7 +133,7 @@ def _with_attestation(ledger: Ledger, scope: Scope, size: int, chosen: _Chosen) 
     )
 
 
-def _find_unnamed(ledger: Ledger, size: int) -> Iterator[int]:
+def _find_unnamed(ledger: LedgerReader, size: int) -> Iterator[int]:
     """What was withheld without naming a trial, and the entries that say so under the checkpoint.
 
     Any experiment may be meant.
@@ -145,7 +145,7 @@ def _find_unnamed(ledger: Ledger, size: int) -> Iterator[int]:
                 yield found.entry
 
 
-def _render_missing(ledger: Ledger, scope: Scope, *, is_there: bool) -> str:
+def _render_missing(ledger: LedgerReader, scope: Scope, *, is_there: bool) -> str:
     if not is_there:
         return render_missing(ledger, scope.experiment)
     return (
@@ -155,7 +155,7 @@ def _render_missing(ledger: Ledger, scope: Scope, *, is_there: bool) -> str:
 
 
 def _pack(
-    ledger: Ledger, leaves: Sequence[bytes], places: Sequence[int]
+    ledger: LedgerReader, leaves: Sequence[bytes], places: Sequence[int]
 ) -> tuple[list[Packed], list[AnyEntry], dict[int, bytes]]:
     packed: list[Packed] = []
     entries: list[AnyEntry] = []

@@ -17,8 +17,8 @@ from proctor.files import read_head
 from proctor.ledger.admission import find_fault
 from proctor.ledger.claims.document import check_unique, parse_document, parse_hash
 from proctor.ledger.entry import AnyEntry, Seq, Withheld, decode_line
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import LARGEST_NOTE, Checkpoint, parse_checkpoint
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tree import (
     check_consistency,
     check_inclusion,
@@ -89,7 +89,7 @@ def load_checkpoint(path: str) -> Checkpoint:
     return parse_checkpoint(data, path)
 
 
-def find_leaves(ledger: Ledger, checkpoint: Checkpoint, where: str) -> list[bytes]:
+def find_leaves(ledger: LedgerReader, checkpoint: Checkpoint, where: str) -> list[bytes]:
     """The leaves that a checkpoint of this ledger speaks of; call `refresh` before.
 
     Raises:
@@ -125,7 +125,7 @@ def check_origin(checkpoint: Checkpoint, other: Checkpoint, where: str) -> None:
 
 
 def make_inclusion(
-    ledger: Ledger, seq: int, checkpoint: Checkpoint, *, leaf_only: bool = False
+    ledger: LedgerReader, seq: int, checkpoint: Checkpoint, *, leaf_only: bool = False
 ) -> InclusionProof:
     """The proof that an entry is in the ledger as a checkpoint of it says; `refresh` before.
 
@@ -153,7 +153,9 @@ def make_inclusion(
     )
 
 
-def make_consistency(ledger: Ledger, older: Checkpoint, newer: Checkpoint) -> ConsistencyProof:
+def make_consistency(
+    ledger: LedgerReader, older: Checkpoint, newer: Checkpoint
+) -> ConsistencyProof:
     """The proof that the ledger grew from one checkpoint to the other; call `refresh` before.
 
     Raises:

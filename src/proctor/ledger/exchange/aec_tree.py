@@ -17,7 +17,7 @@ from proctor.errors import LedgerError
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.exchange.copying import read_checked_row, write_below
 from proctor.ledger.keeping import check_evidence_path
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.withhold import find_withheld
 from proctor.record.read import parse_record, render_record
 from proctor.record.rules import find_foreign
@@ -36,7 +36,7 @@ class Tree:
     """A sentence for every record that aec-bench could not hold."""
 
 
-def write_tree(ledger: Ledger, places: Iterable[int], target: Path) -> Tree:
+def write_tree(ledger: LedgerReader, places: Iterable[int], target: Path) -> Tree:
     """Write the trials at these places of the log below a directory; nothing there is replaced.
 
     Raises:
@@ -56,7 +56,7 @@ def write_tree(ledger: Ledger, places: Iterable[int], target: Path) -> Tree:
     return tree
 
 
-def _write_trial(ledger: Ledger, entry: TrialEntry, target: Path, tree: Tree) -> None:
+def _write_trial(ledger: LedgerReader, entry: TrialEntry, target: Path, tree: Tree) -> None:
     row = read_checked_row(entry, ledger.where)
     original = {file.path: file for file in entry.evidence if file.path.startswith(f"{ORIGINAL}/")}
     loaded = parse_record(bytes(entry.record), row.trial_id, salvage=True)

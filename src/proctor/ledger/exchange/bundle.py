@@ -25,8 +25,8 @@ from backports import zstd
 from proctor.errors import LedgerError
 from proctor.files import sync_directory, sync_file
 from proctor.ledger.entry import TrialEntry, decode_line
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
+from proctor.ledger.reader import LedgerReader
 
 FORMAT = "proctor-bundle-2"
 FIRST_FORMAT = "proctor-bundle-1"
@@ -67,7 +67,9 @@ class Bundled:
     artifacts: int
 
 
-def write_bundle(ledger: Ledger, path: Path, trials: Collection[int] | None = None) -> Bundled:
+def write_bundle(
+    ledger: LedgerReader, path: Path, trials: Collection[int] | None = None
+) -> Bundled:
     """Write a bundle: of everything, or of the trials at these places and what is no trial.
 
     Raises:
@@ -95,7 +97,10 @@ def write_bundle(ledger: Ledger, path: Path, trials: Collection[int] | None = No
 
 
 def _write(
-    tar: tarfile.TarFile, ledger: Ledger, checkpoint: Checkpoint, trials: Collection[int] | None
+    tar: tarfile.TarFile,
+    ledger: LedgerReader,
+    checkpoint: Checkpoint,
+    trials: Collection[int] | None,
 ) -> Bundled:
     size = checkpoint.tree.size
     artifacts: dict[str, int] = {}

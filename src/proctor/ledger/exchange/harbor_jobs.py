@@ -21,7 +21,7 @@ from proctor.errors import LedgerError, NotSealedError
 from proctor.ledger.entry import EvidenceFile, TrialEntry, evidence_digest
 from proctor.ledger.exchange.copying import read_checked_row, write_below
 from proctor.ledger.keeping import AROUND, check_evidence_path
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.withhold import find_withheld
 from proctor.sentence import count_of, reason_of
 
@@ -76,7 +76,7 @@ class Room:
 
 
 def write_jobs(
-    ledger: Ledger,
+    ledger: LedgerReader,
     places: Iterable[int],
     target: Path,
     names: Mapping[int, str] = _OWN_NAMES,
@@ -104,7 +104,7 @@ def write_jobs(
 
 
 class _Writer:
-    def __init__(self, ledger: Ledger, target: Path, room: Room | None) -> None:
+    def __init__(self, ledger: LedgerReader, target: Path, room: Room | None) -> None:
         self._ledger = ledger
         self._room = room
         self._target = target

@@ -9,8 +9,8 @@ import msgspec
 
 from proctor.errors import InputError, StatisticsError
 from proctor.ledger.counting import RESTARTED, counted_trials
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import load_position, looking
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.sealed_plans import SealedPlan, find_plans
 from proctor.ledger.trial_index import check_text
@@ -161,7 +161,7 @@ class DatasetCount(msgspec.Struct, frozen=True):
     experiments: int
 
 
-def list_datasets(ledger: Ledger, at: int | None = None) -> list[DatasetCount]:
+def list_datasets(ledger: LedgerReader, at: int | None = None) -> list[DatasetCount]:
     """What boards there are at a position, by name; trials of no dataset are in none.
 
     Raises:
@@ -173,7 +173,7 @@ def list_datasets(ledger: Ledger, at: int | None = None) -> list[DatasetCount]:
 
 
 def make_board(
-    ledger: Ledger, dataset: str, *, at: int | None = None, desk: PolicyCheck | None = None
+    ledger: LedgerReader, dataset: str, *, at: int | None = None, desk: PolicyCheck | None = None
 ) -> Board:
     """The board of a dataset at a size of the log (default: now); a desk marks its rows.
 
@@ -212,7 +212,7 @@ def make_board(
     return board
 
 
-def _render_absence(ledger: Ledger, dataset: str, size: int) -> str:
+def _render_absence(ledger: LedgerReader, dataset: str, size: int) -> str:
     names = [each.dataset for each in list_datasets(ledger, size)]
     said = count_of(size, "entry", "entries")
     there = f"{ledger.where}: no trial of a dataset {dataset!r} at {said}"
@@ -280,7 +280,7 @@ def _rank(row: BoardRow) -> tuple[object, ...]:
     return (row.is_diagnostic, score is None, -(score or 0.0), *names)
 
 
-def _count_planned(ledger: Ledger, trials: BoardTrials) -> tuple[PlannedCount, ...]:
+def _count_planned(ledger: LedgerReader, trials: BoardTrials) -> tuple[PlannedCount, ...]:
     plans: dict[str, SealedPlan] = {}
     for sealed in find_plans(ledger, at=trials.size):
         plans.setdefault(sealed.experiment, sealed)

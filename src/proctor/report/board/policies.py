@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.report.board.model import PolicyMark
 from proctor.report.policy.checking import check_attempts
@@ -16,7 +16,7 @@ from proctor.report.policy.verdict import Verdict
 class PolicyDesk:
     """A policy, and what it says of the experiments of a ledger; each is looked at once."""
 
-    def __init__(self, ledger: Ledger, policy: str) -> None:
+    def __init__(self, ledger: LedgerReader, policy: str) -> None:
         """Load a policy, and verify the ledger whose trials are held against it.
 
         Raises:

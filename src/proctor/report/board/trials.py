@@ -13,8 +13,8 @@ from proctor.audit.certificate import CertifiedGroup, CertifiedTrial, certified_
 from proctor.errors import CertificateError, DamageError
 from proctor.ledger.counting import WITHHELD
 from proctor.ledger.entry import RescoreEntry, SupersedeEntry, TrialScore, WithholdEntry
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import Position
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import UnnamedWithholding
@@ -82,7 +82,7 @@ class BoardTrials:
     """Without naming a trial: of which experiment they were is not known."""
 
 
-def settle(ledger: Ledger, position: Position) -> BoardTrials:
+def settle(ledger: LedgerReader, position: Position) -> BoardTrials:
     """What counts of the attempts at a position.
 
     Raises:
@@ -111,7 +111,7 @@ def settle(ledger: Ledger, position: Position) -> BoardTrials:
 # Supersessions
 
 
-def _find_stand_ins(ledger: Ledger, position: Position) -> dict[str, StandIn]:
+def _find_stand_ins(ledger: LedgerReader, position: Position) -> dict[str, StandIn]:
     judged = position.supersessions
     if not judged:
         return {}
@@ -141,7 +141,7 @@ def _find_stand_ins(ledger: Ledger, position: Position) -> dict[str, StandIn]:
 
 
 def _find_remarks(
-    ledger: Ledger, attempts: Sequence[TrialRow], size: int
+    ledger: LedgerReader, attempts: Sequence[TrialRow], size: int
 ) -> dict[str, tuple[Rescored, TrialRow]]:
     places = ledger.index.remarks(kind="rescore", size=size)
     if not places:
@@ -190,7 +190,7 @@ def _read_reward(written: object, where: str) -> Number | None:
 # What was withheld
 
 
-def _describe_gone(ledger: Ledger, row: TrialRow) -> Gone:
+def _describe_gone(ledger: LedgerReader, row: TrialRow) -> Gone:
     for place in ledger.index.remarks(record=row.record, kind="withhold"):
         entry = ledger.entry(place)
         if isinstance(entry, WithholdEntry) and entry.entry == row.seq:

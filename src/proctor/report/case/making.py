@@ -21,8 +21,8 @@ from proctor.ledger.entry import (
     WithholdEntry,
     decode_line,
 )
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import Checkpoint
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.tree import leaf_hash, prove_inclusion
 from proctor.report.case.document import (
@@ -53,7 +53,9 @@ class MadeCase:
     page: bytes
 
 
-def make_case(ledger: Ledger, row: TrialRow, checkpoint: Checkpoint, *, largest: int) -> MadeCase:
+def make_case(
+    ledger: LedgerReader, row: TrialRow, checkpoint: Checkpoint, *, largest: int
+) -> MadeCase:
     """The case of a sealed trial under a checkpoint, in at most `largest` bytes; `refresh` before.
 
     Raises:
@@ -98,7 +100,7 @@ def make_case(ledger: Ledger, row: TrialRow, checkpoint: Checkpoint, *, largest:
 
 
 def _pack_entry(
-    ledger: Ledger, leaves: Sequence[bytes], seq: int
+    ledger: LedgerReader, leaves: Sequence[bytes], seq: int
 ) -> tuple[CaseEntry, AnyEntry | None]:
     line = ledger.line(seq)
     entry = decode_line(line, f"{ledger.where}: entry {seq}")
@@ -117,7 +119,7 @@ def _digests(trial: TrialEntry) -> list[str]:
     return list(dict.fromkeys(file.sha256 for file in trial.evidence))
 
 
-def _find_gone(ledger: Ledger, entries: Iterable[AnyEntry], row: TrialRow) -> set[str]:
+def _find_gone(ledger: LedgerReader, entries: Iterable[AnyEntry], row: TrialRow) -> set[str]:
     """Digests of evidence that an entry says was taken out of this trial, and that is not there.
 
     What is withheld may be back, or may have stayed for the sake of another trial.
@@ -128,7 +130,7 @@ def _find_gone(ledger: Ledger, entries: Iterable[AnyEntry], row: TrialRow) -> se
     return {sha256 for sha256 in named if not ledger.artifacts.holds(sha256)}
 
 
-def _check_told(ledger: Ledger, row: TrialRow, gone: set[str], size: int) -> None:
+def _check_told(ledger: LedgerReader, row: TrialRow, gone: set[str], size: int) -> None:
     """Refuse a checkpoint from before evidence was taken out: nothing under it says that it was.
 
     Raises:

@@ -18,8 +18,9 @@ from proctor.harbor.job import Watch, load_job
 from proctor.harbor.trial import FoundTrial
 from proctor.ledger.claims.claiming import ClaimOptions, make_claim
 from proctor.ledger.claims.trials import Scope
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.place import open_reader
 from proctor.ledger.query import load_position
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.verification.steps import Progress
 from proctor.ledger.verification.verify import verify_ledger
@@ -195,7 +196,7 @@ def measure_experiment(
         return measured
     measured.damage = [f"{each.kind}: {each.where}: {each.message}" for each in verified.damage]
     try:
-        with Ledger.open(directory) as ledger:
+        with open_reader(directory) as ledger:
             _count_entries(ledger, measured)
     except DamageError as error:
         measured.damage.append(str(error))
@@ -206,7 +207,7 @@ def measure_experiment(
     return measured
 
 
-def _count_entries(ledger: Ledger, measured: Measured) -> None:
+def _count_entries(ledger: LedgerReader, measured: Measured) -> None:
     options = ClaimOptions(scope=Scope(measured.name), planned=measured.planned)
     claim = make_claim(ledger, options, ledger.refresh())
     position = load_position(ledger, experiment=measured.name)

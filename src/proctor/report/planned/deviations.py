@@ -31,8 +31,8 @@ import msgspec
 from proctor.errors import DamageError
 from proctor.ledger.counting import NOT_COUNTED, RESTARTED
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import load_position
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.run_plan import PlannedAgent, RunPlan, digest_settings
 from proctor.ledger.sealed_plans import SealedPlan, find_plans
@@ -76,7 +76,7 @@ class PlannedTrials:
     trials: BoardTrials
 
 
-def load_planned(ledger: Ledger, experiment: str, plan: RunPlan) -> PlannedTrials:
+def load_planned(ledger: LedgerReader, experiment: str, plan: RunPlan) -> PlannedTrials:
     """The trials of an experiment.
 
     Raises:
@@ -88,7 +88,9 @@ def load_planned(ledger: Ledger, experiment: str, plan: RunPlan) -> PlannedTrial
     )
 
 
-def _look_at(ledger: Ledger, attempt: TrialRow, trials: BoardTrials, plan: RunPlan) -> PlannedTrial:
+def _look_at(
+    ledger: LedgerReader, attempt: TrialRow, trials: BoardTrials, plan: RunPlan
+) -> PlannedTrial:
     told = _read_settings(ledger, attempt)
     settings = digest_settings(told) if told is not None else ""
     return PlannedTrial(
@@ -99,7 +101,7 @@ def _look_at(ledger: Ledger, attempt: TrialRow, trials: BoardTrials, plan: RunPl
     )
 
 
-def _read_settings(ledger: Ledger, attempt: TrialRow) -> Mapping[str, Any] | None:
+def _read_settings(ledger: LedgerReader, attempt: TrialRow) -> Mapping[str, Any] | None:
     entry = ledger.entry(attempt.seq)
     if not isinstance(entry, TrialEntry):
         return None
@@ -148,7 +150,7 @@ class PlanAudit:
         return not self.deviations
 
 
-def audit_plan(ledger: Ledger, sealed: SealedPlan) -> PlanAudit:
+def audit_plan(ledger: LedgerReader, sealed: SealedPlan) -> PlanAudit:
     """Hold an experiment against its plan.
 
     Raises:

@@ -15,8 +15,8 @@ from proctor.errors import InputError
 from proctor.ledger.counting import restarted_as
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.keeping import AROUND
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.query import load_position
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.submission import has_record, list_files, read_linked, submit_trial
 from proctor.ledger.trial_sealing import find_before, find_reruns
@@ -30,7 +30,7 @@ _RECORD = "record.json"
 _SHOWN = 3
 
 
-def hold_against(submission: Submission, ledger: Ledger, sealed: SealedIn) -> Submission:
+def hold_against(submission: Submission, ledger: LedgerReader, sealed: SealedIn) -> Submission:
     """The same submission with what the ledger says of it.
 
     Raises:
@@ -49,7 +49,7 @@ def hold_against(submission: Submission, ledger: Ledger, sealed: SealedIn) -> Su
     )
 
 
-def _find_sealed(submission: Submission, ledger: Ledger) -> dict[str, TrialRow]:
+def _find_sealed(submission: Submission, ledger: LedgerReader) -> dict[str, TrialRow]:
     """What is sealed of the experiments that trials were handed in of, by name."""
     return {
         attempt.name: attempt
@@ -59,7 +59,7 @@ def _find_sealed(submission: Submission, ledger: Ledger) -> dict[str, TrialRow]:
 
 
 def _find_differences(
-    submission: Submission, known: Mapping[str, TrialRow], ledger: Ledger
+    submission: Submission, known: Mapping[str, TrialRow], ledger: LedgerReader
 ) -> Iterator[tuple[str, str]]:
     handed_in = {trial.name: trial.attempt for trial in submission.trials}
     reruns = find_reruns({name: attempt.status for name, attempt in known.items()})
@@ -84,7 +84,9 @@ def _show(attempt: TrialRow) -> str:
     return "no reward" if attempt.reward is None else f"reward {attempt.reward:g}"
 
 
-def _find_former(attempt: TrialRow, known: Mapping[str, TrialRow], ledger: Ledger) -> str | None:
+def _find_former(
+    attempt: TrialRow, known: Mapping[str, TrialRow], ledger: LedgerReader
+) -> str | None:
     """What a kept attempt was sealed as, if that was while it was still the trial itself."""
     base = restarted_as(attempt.trial_id)
     place = Path(attempt.place or "")
@@ -98,7 +100,7 @@ def _find_former(attempt: TrialRow, known: Mapping[str, TrialRow], ledger: Ledge
     return name if name in known else None
 
 
-def _compare(attempt: TrialRow, sealed: TrialRow, ledger: Ledger) -> str | None:
+def _compare(attempt: TrialRow, sealed: TrialRow, ledger: LedgerReader) -> str | None:
     entry = ledger.entry(sealed.seq)
     if not isinstance(entry, TrialEntry):
         return None  # what was withheld cannot be compared; the check of records says so

@@ -22,9 +22,9 @@ from proctor.ledger.claims.proof import load_checkpoint
 from proctor.ledger.counting import SUPERSEDED
 from proctor.ledger.entry import KeyEntry, SupersedeEntry, TrialEntry
 from proctor.ledger.exchange.harbor_jobs import Room, find_place, write_jobs
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.note import VerifierKey, parse_verifier_key
 from proctor.ledger.query import load_position, render_missing
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import find_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.traced_trials import trace_entry
@@ -60,7 +60,7 @@ def verify_as_asked(
     )
 
 
-def with_coverage(sealed: SealedIn, ledger: Ledger, attempts: Sequence[TrialRow]) -> SealedIn:
+def with_coverage(sealed: SealedIn, ledger: LedgerReader, attempts: Sequence[TrialRow]) -> SealedIn:
     """How much of the ledger a submission needs, and whose it is; call `refresh` before."""
     entries = map(ledger.entry, ledger.index.places("key"))
     keys = [parse_verifier_key(entry.key) for entry in entries if isinstance(entry, KeyEntry)]
@@ -84,7 +84,7 @@ def _find_unchecked(found: Verification) -> Iterator[str]:
 
 @contextmanager
 def opened_experiment(
-    ledger: Ledger, experiment: str, sealed: SealedIn, *, at: int | None = None
+    ledger: LedgerReader, experiment: str, sealed: SealedIn, *, at: int | None = None
 ) -> Iterator[Submission]:
     """An experiment as a submission; its files are unpacked as long as it is looked at.
 
@@ -103,7 +103,7 @@ def opened_experiment(
 class _Unpacked:
     """The sealed trials of an experiment, as directories for a while."""
 
-    def __init__(self, ledger: Ledger, scratch: Path) -> None:
+    def __init__(self, ledger: LedgerReader, scratch: Path) -> None:
         self._ledger = ledger
         self._scratch = scratch
         self._found: dict[str, tuple[FoundTrial, LockDocument | None]] = {}
@@ -173,7 +173,7 @@ class _Unpacked:
         )
 
 
-def _find_superseded(ledger: Ledger, attempts: Sequence[TrialRow]) -> Iterator[Replacement]:
+def _find_superseded(ledger: LedgerReader, attempts: Sequence[TrialRow]) -> Iterator[Replacement]:
     """What the ledger says of trials that others stand in for."""
     for attempt in attempts:
         if attempt.status != SUPERSEDED:

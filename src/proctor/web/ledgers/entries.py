@@ -19,7 +19,7 @@ from proctor.ledger.entry import (
     WithholdEntry,
     record_digest,
 )
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import find_remarks
 from proctor.ledger.row import read_row
 from proctor.ledger.withhold import find_withholdings
@@ -136,7 +136,7 @@ def find_links(entry: AnyEntry | Withheld) -> Iterator[Link]:
             return
 
 
-def find_said(ledger: Ledger, seq: int, entry: AnyEntry | Withheld) -> Iterator[Link]:
+def find_said(ledger: LedgerReader, seq: int, entry: AnyEntry | Withheld) -> Iterator[Link]:
     """What later entries say of this one."""
     if isinstance(entry, TrialEntry):
         for remark in find_remarks(ledger, record_digest(entry)):

@@ -14,9 +14,10 @@ from typing import Final
 
 from proctor.errors import DamageError, InputError, KeyFileError, NotThereError, SignatureError
 from proctor.ledger.entry import KINDS, Withheld, decode_line
-from proctor.ledger.ledger import Ledger
 from proctor.ledger.log import FileLog, Line, LogStore, read_lines
 from proctor.ledger.note import Checkpoint, parse_verifier_key
+from proctor.ledger.place import open_reader
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.signature import check_signature
 from proctor.ledger.trial_index import IndexedEntry, TrialFilter
@@ -49,7 +50,7 @@ class Log:
     directory: Path
     note: str
     """The checkpoint's file, as it is."""
-    ledger: Ledger | None = None
+    ledger: LedgerReader | None = None
     """None where it cannot even be opened."""
     checkpoint: Checkpoint | None = None
     damage: str | None = None
@@ -108,7 +109,7 @@ def opened_log(subject: Subject) -> Iterator[Log]:
     log = Log(subject.ledger, _read_note(subject.ledger))
     with contextlib.ExitStack() as stack:
         try:
-            log.ledger = stack.enter_context(Ledger.open(subject.ledger))
+            log.ledger = stack.enter_context(open_reader(subject.ledger))
             log.checkpoint = log.ledger.checkpoint()
             log.checkpoint = log.ledger.refresh()
         except (DamageError, InputError) as error:
@@ -123,7 +124,7 @@ def _read_note(directory: Path) -> str:
         return f"(cannot be read: {error.strerror})"
 
 
-def _list_indexed(ledger: Ledger, before: int | None, kind: str | None) -> list[Listed]:
+def _list_indexed(ledger: LedgerReader, before: int | None, kind: str | None) -> list[Listed]:
     wanted = "" if kind == WITHHELD else kind
     found = ledger.index.latest_entries(PAGE + 1, before=before, kind=wanted)
     shown = TrialFilter(seqs=tuple(entry.seq for entry in found))
@@ -131,7 +132,7 @@ def _list_indexed(ledger: Ledger, before: int | None, kind: str | None) -> list[
     return [_list_entry(ledger, entry, trials.get(entry.seq)) for entry in found]
 
 
-def _list_entry(ledger: Ledger, entry: IndexedEntry, trial: TrialRow | None) -> Listed:
+def _list_entry(ledger: LedgerReader, entry: IndexedEntry, trial: TrialRow | None) -> Listed:
     seq, kind, at = entry.seq, entry.kind, entry.at
     known = None if trial is None else Reference(trial.experiment_id, trial.trial_id)
     if kind == "":

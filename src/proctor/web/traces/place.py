@@ -16,7 +16,7 @@ import msgspec
 from proctor.errors import NotThereError
 from proctor.ledger.artifacts import ArtifactStore, unpacked
 from proctor.ledger.entry import EvidenceFile, TrialEntry
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.step_parts import LARGE
 from proctor.traces.entry import TraceKind
@@ -89,7 +89,7 @@ def find_place(subject: Subject, experiment: str, trial: str) -> Iterator[TraceP
             yield _place_in_ledger(ledger, find_row(ledger, experiment, trial))
 
 
-def load_place(row: TrialRow, ledger: Ledger | None) -> TracePlace:
+def load_place(row: TrialRow, ledger: LedgerReader | None) -> TracePlace:
     """The trial of a row, which is sealed or lies in a directory.
 
     Raises:
@@ -101,7 +101,7 @@ def load_place(row: TrialRow, ledger: Ledger | None) -> TracePlace:
     return _place_in_job(Path(row.place or ""), row.name)
 
 
-def _place_in_ledger(ledger: Ledger, row: TrialRow) -> TracePlace:
+def _place_in_ledger(ledger: LedgerReader, row: TrialRow) -> TracePlace:
     entry = ledger.entry(row.seq)
     if not isinstance(entry, TrialEntry):
         raise NotThereError(f"{row.name}: withheld; entry {row.seq} says why")

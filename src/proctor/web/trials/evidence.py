@@ -14,7 +14,7 @@ from typing import BinaryIO
 from proctor.errors import MissingArtifactError, NotSealedError, NotThereError
 from proctor.ledger.entry import TrialEntry, WithholdEntry
 from proctor.ledger.keeping import open_files
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.submission import list_files
 from proctor.ledger.withhold import find_withholdings
 from proctor.sentence import count_of
@@ -54,7 +54,7 @@ class KnownFile:
         return self.state is State.HERE
 
 
-def list_sealed(ledger: Ledger, entry: TrialEntry) -> tuple[KnownFile, ...]:
+def list_sealed(ledger: LedgerReader, entry: TrialEntry) -> tuple[KnownFile, ...]:
     """The evidence of a sealed trial."""
     gone = {file.sha256 for file in entry.evidence if not ledger.artifacts.holds(file.sha256)}
     said: dict[str, WithholdEntry] = {}

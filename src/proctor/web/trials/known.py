@@ -14,7 +14,7 @@ from pathlib import Path
 from proctor.errors import DamageError, InputError
 from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
 from proctor.ledger.entry import TrialEntry, Withheld, decode_line
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import Remark, find_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.sealing import Submission
@@ -41,7 +41,7 @@ class Known:
     files: tuple[KnownFile, ...] = ()
     entry: TrialEntry | None = None
     """As it is sealed, or would be; None where it was withheld or cannot be read."""
-    ledger: Ledger | None = None
+    ledger: LedgerReader | None = None
     """None in a job."""
     is_sound: bool = True
     """Whether nothing is known to be wrong with the ledger."""
@@ -91,7 +91,7 @@ def opened_trial(
             yield known if files_only else _with_record(known, place)
 
 
-def load_known(row: TrialRow, ledger: Ledger | None) -> Known:
+def load_known(row: TrialRow, ledger: LedgerReader | None) -> Known:
     """The trial of a row, which is sealed or lies in a directory.
 
     Raises:
@@ -103,7 +103,7 @@ def load_known(row: TrialRow, ledger: Ledger | None) -> Known:
     return _with_record(_know_in_job(place, row.experiment_id, row.trial_id), place)
 
 
-def _know_sealed(ledger: Ledger, row: TrialRow) -> Known:
+def _know_sealed(ledger: LedgerReader, row: TrialRow) -> Known:
     line = ledger.index.entry(row.seq)
     bare = Known(
         experiment=row.experiment_id,
@@ -125,7 +125,7 @@ def _know_sealed(ledger: Ledger, row: TrialRow) -> Known:
     return replace(bare, traced=traced, entry=entry, files=list_sealed(ledger, entry))
 
 
-def _read_sealed(ledger: Ledger, seq: int, leaf: str | None) -> TrialEntry | None:
+def _read_sealed(ledger: LedgerReader, seq: int, leaf: str | None) -> TrialEntry | None:
     """The entry, every byte of it as it was sealed; None where it was withheld."""
     line = ledger.line(seq)
     where = f"{ledger.where}: entry {seq}"
@@ -142,7 +142,7 @@ def _trace_nothing(name: str, seq: int | None) -> TracedTrial:
     return TracedTrial(name=name, files=(), open_file=nothing.open, seq=seq)
 
 
-def _find_related(ledger: Ledger, experiment: str, trial: str) -> tuple[str, ...]:
+def _find_related(ledger: LedgerReader, experiment: str, trial: str) -> tuple[str, ...]:
     """The trial itself, its kept attempts and its reruns, whichever of them is looked at."""
     base = _base_of(trial)
     own = ledger.index.trials(TrialFilter(experiment=experiment, trial=base))
