@@ -18,11 +18,13 @@
     derived      where the indexes of a ledger lie, in the user's cache
     rows         the rows of the index that an entry gives
     index_file   the index's tables, and how its file is opened
-    index        what lists and look-ups read
+    trial_index  what lists and look-ups need of an index: TrialIndex
+    index        … and one in SQLite
     upkeep       the index brought up to the log
     lock         one writer at a time
     memory       checkpoints that a witness or a monitor has seen
-    ledger       a ledger that is open: reading, and appending as one writer
+    reader       what anything that looks at a ledger needs of it: LedgerReader
+    ledger       a ledger that is open: where log, artifacts and index meet
     place        which ledger
     keeping      evidence opened where no link leads out, and put
     sealing      a record and its evidence become an entry
