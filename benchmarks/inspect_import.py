@@ -18,7 +18,7 @@ from benchmarks.bench import ROOT, Bench, BenchmarkError, command_seconds, entry
 from benchmarks.row import Row, share_of, times_faster
 from benchmarks.sizes import name_of_size
 from proctor.ledger.keys import make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trials
 from proctor.ledger.trial_index import TrialFilter
 
@@ -52,7 +52,7 @@ def _import_seconds(place: Path, job: Path, trials: int) -> float:
     where = ("--ledger", str(ledger), "--key", str(place / "key"))
     words = ("import", "harbor", str(job), *where)
     seconds = command_seconds(entry_point("proctor.cli.main", "main", *words))
-    with Ledger.open(ledger) as opened:
+    with OpenLedger.open(ledger) as opened:
         opened.refresh()
         found = len(find_trials(opened, TrialFilter()))
     if found != trials:

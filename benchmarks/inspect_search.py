@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.bench import Bench, figure, run_module
 from benchmarks.row import Row, share_of
 from proctor.ledger.keys import make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import Submission, seal
 
 _MEGABYTES = 1000
@@ -71,7 +71,7 @@ def load_search_ledger(bench: Bench, megabytes: int) -> Path:
         return directory
     place.mkdir(parents=True, exist_ok=True)
     blocks = [_draw_lines(seed) for seed in range(min(12, megabytes))]
-    with Ledger.create(directory, make_key(place / "key", "bench"), "bench") as ledger:
+    with OpenLedger.create(directory, make_key(place / "key", "bench"), "bench") as ledger:
         numbers = range(megabytes * 1_000_000 // _TRACE_BYTES)
         for batch in itertools.batched(numbers, 50):
             seal(ledger, [_make_trial(place, number, blocks) for number in batch])

@@ -29,7 +29,7 @@ from benchmarks.trace_data import load_rising_trace
 from proctor.cli.main import main
 from proctor.ledger.entry import EvidenceFile
 from proctor.ledger.keys import make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 
 _SECONDS = 0.8
 _MEGABYTES = 150
@@ -78,7 +78,7 @@ def _load_ledger(bench: Bench, trace: Path, megabytes: int) -> Path:
     place.mkdir(parents=True)
     entry = make_entry(0)
     record = {**json.loads(bytes(entry.record)), "outputs": {"trajectory_path": _NAME}}
-    with Ledger.create(place / "ledger", make_key(place / "key", "bench"), "bench") as ledger:
+    with OpenLedger.create(place / "ledger", make_key(place / "key", "bench"), "bench") as ledger:
         with trace.open("rb", buffering=0) as file:
             sha256, size = ledger.artifacts.put(file)
         ledger.artifacts.settle()

@@ -28,7 +28,7 @@ from benchmarks.row import Row, share_of, times_faster
 from benchmarks.sizes import name_of_size
 from proctor.ledger.entry import TrialEntry, decode_line, encode_entry
 from proctor.ledger.keys import SigningKey, make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.verification.verify import verify_ledger
 
 _SINGLE = 200
@@ -87,7 +87,7 @@ def _append_rows(bench: Bench, scratch: Path) -> Iterator[Row]:
 
 def _our_seconds(scratch: Path, key: SigningKey, batches: Sequence[Sequence[TrialEntry]]) -> float:
     directory = scratch / "ours"
-    with Ledger.create(directory, key, "bench") as ledger:
+    with OpenLedger.create(directory, key, "bench") as ledger:
         start = time.perf_counter()
         for batch in batches:
             with ledger.writing():
@@ -260,7 +260,7 @@ def load_ledger(bench: Bench, count: int, size: int) -> Path:
         return directory
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    with Ledger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
+    with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
         for start in range(0, count, 1000):
             with ledger.writing():
                 ledger.append(

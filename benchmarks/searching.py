@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.bench import peak_megabytes
 from benchmarks.inspect_search import QUESTIONS
 from proctor.ledger.derived import SEARCH_INDEX, find_folder, remove_index
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trials
 from proctor.ledger.trial_index import TrialFilter
 from proctor.search.find import Page, find_hits
@@ -25,7 +25,7 @@ _TIMES = 5
 _MEGABYTE = 1_000_000
 
 
-def make_index(ledger: Ledger) -> dict[str, float]:
+def make_index(ledger: OpenLedger) -> dict[str, float]:
     """How long it takes to make it, of how much, and how large it is, in MB."""
     path = (find_folder(Path(ledger.where)) or Path()) / SEARCH_INDEX
     remove_index(path)
@@ -42,7 +42,7 @@ def make_index(ledger: Ledger) -> dict[str, float]:
     }
 
 
-def ask(ledger: Ledger, index: SearchIndex) -> dict[str, float]:
+def ask(ledger: OpenLedger, index: SearchIndex) -> dict[str, float]:
     """The least time of each question: its first page, counted, with snippets."""
     least: dict[str, float] = {}
     for name, question in QUESTIONS.items():
@@ -61,7 +61,7 @@ def ask(ledger: Ledger, index: SearchIndex) -> dict[str, float]:
 def main(arguments: Sequence[str]) -> int:
     """Do what the arguments name, print the figures."""
     what, directory = arguments
-    with Ledger.open(Path(directory)) as ledger:
+    with OpenLedger.open(Path(directory)) as ledger:
         if what == "index":
             answer = make_index(ledger)
         else:

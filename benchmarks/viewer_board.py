@@ -17,7 +17,7 @@ from benchmarks.row import Row, share_of
 from benchmarks.sizes import name_of_size
 from proctor.ledger.entry import AnyEntry, TrialEntry, TrialScore
 from proctor.ledger.keys import make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trials
 from proctor.ledger.review import append_review, append_supersession
 from proctor.ledger.trial_index import TrialFilter
@@ -49,7 +49,7 @@ def load_board_ledger(bench: Bench, records: int) -> Path:
         return directory
     directory.mkdir(parents=True, exist_ok=True)
     draw, tasks = random.Random(records), max(min(_TASKS, records // _SITTERS // 2), 1)
-    with Ledger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
+    with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
         for batch in itertools.batched(range(records), _BATCH):
             with ledger.writing():
                 drafts: list[AnyEntry] = [_make_entry(number, tasks, draw) for number in batch]
@@ -61,7 +61,7 @@ def load_board_ledger(bench: Bench, records: int) -> Path:
     return directory
 
 
-def _remark(ledger: Ledger) -> None:
+def _remark(ledger: OpenLedger) -> None:
     wanted = TrialFilter(experiment="experiment-007", task="task-00", limit=10)
     first, second, *others = find_trials(ledger, wanted)
     for row in others:

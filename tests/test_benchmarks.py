@@ -89,7 +89,6 @@ BARS = {
     "append-batch": ">= 0.6",
     "verify-fast": ">= 0.6",
     "verify": ">= 0.6",
-    "verify-two": ">= 1.6",
     "verify-memory": "<= 1.5",
     "list-200": "<= 1",
     "find-id": "<= 1",

@@ -10,7 +10,7 @@ import pytest
 
 from proctor.harbor.job import load_job
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from tests.audit.directories import COPIED, copy_job, edit_json, find_trial
 from tests.cli.programs import Proctor, Ran
 from tests.cli.test_resume import trials_of
@@ -45,7 +45,7 @@ def files_below(root: Path) -> dict[str, bytes]:
 
 
 def entries_of(ledger: Path) -> list[TrialEntry]:
-    with Ledger.open(ledger) as opened:
+    with OpenLedger.open(ledger) as opened:
         size = opened.refresh().tree.size
         found = [opened.entry(seq) for seq in range(size)]
     return [entry for entry in found if isinstance(entry, TrialEntry)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trials
 from proctor.ledger.traced_trials import find_sealed
 from proctor.ledger.trial_index import TrialFilter
@@ -49,7 +49,7 @@ def arguments(server: Prime, *more: str) -> tuple[str, ...]:
 
 
 def trial_ids(ledger: Path) -> list[str]:
-    with Ledger.open(ledger) as opened:
+    with OpenLedger.open(ledger) as opened:
         return [row.trial_id for row in find_trials(opened, TrialFilter(experiment="nightly"))]
 
 
@@ -215,7 +215,7 @@ def test_a_key_that_stands_in_a_sample_is_not_sealed(proctor: Proctor, ledger: P
 def test_the_conversation_is_what_a_trial_is_looked_at_by(proctor: Proctor, ledger: Path) -> None:
     with serving([make_a("a"), make_b("b")]) as server:
         assert proctor(*arguments(server)).code == 0
-    with Ledger.open(ledger) as opened:
+    with OpenLedger.open(ledger) as opened:
         trials = list(find_sealed(opened, TrialFilter(experiment="nightly")))
         for trial in trials:
             with opened_traces(trial) as traces:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from proctor.ledger.entry import PlanEntry
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trials
 from proctor.ledger.run_plan import (
     PlannedAgent,
@@ -141,12 +141,12 @@ def test_an_index_that_read_the_line_before_forgets_it(tmp_path: Path) -> None:
     owner.move(("seal", 0, 0, 0.0, "plain"))
     before = len(owner.lines)
     place = owner.write(tmp_path / "ledger")
-    with Ledger.open(place) as ledger:
+    with OpenLedger.open(place) as ledger:
         assert len(find_trials(ledger)) == 2
     owner.move(("withhold", 1, "nobody", True))
     assert len(owner.lines) == before + 1
     owner.rewrite(place)
-    with Ledger.open(place) as ledger:
+    with OpenLedger.open(place) as ledger:
         assert [row.trial_id for row in find_trials(ledger)] == ["t0"]
         assert [each.entry for each in find_unnamed(ledger)] == [2]
 
@@ -164,7 +164,7 @@ def test_a_line_that_is_still_there_is_not_withheld(tmp_path: Path, named: str) 
     if named != "own":
         assert verify_ledger(directory).damage
         return
-    with Ledger.open(directory) as ledger:
+    with OpenLedger.open(directory) as ledger:
         assert [row.status for row in find_trials(ledger)] == ["sealed", "sealed"]
         assert find_unnamed(ledger) == []
 

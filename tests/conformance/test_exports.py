@@ -13,7 +13,7 @@ from proctor.exchange.atif import export_trials as export_atif
 from proctor.exchange.eee import export_trials as export_eee
 from proctor.exchange.exporting import Exporter, Selection
 from proctor.exchange.otel import export_trials as export_otel
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trials
 from tests.conformance.theirs import harbor_module
 from tests.exchange.sealed import (
@@ -53,7 +53,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def exported(ledger: Path, export_trials: Exporter, target: Path) -> Path:
-    with Ledger.open(ledger) as opened:
+    with OpenLedger.open(ledger) as opened:
         export_trials(Selection(opened, find_trials(opened), is_all=True), target)
     return target
 

@@ -14,7 +14,7 @@ from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.exchange.intake import Reconciliation, take_in
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.exchange.harbor_jobs import write_jobs
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from tests.audit.directories import copy_job, edit_json, find_trial
 from tests.ledger.ledgers import find_key, make_ledger
 
@@ -30,15 +30,15 @@ def bring_in(job: Path, tmp_path: Path) -> Reconciliation:
     if not place.exists():
         make_ledger(tmp_path).close()
     found = find_trials(job, JobOptions())
-    outcome = take_in(found.offers, lambda: Ledger.open(place, key=find_key(tmp_path)))
+    outcome = take_in(found.offers, lambda: OpenLedger.open(place, key=find_key(tmp_path)))
     outcome.later += found.later
     outcome.notes += found.notes
     return outcome
 
 
 @contextlib.contextmanager
-def entries(tmp_path: Path) -> Iterator[tuple[Ledger, list[TrialEntry]]]:
-    with Ledger.open(tmp_path / "ledger") as ledger:
+def entries(tmp_path: Path) -> Iterator[tuple[OpenLedger, list[TrialEntry]]]:
+    with OpenLedger.open(tmp_path / "ledger") as ledger:
         size = ledger.refresh().tree.size
         found = [ledger.entry(seq) for seq in range(size)]
         yield ledger, [entry for entry in found if isinstance(entry, TrialEntry)]
@@ -160,7 +160,7 @@ def test_a_file_that_the_job_takes_away_meanwhile_keeps_no_trial_out(
     (job / "result.json.tmp").write_text("half of it")
     found = find_trials(job, JobOptions())
     (job / "result.json.tmp").unlink()
-    opened = partial(Ledger.open, tmp_path / "ledger", key=find_key(tmp_path))
+    opened = partial(OpenLedger.open, tmp_path / "ledger", key=find_key(tmp_path))
     assert len(take_in(found.offers, opened).new) == 3
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from proctor.errors import InputError, TraceError
 from proctor.exchange.intake import Reconciliation, take_in
 from proctor.exchange.traces import TraceOptions, find_traces
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import Submission
 from proctor.ledger.traced_trials import find_named
 from proctor.record.ids import check_id
@@ -62,7 +62,7 @@ def bring_in(root: Path, place: Path, asked: TraceOptions = ASKED) -> Reconcilia
     if not (place / "ledger").exists():
         make_ledger(place).close()
     offers = find_traces(root, asked).offers
-    return take_in(offers, lambda: Ledger.open(place / "ledger", key=find_key(place)))
+    return take_in(offers, lambda: OpenLedger.open(place / "ledger", key=find_key(place)))
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_every_kind_at_any_depth_is_a_trial_and_can_be_looked_at(
     assert len(bring_in(root, tmp_path).new) == 3
     again = bring_in(root, tmp_path)
     assert (len(again.new), len(again.known)) == (0, 3)
-    with Ledger.open(tmp_path / "ledger") as ledger:
+    with OpenLedger.open(tmp_path / "ledger") as ledger:
         ledger.refresh()
         kinds = []
         for trial in find_named(ledger, "loose"):

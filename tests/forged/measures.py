@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from proctor.audit.job import audit_job
 from proctor.errors import InputError
 from proctor.ledger.exchange.checked import check_bundle_file
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.report.policy.as_sealed import hold_against
 from proctor.report.policy.checking import check_attempts
@@ -52,7 +52,7 @@ def check_with_ledger(handed: HandedIn) -> Reasons:
     sealed = verify_as_asked(handed.ledger)
     submission = replace(load_jobs_submission(str(handed.job)), sealed=sealed)
     if not sealed.damage:
-        with Ledger.open(handed.ledger) as ledger:
+        with OpenLedger.open(handed.ledger) as ledger:
             submission = hold_against(submission, ledger, sealed)
     return _once(check_attempts(load_policy(str(POLICY)), submission).codes)
 

@@ -13,7 +13,7 @@ from proctor.harbor.configs import RetryConfig
 from proctor.job.options import LedgerOptions
 from proctor.job.sealing import Sealer
 from proctor.ledger.keys import find_key, make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trials
 from proctor.ledger.row import TrialRow
 from proctor.ledger.sealing import Secrets
@@ -35,7 +35,7 @@ def options(tmp_path: Path) -> LedgerOptions:
 def sealed_in(ledger: Path) -> dict[str, TrialRow]:
     """The trials of a ledger that is sound, by id."""
     assert verify_ledger(ledger).damage == []
-    with Ledger.open(ledger) as opened:
+    with OpenLedger.open(ledger) as opened:
         rows = find_trials(opened)
     assert len({row.trial_id for row in rows}) == len(rows)
     return {row.trial_id: row for row in rows}
@@ -128,7 +128,7 @@ def test_a_trial_that_holds_a_secret_is_not_sealed_and_the_others_are(
 def test_a_ledger_of_another_key_stops_the_job_before_its_first_trial(
     dataset: Path, tmp_path: Path, options: LedgerOptions
 ) -> None:
-    Ledger.create(options.directory, make_key(tmp_path / "other", "example.org/x"), "o").close()
+    OpenLedger.create(options.directory, make_key(tmp_path / "other", "example.org/x"), "o").close()
     with pytest.raises(KeyFileError, match="the key at hand is"):
         run(make_config(dataset, tmp_path / "jobs"), ledger=options)
     assert not list((tmp_path / "jobs").glob("job/*/result.json"))
@@ -165,7 +165,7 @@ def test_a_rerun_that_may_not_be_sealed_stands_in_for_nothing(
     record = (trial / "record.json").read_bytes()
     (trial / "record.json").write_bytes(record.replace(b'"1.0.0"', b'"1.0.1"'))
     (trial / "agent" / "words.txt").write_text("sk-1234567890")
-    with Ledger.open(options.directory, key=find_key(None, os.environ)) as ledger:
+    with OpenLedger.open(options.directory, key=find_key(None, os.environ)) as ledger:
         with pytest.raises(NotSealedError, match="the value of API_KEY"):
             seal_trials(ledger, [trial], Secrets({"API_KEY": "sk-1234567890"}))
         size = ledger.checkpoint().tree.size

@@ -10,7 +10,7 @@ from proctor.ledger.claims.claiming import ClaimOptions, make_claim
 from proctor.ledger.claims.document import render_document
 from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import Cause, Subject, SupersedeEntry, TrialScore
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import Submission, seal
 from tests.ledger.ledgers import EXPERIMENT, record_bytes
 
@@ -47,7 +47,7 @@ def marked(trial: str, rewards: Mapping[str, int | float] | None, **changes: obj
     return Submission(record=record_bytes(trial, **changes), where=trial, score=score)
 
 
-def seal_marked(ledger: Ledger, marks: Mapping[str, float | None], **changes: object) -> None:
+def seal_marked(ledger: OpenLedger, marks: Mapping[str, float | None], **changes: object) -> None:
     """Trials with one reward each."""
     seal(
         ledger,
@@ -58,7 +58,7 @@ def seal_marked(ledger: Ledger, marks: Mapping[str, float | None], **changes: ob
     )
 
 
-def subject(ledger: Ledger, trial: str) -> Subject:
+def subject(ledger: OpenLedger, trial: str) -> Subject:
     """A sealed trial as other entries name it."""
     ledger.refresh()
     found = ledger.find_sealed(EXPERIMENT, trial)
@@ -66,7 +66,7 @@ def subject(ledger: Ledger, trial: str) -> Subject:
     return Subject(experiment_id=EXPERIMENT, trial_id=trial, record=found.record)
 
 
-def supersede(ledger: Ledger, trial: str, by: str, cause: Cause = "infrastructure") -> None:
+def supersede(ledger: OpenLedger, trial: str, by: str, cause: Cause = "infrastructure") -> None:
     """Say that another trial stands in."""
     entry = SupersedeEntry(
         at="",
@@ -81,7 +81,7 @@ def supersede(ledger: Ledger, trial: str, by: str, cause: Cause = "infrastructur
         ledger.append([entry])
 
 
-def claim_of(ledger: Ledger, options: ClaimOptions = WHOLE) -> Claim:
+def claim_of(ledger: OpenLedger, options: ClaimOptions = WHOLE) -> Claim:
     """A claim under the newest checkpoint."""
     return make_claim(ledger, options, ledger.refresh())
 

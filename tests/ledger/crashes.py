@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import seal
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.verification.verify import verify_ledger
@@ -33,7 +33,7 @@ def check_survivor(place: Path, acknowledged: set[str]) -> None:
     key = find_key(place)
     verification = verify_ledger(place / "ledger", key=key.verifier)
     assert verification.damage == []
-    with Ledger.open(place / "ledger", key=key) as ledger:
+    with OpenLedger.open(place / "ledger", key=key) as ledger:
         ledger.refresh()
         assert acknowledged <= _trials(ledger) <= {"first", *TRIALS}
         submissions = [submission_of(trial, place / "evidence") for trial in TRIALS]
@@ -43,5 +43,5 @@ def check_survivor(place: Path, acknowledged: set[str]) -> None:
     assert verify_ledger(place / "ledger", key=key.verifier).damage == []
 
 
-def _trials(ledger: Ledger) -> set[str]:
+def _trials(ledger: OpenLedger) -> set[str]:
     return {row.trial_id for row in ledger.index.trials(TrialFilter(experiment=EXPERIMENT))}

@@ -20,7 +20,7 @@ from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.exchange.intake import take_in
 from proctor.ledger.entry import TrialEntry, decode_line, encode_entry
 from proctor.ledger.exchange.bundle import FORMAT
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from tests.audit.directories import copy_job, edit_json, find_trial
 from tests.ledger.ledgers import find_key, make_ledger
 from tests.ledger.test_bundle import Members, write_members
@@ -105,7 +105,7 @@ def _seal_job(place: Path) -> None:
     make_ledger(place).close()
     job = copy_job(JOB, place)
     found = find_trials(job, JobOptions())
-    take_in(found.offers, lambda: Ledger.open(place / "ledger", key=find_key(place)))
+    take_in(found.offers, lambda: OpenLedger.open(place / "ledger", key=find_key(place)))
     shutil.rmtree(job)
     for index in (place / "ledger").glob("index.sqlite*"):
         index.unlink()

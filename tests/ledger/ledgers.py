@@ -18,7 +18,7 @@ from proctor.ledger.entry import (
     TrialScore,
 )
 from proctor.ledger.keys import SigningKey, load_key, make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import FileLog
 from proctor.ledger.query import find_trial
 from proctor.ledger.sealing import Submission, seal
@@ -58,9 +58,9 @@ def find_key(directory: Path) -> SigningKey:
     return load_key(path) if path.exists() else make_key(path, "example.org/me")
 
 
-def make_ledger(directory: Path, trials: Sequence[str] = ()) -> Ledger:
+def make_ledger(directory: Path, trials: Sequence[str] = ()) -> OpenLedger:
     """A new ledger in `directory/ledger`, with these trials sealed together."""
-    ledger = Ledger.create(directory / "ledger", find_key(directory), ORIGIN)
+    ledger = OpenLedger.create(directory / "ledger", find_key(directory), ORIGIN)
     if trials:
         seal(ledger, [Submission(record=record_bytes(trial), where=trial) for trial in trials])
     return ledger
@@ -87,12 +87,12 @@ class RichLedger:
     """Entries that were taken out."""
 
 
-def artifact_path(ledger: Ledger, sha256: str) -> Path:
+def artifact_path(ledger: OpenLedger, sha256: str) -> Path:
     """The file of an artifact in a ledger's directory."""
     return FileArtifacts(Path(ledger.where)).path_of(sha256)
 
 
-def cut_segments(ledger: Ledger, size: int) -> None:
+def cut_segments(ledger: OpenLedger, size: int) -> None:
     """Let segments of a ledger in a directory end at so many bytes."""
     assert isinstance(ledger.log, FileLog)
     ledger.log.segment_size = size
@@ -103,7 +103,7 @@ def make_rich_ledger(directory: Path, size: int = 1000, segment_size: int = 200_
     first_key, key = find_key(directory), make_key(directory / "second", "example.org/me")
     evidence = directory / "evidence"
     evidence.mkdir()
-    with Ledger.create(directory / "ledger", first_key, ORIGIN) as ledger:
+    with OpenLedger.create(directory / "ledger", first_key, ORIGIN) as ledger:
         cut_segments(ledger, segment_size)
         rest = size * 3 // 4 - 1
         for number in range(0, rest, 50):
@@ -124,7 +124,7 @@ def make_rich_ledger(directory: Path, size: int = 1000, segment_size: int = 200_
     return RichLedger(directory / "ledger", key, first_key, older, (trial.seq, place))
 
 
-def _seal_some(ledger: Ledger, evidence: Path, trials: Sequence[str]) -> None:
+def _seal_some(ledger: OpenLedger, evidence: Path, trials: Sequence[str]) -> None:
     (evidence / "shared.txt").write_text("seen by all\n" * 50)
     for trial in trials[:1]:
         (evidence / f"{trial}.txt").write_text(f"what {trial} did\n" * 20)
@@ -142,12 +142,12 @@ def _seal_some(ledger: Ledger, evidence: Path, trials: Sequence[str]) -> None:
     )
 
 
-def _append(ledger: Ledger, drafts: Sequence[AnyEntry]) -> list[int]:
+def _append(ledger: OpenLedger, drafts: Sequence[AnyEntry]) -> list[int]:
     with ledger.writing():
         return ledger.append(drafts)
 
 
-def _remarks(ledger: Ledger) -> list[AnyEntry]:
+def _remarks(ledger: OpenLedger) -> list[AnyEntry]:
     ledger.refresh()
     one, other = (find_trial(ledger, trial).subject for trial in ("t1", "t2"))
     return [

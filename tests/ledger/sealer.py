@@ -13,7 +13,7 @@ from pathlib import Path
 from proctor.errors import LedgerError
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.keys import load_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import FileLog
 from proctor.ledger.sealing import Submission, seal
 from tests.ledger.ledgers import record_bytes
@@ -45,7 +45,7 @@ def say(text: str) -> None:
 def main() -> None:
     """Seal, and say so."""
     directory, key, evidence, *steps = sys.argv[1:]
-    with Ledger.open(directory, key=load_key(Path(key))) as ledger:
+    with OpenLedger.open(directory, key=load_key(Path(key))) as ledger:
         assert isinstance(ledger.log, FileLog)
         assert isinstance(ledger.artifacts, FileArtifacts)
         ledger.log.segment_size = _SHORT

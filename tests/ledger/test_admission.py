@@ -17,7 +17,7 @@ from proctor.ledger.entry import (
     SupersedeEntry,
     TrialScore,
 )
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
 from proctor.ledger.restore import restore
 from proctor.ledger.sealing import Submission, seal
@@ -38,7 +38,7 @@ def damage_of(directory: Path) -> dict[DamageKind, str]:
 
 def refusal_of(directory: Path) -> str:
     """What every command says that reads the ledger."""
-    with Ledger.open(directory) as ledger, pytest.raises(DamageError) as caught:
+    with OpenLedger.open(directory) as ledger, pytest.raises(DamageError) as caught:
         ledger.refresh()
     return str(caught.value)
 
@@ -48,7 +48,7 @@ def subject(name: str, record: str = "0" * 64) -> Subject:
 
 
 def sealed_subject(directory: Path, name: str) -> Subject:
-    with Ledger.open(directory) as ledger:
+    with OpenLedger.open(directory) as ledger:
         ledger.refresh()
         row = find_trial(ledger, name)
     return subject(row.trial_id, row.record)
@@ -130,7 +130,7 @@ def test_two_files_of_one_name_are_not_sealed(tmp_path: Path) -> None:
         record=record_bytes("t2"), where="t2", attached={"a": b"one", "a/b": b"two"}
     )
     with (
-        Ledger.open(directory, key=find_key(tmp_path)) as ledger,
+        OpenLedger.open(directory, key=find_key(tmp_path)) as ledger,
         pytest.raises(NotSealedError, match="is a file, and a directory"),
     ):
         seal(ledger, [submission])
@@ -157,7 +157,7 @@ def test_a_sealed_trial_is_not_replaced_by_a_second_entry(tmp_path: Path, procto
 
 def test_a_withheld_trial_is_not_sealed_again_with_other_bytes(tmp_path: Path) -> None:
     directory, key = small(tmp_path, "t1", "t2"), find_key(tmp_path)
-    with Ledger.open(directory, key=key) as ledger:
+    with OpenLedger.open(directory, key=key) as ledger:
         ledger.refresh()
         withhold_trial(ledger, find_trial(ledger, "t1"), WHY)
         with pytest.raises(ConflictError, match=r"t1 of .* is sealed already"):
@@ -210,19 +210,19 @@ def test_a_trial_that_came_back_is_the_same_one(tmp_path: Path) -> None:
     directory, key = small(tmp_path, "t1", "t2"), find_key(tmp_path)
     copy = tmp_path / "copy"
     copy.write_bytes((directory / "entries" / "000000.jsonl").read_bytes())
-    with Ledger.open(directory, key=key) as ledger:
+    with OpenLedger.open(directory, key=key) as ledger:
         ledger.refresh()
         withhold_trial(ledger, find_trial(ledger, "t1"), WHY)
         restore(ledger, 1, copy)
     assert verify_ledger(directory).is_sound
-    with Ledger.open(directory) as ledger:
+    with OpenLedger.open(directory) as ledger:
         ledger.refresh()
         assert find_trial(ledger, "t1").seq == 1
 
 
 def test_a_trial_is_withheld_by_its_name_only(tmp_path: Path) -> None:
     directory = small(tmp_path, "t1")
-    with Ledger.open(directory, key=find_key(tmp_path)) as ledger:
+    with OpenLedger.open(directory, key=find_key(tmp_path)) as ledger:
         ledger.refresh()
         with pytest.raises(LedgerError, match="entry 1 is a trial; withhold it by its name"):
             withhold_entry(ledger, 1, WHY)

@@ -11,7 +11,7 @@ from proctor.errors import InputError, LedgerError, RecordError
 from proctor.exchange.aec_bench import find_records, submit_record
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.exchange.aec_tree import write_tree
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import seal
 from proctor.ledger.verification.verify import verify_ledger
 from tests.ledger.ledgers import make_ledger
@@ -19,7 +19,7 @@ from tests.record.samples import DATA, read_data, spelled
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
+def ledger(tmp_path: Path) -> Iterator[OpenLedger]:
     with make_ledger(tmp_path) as made:
         yield made
 
@@ -43,7 +43,7 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-def seal_tree(ledger: Ledger, tree: Path) -> list[int]:
+def seal_tree(ledger: OpenLedger, tree: Path) -> list[int]:
     return [one.seq for one in seal(ledger, [submit_record(path) for path in find_records(tree)])]
 
 
@@ -56,7 +56,7 @@ def plain_files(root: Path) -> dict[str, bytes]:
 
 
 def test_a_tree_of_every_generation_goes_in_and_comes_out_byte_for_byte(
-    ledger: Ledger, tree: Path, tmp_path: Path
+    ledger: OpenLedger, tree: Path, tmp_path: Path
 ) -> None:
     places = seal_tree(ledger, tree)
     assert len(places) == 3
@@ -68,7 +68,7 @@ def test_a_tree_of_every_generation_goes_in_and_comes_out_byte_for_byte(
 
 
 def test_a_second_import_and_a_second_export_change_nothing(
-    ledger: Ledger, tree: Path, tmp_path: Path
+    ledger: OpenLedger, tree: Path, tmp_path: Path
 ) -> None:
     places = seal_tree(ledger, tree)
     size = ledger.checkpoint().tree.size
@@ -80,7 +80,7 @@ def test_a_second_import_and_a_second_export_change_nothing(
 
 
 def test_what_aec_bench_could_not_read_is_left_out_and_told(
-    ledger: Ledger, tree: Path, tmp_path: Path
+    ledger: OpenLedger, tree: Path, tmp_path: Path
 ) -> None:
     path = next(iter(sorted(tree.glob("*/*.json"))))
     document = json.loads(path.read_bytes())
@@ -93,7 +93,7 @@ def test_what_aec_bench_could_not_read_is_left_out_and_told(
     assert "evaluation.reward is null" in written.refused[0]
 
 
-def test_an_export_replaces_nothing(ledger: Ledger, tree: Path, tmp_path: Path) -> None:
+def test_an_export_replaces_nothing(ledger: OpenLedger, tree: Path, tmp_path: Path) -> None:
     places = seal_tree(ledger, tree)
     ledger.refresh()
     write_tree(ledger, places, tmp_path / "out")
@@ -120,7 +120,7 @@ def test_a_directory_without_records_is_no_tree(tmp_path: Path) -> None:
 
 
 def test_a_complete_record_that_names_paths_of_its_container_comes_in(
-    ledger: Ledger, tmp_path: Path
+    ledger: OpenLedger, tmp_path: Path
 ) -> None:
     record = json.loads(read_data("g1-complete.json"))
     path = tmp_path / "tree" / record["experiment_id"] / f"{record['trial_id']}.json"

@@ -18,7 +18,7 @@ from proctor.ledger.claims.document import render_document
 from proctor.ledger.claims.multiproof import prove_entries
 from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import AttestEntry, PlanEntry, WithholdEntry
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review
 from proctor.ledger.tree import leaf_hash
@@ -33,7 +33,7 @@ WHY = Why("a key leaked", "ana")
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path: Path) -> OpenLedger:
     """An experiment of four trials, one superseded, one reviewed; another experiment; a plan."""
     made = make_ledger(tmp_path)
     plan = PlanEntry(at="", seq=0, experiment_id=EXPERIMENT, plan=msgspec.Raw(b"{}"), author="ana")
@@ -46,15 +46,15 @@ def ledger(tmp_path: Path) -> Ledger:
     return made
 
 
-def attest(ledger: Ledger) -> AttestEntry:
+def attest(ledger: OpenLedger) -> AttestEntry:
     return append_attestation(ledger, EXPERIMENT, "ana")
 
 
-def damage(ledger: Ledger) -> list[str]:
+def damage(ledger: OpenLedger) -> list[str]:
     return [f"{each.kind} {each.seq}" for each in verify_ledger(Path(ledger.where)).damage]
 
 
-def independent(ledger: Ledger) -> bool:
+def independent(ledger: OpenLedger) -> bool:
     """Whether the program on the page accepts it."""
     with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # it is short, and closes no file
@@ -66,7 +66,7 @@ def independent(ledger: Ledger) -> bool:
     return True
 
 
-def lie(ledger: Ledger, entry: AttestEntry, **changes: object) -> int:
+def lie(ledger: OpenLedger, entry: AttestEntry, **changes: object) -> int:
     """Append a statement by hand, with the key."""
     with ledger.writing():
         (seq,) = ledger.append([msgspec.structs.replace(entry, **changes)])
@@ -84,7 +84,7 @@ def told(claim: Claim, path: Path) -> str:
     return "\n".join([*(each.message for each in found.diagnostics), *found.unchecked])
 
 
-def packed_without(ledger: Ledger, claim: Claim, gone: int, **changes: object) -> Claim:
+def packed_without(ledger: OpenLedger, claim: Claim, gone: int, **changes: object) -> Claim:
     """The claim as its owner would make it without an entry: everything else is right."""
     leaves = ledger.index.leaves(ledger.refresh().tree.size)
     entries = [each for each in claim.entries if each.seq != gone]
@@ -95,7 +95,7 @@ def packed_without(ledger: Ledger, claim: Claim, gone: int, **changes: object) -
     return msgspec.structs.replace(claim, entries=entries, nodes=nodes, hashed=hashed, **changes)
 
 
-def test_an_attestation_counts_every_entry_of_its_experiment(ledger: Ledger) -> None:
+def test_an_attestation_counts_every_entry_of_its_experiment(ledger: OpenLedger) -> None:
     entry = attest(ledger)
     lines = ((Path(ledger.where) / "entries") / "000000.jsonl").read_bytes().splitlines()
     members = [1, 3, 4, 5, 6, 7, 8]
@@ -106,14 +106,14 @@ def test_an_attestation_counts_every_entry_of_its_experiment(ledger: Ledger) -> 
     assert independent(ledger)
 
 
-def test_an_experiment_without_an_entry_is_not_attested(ledger: Ledger) -> None:
+def test_an_experiment_without_an_entry_is_not_attested(ledger: OpenLedger) -> None:
     with pytest.raises(LedgerError, match="no entry of the experiment 'absent'"):
         append_attestation(ledger, "absent", "ana")
     with pytest.raises(LedgerError, match="the author"):
         append_attestation(ledger, EXPERIMENT, " ")
 
 
-def test_more_entries_leave_an_attestation_as_it_is(ledger: Ledger) -> None:
+def test_more_entries_leave_an_attestation_as_it_is(ledger: OpenLedger) -> None:
     attest(ledger)
     seal_marked(ledger, {"c__1": 1.0})
     supersede(ledger, "a__2", "c__1")
@@ -137,7 +137,7 @@ def test_more_entries_leave_an_attestation_as_it_is(ledger: Ledger) -> None:
     ids=str,
 )
 def test_a_statement_that_the_log_contradicts_is_damage_by_name(
-    ledger: Ledger, changes: dict[str, object]
+    ledger: OpenLedger, changes: dict[str, object]
 ) -> None:
     entry = attest(ledger)
     seq = lie(ledger, entry, **changes)
@@ -146,7 +146,7 @@ def test_a_statement_that_the_log_contradicts_is_damage_by_name(
 
 
 def test_withholding_a_trial_after_attesting_is_legal_and_the_statement_holds(
-    ledger: Ledger, tmp_path: Path
+    ledger: OpenLedger, tmp_path: Path
 ) -> None:
     entry = attest(ledger)
     withhold_trial(ledger, find_trial(ledger, "a__2"), WHY)
@@ -158,7 +158,7 @@ def test_withholding_a_trial_after_attesting_is_legal_and_the_statement_holds(
 
 
 def test_withholding_without_a_subject_does_not_take_a_trial_out_of_the_statement(
-    ledger: Ledger, tmp_path: Path
+    ledger: OpenLedger, tmp_path: Path
 ) -> None:
     entry = attest(ledger)
     # An owner with the key, by hand: the trial's line goes, and no entry says whose it was.
@@ -190,7 +190,7 @@ def test_withholding_without_a_subject_does_not_take_a_trial_out_of_the_statemen
     assert "entry 4 is there without its line" in problems(forged, tmp_path / "forged")[0]
 
 
-def test_a_plan_that_was_withheld_later_is_still_the_plan(ledger: Ledger) -> None:
+def test_a_plan_that_was_withheld_later_is_still_the_plan(ledger: OpenLedger) -> None:
     attest(ledger)
     withhold_entry(ledger, 1, WHY)
     assert damage(ledger) == []
@@ -199,7 +199,7 @@ def test_a_plan_that_was_withheld_later_is_still_the_plan(ledger: Ledger) -> Non
     assert (again.plan, again.entries, again.unnamed) == (None, 6, 1)
 
 
-def test_a_claim_shows_that_nothing_was_left_out(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_claim_shows_that_nothing_was_left_out(ledger: OpenLedger, tmp_path: Path) -> None:
     before = claim_of(ledger)
     assert "completeness is the claimant's word; `proctor ledger attest`" in told(
         before, tmp_path / "before"
@@ -214,7 +214,7 @@ def test_a_claim_shows_that_nothing_was_left_out(ledger: Ledger, tmp_path: Path)
 
 @pytest.mark.parametrize("gone", [4, 6, 7, 8, 1])
 def test_a_claim_that_leaves_an_attested_entry_out_contradicts_the_statement(
-    ledger: Ledger, tmp_path: Path, gone: int
+    ledger: OpenLedger, tmp_path: Path, gone: int
 ) -> None:
     attest(ledger)
     forged = packed_without(ledger, claim_of(ledger), gone)
@@ -222,7 +222,7 @@ def test_a_claim_that_leaves_an_attested_entry_out_contradicts_the_statement(
     assert any("something was left out or put in" in each for each in found), found
 
 
-def test_a_trial_cannot_hide_behind_its_hash(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_trial_cannot_hide_behind_its_hash(ledger: OpenLedger, tmp_path: Path) -> None:
     attest(ledger)
     claim = claim_of(ledger)
     leaves = ledger.index.leaves(10)
@@ -235,7 +235,9 @@ def test_a_trial_cannot_hide_behind_its_hash(ledger: Ledger, tmp_path: Path) -> 
     assert any("no attestation counts them" in each for each in found)
 
 
-def test_a_claim_names_an_attestation_of_its_own_experiment(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_claim_names_an_attestation_of_its_own_experiment(
+    ledger: OpenLedger, tmp_path: Path
+) -> None:
     attest(ledger)
     other = append_attestation(ledger, "another", "ana")
     claim = msgspec.structs.replace(claim_of(ledger), attestation=other.seq)
@@ -245,7 +247,7 @@ def test_a_claim_names_an_attestation_of_its_own_experiment(ledger: Ledger, tmp_
 
 
 def test_a_claim_of_one_dataset_says_what_is_the_claimants_word(
-    ledger: Ledger, tmp_path: Path
+    ledger: OpenLedger, tmp_path: Path
 ) -> None:
     seal_marked(ledger, {"x__1": 1.0}, dataset_id="other-set")
     attest(ledger)
@@ -260,7 +262,7 @@ def test_a_claim_of_one_dataset_says_what_is_the_claimants_word(
     assert any("counts.other_datasets is 0" in each for each in found)
 
 
-def test_a_claim_over_a_contradicted_statement_is_not_made(ledger: Ledger) -> None:
+def test_a_claim_over_a_contradicted_statement_is_not_made(ledger: OpenLedger) -> None:
     lie(ledger, attest(ledger), entries=5)
     ledger.refresh()
     with pytest.raises(DamageError, match="contradicts the attestation of entry 10"):
@@ -268,7 +270,7 @@ def test_a_claim_over_a_contradicted_statement_is_not_made(ledger: Ledger) -> No
 
 
 def test_claims_of_the_first_format_are_read_and_carry_no_attestation(
-    ledger: Ledger, tmp_path: Path
+    ledger: OpenLedger, tmp_path: Path
 ) -> None:
     document = json.loads(render_document(claim_of(ledger)))
     del document["attestation"], document["hashed"]
@@ -281,7 +283,7 @@ def test_claims_of_the_first_format_are_read_and_carry_no_attestation(
         parse_claim(json.dumps(document).encode(), "claim")
 
 
-def test_the_command_attests_and_says_what(ledger: Ledger, proctor: Proctor) -> None:
+def test_the_command_attests_and_says_what(ledger: OpenLedger, proctor: Proctor) -> None:
     key = ("--ledger", Path(ledger.where), "--key", Path(ledger.where).parent / "key")
     assert find_key(Path(ledger.where).parent).name in str(ledger.refresh())
     ran = proctor("ledger", "attest", EXPERIMENT, *key)

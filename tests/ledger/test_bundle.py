@@ -15,7 +15,7 @@ from proctor.ledger.exchange.bundle import write_bundle
 from proctor.ledger.exchange.take_in import import_bundle
 from proctor.ledger.exchange.unbundle import check_bundle
 from proctor.ledger.keys import make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.verification.verify import verify_ledger
 from tests.ledger.ledgers import EXPERIMENT, make_ledger, record_bytes
@@ -24,7 +24,7 @@ type Members = list[tuple[str, bytes]]
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
+def ledger(tmp_path: Path) -> Iterator[OpenLedger]:
     """Three trials: two with a file of evidence each, one of them shared."""
     here = tmp_path / "here"
     here.mkdir()
@@ -43,14 +43,14 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[Ledger]:
+def other(tmp_path: Path) -> Iterator[OpenLedger]:
     (tmp_path / "there").mkdir()
     with make_ledger(tmp_path / "there") as made:
         yield made
 
 
 @pytest.fixture
-def bundle(ledger: Ledger, tmp_path: Path) -> Path:
+def bundle(ledger: OpenLedger, tmp_path: Path) -> Path:
     path = tmp_path / "all.tar.zst"
     write_bundle(ledger, path)
     return path
@@ -74,7 +74,7 @@ def write_members(path: Path, members: Members) -> None:
 
 
 def test_a_bundle_comes_in_with_every_record_and_all_evidence(
-    ledger: Ledger, other: Ledger, bundle: Path
+    ledger: OpenLedger, other: OpenLedger, bundle: Path
 ) -> None:
     taken = import_bundle(other, bundle)
     assert (taken.new, taken.known, taken.without) == (3, 0, 0)
@@ -92,14 +92,16 @@ def test_a_bundle_comes_in_with_every_record_and_all_evidence(
     assert verify_ledger(Path(other.where)).damage == []
 
 
-def test_a_second_import_changes_nothing(other: Ledger, bundle: Path) -> None:
+def test_a_second_import_changes_nothing(other: OpenLedger, bundle: Path) -> None:
     import_bundle(other, bundle)
     before = other.refresh()
     assert import_bundle(other, bundle).known == 3
     assert other.refresh() == before
 
 
-def test_what_is_left_out_still_counts(ledger: Ledger, other: Ledger, tmp_path: Path) -> None:
+def test_what_is_left_out_still_counts(
+    ledger: OpenLedger, other: OpenLedger, tmp_path: Path
+) -> None:
     path = tmp_path / "part.tar.zst"
     bundled = write_bundle(ledger, path, trials={2})
     assert (bundled.trials, bundled.left_out, bundled.size) == (1, 2, 4)
@@ -111,13 +113,13 @@ def test_what_is_left_out_still_counts(ledger: Ledger, other: Ledger, tmp_path: 
 
 
 def test_the_same_ledger_gives_the_same_bundle(
-    ledger: Ledger, bundle: Path, tmp_path: Path
+    ledger: OpenLedger, bundle: Path, tmp_path: Path
 ) -> None:
     write_bundle(ledger, tmp_path / "again.tar.zst")
     assert (tmp_path / "again.tar.zst").read_bytes() == bundle.read_bytes()
 
 
-def test_a_bundle_replaces_nothing(ledger: Ledger, bundle: Path) -> None:
+def test_a_bundle_replaces_nothing(ledger: OpenLedger, bundle: Path) -> None:
     before = bundle.read_bytes()
     with pytest.raises(LedgerError, match="a bundle replaces nothing"):
         write_bundle(ledger, bundle)
@@ -168,7 +170,7 @@ def test_another_key_did_not_sign_it(bundle: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 10, 100, -1])
 def test_a_torn_bundle_is_refused_and_nothing_is_taken(
-    bundle: Path, other: Ledger, size: int
+    bundle: Path, other: OpenLedger, size: int
 ) -> None:
     bundle.write_bytes(bundle.read_bytes()[:size])
     before = other.refresh()
@@ -179,7 +181,7 @@ def test_a_torn_bundle_is_refused_and_nothing_is_taken(
 
 
 def test_evidence_that_the_bundle_lacks_is_put_down_as_withheld(
-    ledger: Ledger, other: Ledger, tmp_path: Path
+    ledger: OpenLedger, other: OpenLedger, tmp_path: Path
 ) -> None:
     shutil.rmtree(Path(ledger.where) / "artifacts")
     path = tmp_path / "bare.tar.zst"
@@ -190,7 +192,7 @@ def test_evidence_that_the_bundle_lacks_is_put_down_as_withheld(
 
 
 def test_a_trial_that_is_sealed_here_with_other_bytes_is_refused(
-    other: Ledger, bundle: Path
+    other: OpenLedger, bundle: Path
 ) -> None:
     changed = record_bytes("b", **{"evaluation.reward": 0.0})
     seal(other, [Submission(record=changed, where="b")])

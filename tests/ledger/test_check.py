@@ -11,7 +11,7 @@ from proctor.errors import DamageError
 from proctor.ledger.claims.document import LARGEST, pack
 from proctor.ledger.entry import KeyEntry
 from proctor.ledger.keys import SigningKey, make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import unbound_handover_message
 from proctor.ledger.query import find_trial
 from proctor.ledger.sealing import Submission, seal
@@ -22,7 +22,7 @@ from tests.ledger.ledgers import EXPERIMENT, ORIGIN, find_key, make_ledger, reco
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path: Path) -> OpenLedger:
     """Three trials with marks."""
     made = make_ledger(tmp_path)
     seal_marked(made, {"a": 1.0, "b": 0.0, "c": 1.0})
@@ -30,7 +30,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 @pytest.fixture
-def pub(ledger: Ledger, tmp_path: Path, proctor: Proctor) -> Path:
+def pub(ledger: OpenLedger, tmp_path: Path, proctor: Proctor) -> Path:
     """The ledger's public key in a file."""
     path = tmp_path / "pub"
     ran = proctor(
@@ -40,14 +40,14 @@ def pub(ledger: Ledger, tmp_path: Path, proctor: Proctor) -> Path:
     return path
 
 
-def prove(proctor: Proctor, ledger: Ledger, path: Path, *arguments: object) -> Path:
+def prove(proctor: Proctor, ledger: OpenLedger, path: Path, *arguments: object) -> Path:
     ran = proctor("ledger", "prove", *arguments, "--ledger", Path(ledger.where), "-o", path)
     assert ran.code == 0, ran.err
     return path
 
 
 def test_a_proof_is_checked_without_the_ledger(
-    ledger: Ledger, pub: Path, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, pub: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
     proof = prove(proctor, ledger, tmp_path / "proof.json", "b")
     Path(ledger.where).rename(tmp_path / "gone")
@@ -58,7 +58,7 @@ def test_a_proof_is_checked_without_the_ledger(
 
 
 def test_without_a_key_it_is_said_that_nobody_is_trusted(
-    ledger: Ledger, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, tmp_path: Path, proctor: Proctor
 ) -> None:
     proof = prove(proctor, ledger, tmp_path / "proof.json", "2")
     ran = proctor("check", proof)
@@ -67,7 +67,7 @@ def test_without_a_key_it_is_said_that_nobody_is_trusted(
     assert "anybody could have made this" in ran.out
 
 
-def test_another_key_did_not_sign_it(ledger: Ledger, tmp_path: Path, proctor: Proctor) -> None:
+def test_another_key_did_not_sign_it(ledger: OpenLedger, tmp_path: Path, proctor: Proctor) -> None:
     proof = prove(proctor, ledger, tmp_path / "proof.json", "b")
     claim = write_claim(tmp_path / "claim.json", claim_of(ledger))
     other = SigningKey("example.org/me", Ed25519PrivateKey.generate()).verifier
@@ -78,7 +78,7 @@ def test_another_key_did_not_sign_it(ledger: Ledger, tmp_path: Path, proctor: Pr
 
 
 def test_growth_is_checked_without_the_ledger(
-    ledger: Ledger, pub: Path, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, pub: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
     older = tmp_path / "older"
     proctor("ledger", "checkpoint", "--ledger", Path(ledger.where), "-o", older)
@@ -92,7 +92,7 @@ def test_growth_is_checked_without_the_ledger(
 
 
 def test_a_proof_that_was_edited_is_exit_1_and_a_torn_one_exit_2(
-    ledger: Ledger, pub: Path, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, pub: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
     proof = prove(proctor, ledger, tmp_path / "proof.json", "b")
     whole = proof.read_text()
@@ -105,7 +105,7 @@ def test_a_proof_that_was_edited_is_exit_1_and_a_torn_one_exit_2(
 
 
 def test_the_signature_covers_the_checkpoint(
-    ledger: Ledger, pub: Path, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, pub: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
     copy = tmp_path / "copy"
     copy.write_bytes(ledger.refresh().render())
@@ -116,7 +116,7 @@ def test_the_signature_covers_the_checkpoint(
 
 
 def test_a_withheld_trial_is_told_of_in_a_claim(
-    ledger: Ledger, pub: Path, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, pub: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
     withhold_trial(ledger, find_trial(ledger, "b"), Why("a key leaked", "me"))
     claim = tmp_path / "claim.json"
@@ -132,7 +132,7 @@ def test_a_withheld_trial_is_told_of_in_a_claim(
 
 
 def test_a_key_that_was_replaced_still_vouches_for_its_heir(
-    ledger: Ledger, pub: Path, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, pub: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
     former, heir = find_key(tmp_path), make_key(tmp_path / "heir", "example.org/heir")
     signature = former.sign(unbound_handover_message(ORIGIN, str(heir.verifier)))
@@ -145,7 +145,7 @@ def test_a_key_that_was_replaced_still_vouches_for_its_heir(
 
 
 def test_a_key_that_nobody_named_is_no_heir(
-    ledger: Ledger, pub: Path, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, pub: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
     thief = make_key(tmp_path / "thief", "example.org/thief")
     change_key(ledger, thief, thief.sign(unbound_handover_message(ORIGIN, str(thief.verifier))))
@@ -153,7 +153,7 @@ def test_a_key_that_nobody_named_is_no_heir(
         claim_of(ledger)
 
 
-def change_key(ledger: Ledger, key: SigningKey, signature: bytes) -> None:
+def change_key(ledger: OpenLedger, key: SigningKey, signature: bytes) -> None:
     entry = KeyEntry(
         at="",
         seq=0,
@@ -176,7 +176,7 @@ def change_key(ledger: Ledger, key: SigningKey, signature: bytes) -> None:
     ],
 )
 def test_what_is_no_public_key_is_refused(
-    ledger: Ledger, tmp_path: Path, proctor: Proctor, key: str, message: str
+    ledger: OpenLedger, tmp_path: Path, proctor: Proctor, key: str, message: str
 ) -> None:
     proof = prove(proctor, ledger, tmp_path / "proof.json", "b")
     ran = proctor("check", proof, "--key", tmp_path / "key" if key == "key" else key)
@@ -192,7 +192,7 @@ def test_a_key_goes_only_with_what_is_signed(tmp_path: Path, proctor: Proctor) -
 
 
 def test_a_compressed_claim_that_is_torn_or_a_bomb_is_refused(
-    ledger: Ledger, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, tmp_path: Path, proctor: Proctor
 ) -> None:
     claim = write_claim(tmp_path / "claim.json", claim_of(ledger))
     packed = pack(claim.read_bytes())
@@ -218,7 +218,9 @@ def test_a_claim_of_a_hundred_megabytes_of_nothing_is_refused(
     assert len(ran.err) < 1000
 
 
-def test_prove_refuses_what_is_not_there(ledger: Ledger, tmp_path: Path, proctor: Proctor) -> None:
+def test_prove_refuses_what_is_not_there(
+    ledger: OpenLedger, tmp_path: Path, proctor: Proctor
+) -> None:
     where = ("--ledger", Path(ledger.where))
     for arguments, message in (
         (("nobody",), "no trial or entry is called 'nobody'"),
@@ -232,7 +234,7 @@ def test_prove_refuses_what_is_not_there(ledger: Ledger, tmp_path: Path, proctor
 
 
 def test_what_is_written_goes_over_no_other_file_and_into_no_ledger(
-    ledger: Ledger, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, tmp_path: Path, proctor: Proctor
 ) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine")
@@ -245,7 +247,7 @@ def test_what_is_written_goes_over_no_other_file_and_into_no_ledger(
 
 
 def test_proof_claim_and_checkpoint_come_on_stdout_as_their_files_are(
-    ledger: Ledger, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, tmp_path: Path, proctor: Proctor
 ) -> None:
     where = ("--ledger", Path(ledger.where))
     for arguments in (("prove", "a"), ("claim", "--experiment", EXPERIMENT), ("checkpoint",)):
@@ -255,7 +257,7 @@ def test_proof_claim_and_checkpoint_come_on_stdout_as_their_files_are(
         assert isinstance(json.loads(proctor("ledger", *arguments, *where, "--json").out), dict)
 
 
-def test_a_ledger_is_checked_as_a_whole(ledger: Ledger, pub: Path, proctor: Proctor) -> None:
+def test_a_ledger_is_checked_as_a_whole(ledger: OpenLedger, pub: Path, proctor: Proctor) -> None:
     ran = proctor("check", Path(ledger.where))
     assert ran.code == 0, ran.err
     assert "ledger: example.org/ledger, 4 entries, 0 artifacts: no problem" in ran.out
@@ -265,7 +267,7 @@ def test_a_ledger_is_checked_as_a_whole(ledger: Ledger, pub: Path, proctor: Proc
     assert (refused.code, "2 keys were given" in refused.err) == (2, True)
 
 
-def test_a_damaged_ledger_is_exit_1(ledger: Ledger, proctor: Proctor) -> None:
+def test_a_damaged_ledger_is_exit_1(ledger: OpenLedger, proctor: Proctor) -> None:
     path = (Path(ledger.where) / "entries") / "000000.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"reward":0', b'"reward":1'))
     ran = proctor("check", Path(ledger.where))
@@ -273,7 +275,7 @@ def test_a_damaged_ledger_is_exit_1(ledger: Ledger, proctor: Proctor) -> None:
 
 
 def test_a_ledger_without_its_checkpoint_is_still_taken_for_one(
-    ledger: Ledger, proctor: Proctor
+    ledger: OpenLedger, proctor: Proctor
 ) -> None:
     (Path(ledger.where) / "checkpoint").unlink()
     ran = proctor("check", Path(ledger.where))

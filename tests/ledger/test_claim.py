@@ -24,7 +24,7 @@ from proctor.ledger.claims.claiming import ClaimOptions, make_claim
 from proctor.ledger.claims.document import pack, render_document
 from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import RescoreEntry, Subject, SupersedeEntry, TrialScore
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import Submission, seal
 from proctor.reward.profile import DEFAULT_PROFILE
 from tests.cli.programs import ROOT, command_line
@@ -46,7 +46,7 @@ MARKS = {"a__1": 1.0, "a__2": 0.0, "b__1": 1.0, "b__2": None}
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path: Path) -> OpenLedger:
     """Four marked trials among others."""
     made = make_ledger(tmp_path)
     seal_marked(made, {"elsewhere": 1.0}, experiment_id="another")
@@ -60,7 +60,7 @@ def differences(claim: Claim) -> list[str]:
     return list(find_differences(read, prove_claim(read, "claim")))
 
 
-def test_a_claim_says_what_score_makes_of_the_same_rewards(ledger: Ledger) -> None:
+def test_a_claim_says_what_score_makes_of_the_same_rewards(ledger: OpenLedger) -> None:
     claim = claim_of(ledger, ClaimOptions(scope=Scope(EXPERIMENT), metrics=("mean", "max", "sum")))
     (group,) = claim.certificate.groups
     assert group.key == "claude-code__opus__tb"
@@ -72,30 +72,30 @@ def test_a_claim_says_what_score_makes_of_the_same_rewards(ledger: Ledger) -> No
     assert differences(claim) == []
 
 
-def test_the_denominators_of_a_claim_add_up(ledger: Ledger) -> None:
+def test_the_denominators_of_a_claim_add_up(ledger: OpenLedger) -> None:
     counts = claim_of(ledger).counts
     assert (counts.planned, counts.entries, counts.counted) == (4, 4, 4)
     assert (counts.scored, counts.zero_by_missing, counts.errored) == (3, 1, 1)
 
 
-def test_trials_that_were_never_run_are_planned_all_the_same(ledger: Ledger) -> None:
+def test_trials_that_were_never_run_are_planned_all_the_same(ledger: OpenLedger) -> None:
     claim = claim_of(ledger, ClaimOptions(scope=Scope(EXPERIMENT), planned=10))
     assert (claim.counts.not_run, claim.certificate.outcome.total) == (6, 10)
     assert claim.certificate.groups[0].pass_at_k == {}
     assert differences(claim) == []
 
 
-def test_fewer_planned_than_there_are_is_refused(ledger: Ledger) -> None:
+def test_fewer_planned_than_there_are_is_refused(ledger: OpenLedger) -> None:
     with pytest.raises(LedgerError, match="the denominators do not add up"):
         claim_of(ledger, ClaimOptions(scope=Scope(EXPERIMENT), planned=3))
 
 
-def test_an_experiment_that_is_not_there_is_refused(ledger: Ledger) -> None:
+def test_an_experiment_that_is_not_there_is_refused(ledger: OpenLedger) -> None:
     with pytest.raises(LedgerError, match="no trial of the experiment 'nothing'"):
         claim_of(ledger, ClaimOptions(scope=Scope("nothing")))
 
 
-def test_a_superseded_trial_is_told_of_and_not_counted(ledger: Ledger) -> None:
+def test_a_superseded_trial_is_told_of_and_not_counted(ledger: OpenLedger) -> None:
     seal_marked(ledger, {"b__3": 1.0})
     supersede(ledger, "b__2", by="b__3")
     claim = claim_of(ledger)
@@ -105,7 +105,7 @@ def test_a_superseded_trial_is_told_of_and_not_counted(ledger: Ledger) -> None:
     assert differences(claim) == []
 
 
-def test_a_superseded_trial_cannot_be_counted(ledger: Ledger) -> None:
+def test_a_superseded_trial_cannot_be_counted(ledger: OpenLedger) -> None:
     honest = claim_of(ledger)
     supersede(ledger, "a__2", by="a__1")
     later = claim_of(ledger)
@@ -113,7 +113,7 @@ def test_a_superseded_trial_cannot_be_counted(ledger: Ledger) -> None:
     assert any("operands; the entries give 3" in found for found in differences(lie))
 
 
-def test_a_trial_counts_where_what_should_stand_in_for_it_never_was(ledger: Ledger) -> None:
+def test_a_trial_counts_where_what_should_stand_in_for_it_never_was(ledger: OpenLedger) -> None:
     honest = claim_of(ledger)
     supersede(ledger, "a__2", by="a__1")
     supersede(ledger, "a__1", by="a__2")
@@ -124,7 +124,7 @@ def test_a_trial_counts_where_what_should_stand_in_for_it_never_was(ledger: Ledg
     assert claim.certificate.outcome == honest.certificate.outcome
 
 
-def stands_in(ledger: Ledger, trial: str, record: str) -> SupersedeEntry:
+def stands_in(ledger: OpenLedger, trial: str, record: str) -> SupersedeEntry:
     found = ledger.find_sealed(EXPERIMENT, trial)
     assert found is not None
     former = Subject(experiment_id=EXPERIMENT, trial_id=trial, record=found.record)
@@ -134,13 +134,13 @@ def stands_in(ledger: Ledger, trial: str, record: str) -> SupersedeEntry:
     )
 
 
-def test_an_earlier_attempt_is_told_of_and_not_counted(ledger: Ledger) -> None:
+def test_an_earlier_attempt_is_told_of_and_not_counted(ledger: OpenLedger) -> None:
     seal_marked(ledger, {"a__1.attempt-1": None, "stray.attempt-1": 1.0})
     counts = claim_of(ledger).counts
     assert (counts.attempts, counts.counted, counts.entries) == (1, 5, 6)
 
 
-def test_diagnostic_trials_count_unless_they_are_left_out(ledger: Ledger) -> None:
+def test_diagnostic_trials_count_unless_they_are_left_out(ledger: OpenLedger) -> None:
     seal_marked(ledger, {"c__1": 1.0}, completeness="partial")
     counted = claim_of(ledger).counts
     assert (counted.counted, counted.counted_diagnostic, counted.diagnostic) == (5, 1, 0)
@@ -149,14 +149,14 @@ def test_diagnostic_trials_count_unless_they_are_left_out(ledger: Ledger) -> Non
     assert differences(claim) == []
 
 
-def test_trials_of_another_dataset_are_counted_as_such(ledger: Ledger) -> None:
+def test_trials_of_another_dataset_are_counted_as_such(ledger: OpenLedger) -> None:
     seal_marked(ledger, {"d__1": 1.0, "d__2": 1.0}, dataset_id="other")
     claim = claim_of(ledger, ClaimOptions(scope=Scope(EXPERIMENT, "other")))
     assert (claim.counts.counted, claim.counts.other_datasets) == (2, 4)
     assert differences(claim) == []
 
 
-def test_a_trial_that_was_marked_again_is_told_of(ledger: Ledger) -> None:
+def test_a_trial_that_was_marked_again_is_told_of(ledger: OpenLedger) -> None:
     again = RescoreEntry(
         at="",
         seq=0,
@@ -201,7 +201,7 @@ def test_trials_that_were_sealed_without_a_certificate_count_as_their_records_sa
     assert any("4 trials sealed without a certificate" in str(each) for each in found.diagnostics)
 
 
-def test_trials_marked_by_different_rules_make_no_claim(ledger: Ledger) -> None:
+def test_trials_marked_by_different_rules_make_no_claim(ledger: OpenLedger) -> None:
     submission = marked("e__1", {"reward": 1.0})
     other = msgspec.structs.replace(submission.score, profile="other") if submission.score else None
     seal(ledger, [Submission(record=submission.record, where="e", score=other)])
@@ -209,7 +209,7 @@ def test_trials_marked_by_different_rules_make_no_claim(ledger: Ledger) -> None:
         claim_of(ledger)
 
 
-def test_a_claim_holds_under_an_older_checkpoint(ledger: Ledger) -> None:
+def test_a_claim_holds_under_an_older_checkpoint(ledger: OpenLedger) -> None:
     older = claim_of(ledger)
     seal_marked(ledger, {"z__1": 1.0})
     checkpoint = prove_claim(older, "claim").checkpoint
@@ -252,7 +252,7 @@ LIES = [
 
 @pytest.mark.parametrize(("place", "value", "message"), LIES)
 def test_a_claim_that_lies_is_caught(
-    ledger: Ledger,
+    ledger: OpenLedger,
     tmp_path: Path,
     place: tuple[str | int, ...],
     value: object,
@@ -264,7 +264,7 @@ def test_a_claim_that_lies_is_caught(
     assert any(message in str(each) for each in found.diagnostics), found.diagnostics
 
 
-def test_an_entry_that_was_edited_is_caught(ledger: Ledger, tmp_path: Path) -> None:
+def test_an_entry_that_was_edited_is_caught(ledger: OpenLedger, tmp_path: Path) -> None:
     claim = claim_of(ledger)
     entries = [
         msgspec.structs.replace(packed, line=(packed.line or "").replace("a__2", "a__9"))
@@ -277,7 +277,7 @@ def test_an_entry_that_was_edited_is_caught(ledger: Ledger, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("cut", ["entry", "node", "line"])
-def test_a_claim_with_a_part_missing_is_caught(ledger: Ledger, cut: str) -> None:
+def test_a_claim_with_a_part_missing_is_caught(ledger: OpenLedger, cut: str) -> None:
     claim = claim_of(ledger)
     if cut == "entry":
         claim = msgspec.structs.replace(claim, entries=claim.entries[:-1])
@@ -300,7 +300,7 @@ def test_a_claim_that_leaves_the_first_entry_out_says_nothing_of_its_origin(
         prove_claim(msgspec.structs.replace(claim, checkpoint=other), "claim")
 
 
-def make_marked(directory: Path) -> Ledger:
+def make_marked(directory: Path) -> OpenLedger:
     made = make_ledger(directory)
     seal_marked(made, MARKS)
     return made
@@ -321,7 +321,7 @@ def test_what_is_no_claim_is_refused_with_a_sentence(data: bytes, message: str) 
         parse_claim(data, "claim")
 
 
-def test_entries_out_of_order_or_twice_are_refused(ledger: Ledger) -> None:
+def test_entries_out_of_order_or_twice_are_refused(ledger: OpenLedger) -> None:
     claim = claim_of(ledger)
     for entries in (claim.entries[::-1], [claim.entries[0], *claim.entries]):
         data = render_document(msgspec.structs.replace(claim, entries=entries))
@@ -329,7 +329,9 @@ def test_entries_out_of_order_or_twice_are_refused(ledger: Ledger) -> None:
             parse_claim(data, "claim")
 
 
-def test_a_stranger_needs_only_the_claim_and_the_public_key(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_stranger_needs_only_the_claim_and_the_public_key(
+    ledger: OpenLedger, tmp_path: Path
+) -> None:
     room = tmp_path / "room"
     room.mkdir()
     (room / "claim.json.zst").write_bytes(pack(render_document(claim_of(ledger))))
@@ -351,7 +353,7 @@ def test_a_stranger_needs_only_the_claim_and_the_public_key(ledger: Ledger, tmp_
     assert sorted(path.name for path in room.iterdir()) == ["claim.json.zst", "pub"]
 
 
-def test_the_walk_that_the_page_prints_gives_the_root(ledger: Ledger) -> None:
+def test_the_walk_that_the_page_prints_gives_the_root(ledger: OpenLedger) -> None:
     page = (ROOT / "docs" / "formats" / "claims.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names: dict[str, Any] = {"hashlib": hashlib}

@@ -8,7 +8,7 @@ import pytest
 from proctor.errors import LedgerError, NoteError
 from proctor.ledger.claims.witness import cosign_copy, load_copy
 from proctor.ledger.keys import make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import parse_checkpoint, parse_verifier_key
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.signature import check_signature
@@ -19,20 +19,20 @@ TIME = 1_700_000_000
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path: Path) -> OpenLedger:
     """A ledger of four entries."""
     return make_ledger(tmp_path, ["a", "b", "c"])
 
 
 @pytest.fixture
-def copy(ledger: Ledger, tmp_path: Path) -> Path:
+def copy(ledger: OpenLedger, tmp_path: Path) -> Path:
     """A copy of its checkpoint."""
     path = tmp_path / "copy"
     path.write_bytes(ledger.refresh().render())
     return path
 
 
-def grow(ledger: Ledger, trial: str) -> None:
+def grow(ledger: OpenLedger, trial: str) -> None:
     seal(ledger, [Submission(record=record_bytes(trial), where=trial)])
 
 
@@ -61,13 +61,13 @@ def test_several_people_cosign_one_checkpoint(copy: Path, tmp_path: Path) -> Non
     assert [check_signature(found, key.cosigner, "copy") for key in keys] == [TIME] * 3
 
 
-def test_the_ledgers_own_checkpoint_is_not_cosigned(ledger: Ledger) -> None:
+def test_the_ledgers_own_checkpoint_is_not_cosigned(ledger: OpenLedger) -> None:
     with pytest.raises(LedgerError, match="the next append replaces; save a copy"):
         load_copy(Path(ledger.where) / "checkpoint")
 
 
 def test_a_link_to_the_ledgers_own_checkpoint_is_not_cosigned(
-    ledger: Ledger, tmp_path: Path
+    ledger: OpenLedger, tmp_path: Path
 ) -> None:
     link = tmp_path / "link"
     link.symlink_to(Path(ledger.where) / "checkpoint")
@@ -83,7 +83,7 @@ def test_what_nobody_signed_is_not_cosigned(copy: Path) -> None:
 
 
 def test_the_command_makes_a_key_once_and_prints_the_public_one(
-    ledger: Ledger, copy: Path, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, copy: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
     key = tmp_path / "keys" / "witness"
     log_key = find_key(tmp_path).verifier
@@ -106,7 +106,7 @@ def test_the_command_makes_a_key_once_and_prints_the_public_one(
 
 
 def test_the_command_leaves_no_key_behind_where_nothing_was_cosigned(
-    ledger: Ledger, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, tmp_path: Path, proctor: Proctor
 ) -> None:
     key = tmp_path / "witness"
     own = Path(ledger.where) / "checkpoint"
@@ -116,7 +116,7 @@ def test_the_command_leaves_no_key_behind_where_nothing_was_cosigned(
 
 
 def test_a_claim_under_a_cosigned_copy_carries_the_cosignature(
-    ledger: Ledger, copy: Path, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, copy: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
     key = make_key(tmp_path / "witness", "example.org/witness")
     cosign_copy(copy, load_copy(copy), key, TIME)

@@ -13,7 +13,7 @@ from proctor.errors import KeyFileError
 from proctor.ledger.claims.multiproof import find_root_before, hash_parts, prove_entries
 from proctor.ledger.entry import KeyEntry
 from proctor.ledger.keys import SigningKey, make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import FileLog, read_lines
 from proctor.ledger.note import (
     Algorithm,
@@ -87,7 +87,7 @@ def test_a_change_of_keys_binds_its_place_and_the_log(
 ) -> None:
     directory, (first, second, third) = small(tmp_path, "t1", "t2"), keys
     for former, heir in ((first, second), (second, third)):
-        with Ledger.open(directory, key=former) as ledger:
+        with OpenLedger.open(directory, key=former) as ledger:
             ledger.refresh()
             ledger.change_key(heir)
     found = verify_ledger(directory, key=first.verifier)
@@ -155,7 +155,7 @@ def test_a_ledger_is_not_given_back_to_a_key_that_it_had(
 ) -> None:
     directory, (first, second, _) = small(tmp_path), keys
     again = SigningKey("example.org/other-name", first.private)
-    with Ledger.open(directory, key=first) as ledger:
+    with OpenLedger.open(directory, key=first) as ledger:
         ledger.refresh()
         ledger.change_key(second)
         for former in (first, again):
@@ -185,7 +185,7 @@ def test_a_claim_with_a_handover_of_another_log_proves_nothing(
     tmp_path: Path, keys: Sequence[SigningKey], proctor: Proctor
 ) -> None:
     directory, (first, second, _) = small(tmp_path, "t1"), keys
-    with Ledger.open(directory, key=first) as ledger:
+    with OpenLedger.open(directory, key=first) as ledger:
         ledger.refresh()
         ledger.change_key(second)
     claim, pub = tmp_path / "claim.json", tmp_path / "pub"

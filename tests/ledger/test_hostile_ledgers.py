@@ -35,7 +35,7 @@ from proctor.ledger.exchange.bundle import write_bundle
 from proctor.ledger.exchange.take_in import import_bundle
 from proctor.ledger.exchange.unbundle import check_bundle
 from proctor.ledger.keys import SigningKey, make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import sign_checkpoint, unbound_handover_message
 from proctor.ledger.sealing import Secrets, Submission, seal
 from proctor.ledger.tree import Tree, leaf_hash, root_of
@@ -140,7 +140,7 @@ def test_a_trial_that_cannot_be_listed_is_damage_and_no_crash(
     directory = small(tmp_path, "a")
     first, trial = lines_of(directory)
     sign_anew(directory, find_key(tmp_path), [first, change(trial)])
-    with Ledger.open(directory) as ledger, pytest.raises(DamageError, match="entry 1"):
+    with OpenLedger.open(directory) as ledger, pytest.raises(DamageError, match="entry 1"):
         ledger.refresh()
 
 
@@ -240,7 +240,7 @@ def pack(path: Path, members: Sequence[tuple[tarfile.TarInfo, bytes]]) -> None:
 def test_an_export_writes_nothing_outside_of_its_directory(tmp_path: Path) -> None:
     bundle_of(tmp_path, with_evidence(path="../../../outside"))
     with (
-        Ledger.open(tmp_path / "ledger") as ledger,
+        OpenLedger.open(tmp_path / "ledger") as ledger,
         pytest.raises(DamageError, match="plain relative path"),
     ):
         write_tree(ledger, [ledger.refresh().tree.size - 1], tmp_path / "out")
@@ -249,7 +249,7 @@ def test_an_export_writes_nothing_outside_of_its_directory(tmp_path: Path) -> No
 
 def test_a_line_taken_out_of_a_bundle_without_a_word_is_damage(tmp_path: Path) -> None:
     directory = small(tmp_path, "a", "b")
-    with Ledger.open(directory) as ledger:
+    with OpenLedger.open(directory) as ledger:
         write_bundle(ledger, tmp_path / "b.tar.zst")
     first, line, last = lines_of(directory)
     left = encode_entry(Withheld(withheld=leaf_hash(line).hex(), seq=1))
@@ -289,8 +289,8 @@ def test_a_bundle_is_of_one_moment_though_others_append(
     assert check_bundle(tmp_path / "b.tar.zst").checkpoint.tree.size == 2
 
 
-def make_second(directory: Path) -> Ledger:
-    return Ledger.open(directory / "ledger", key=find_key(directory))
+def make_second(directory: Path) -> OpenLedger:
+    return OpenLedger.open(directory / "ledger", key=find_key(directory))
 
 
 # Beginnings, secrets, keys
@@ -304,7 +304,7 @@ def test_a_ledger_that_a_kill_kept_from_its_first_checkpoint_can_be_made(
     (directory / "checkpoint").unlink()
     first = directory / "entries" / "000000.jsonl"
     first.write_bytes(first.read_bytes()[:cut])
-    with Ledger.create(directory, find_key(tmp_path), ORIGIN) as ledger:
+    with OpenLedger.create(directory, find_key(tmp_path), ORIGIN) as ledger:
         seal(ledger, [Submission(record=record_bytes("a"), where="a")])
     assert verify_ledger(directory).is_sound
 
@@ -314,7 +314,7 @@ def test_a_ledger_that_lost_its_checkpoint_is_not_made_anew(tmp_path: Path) -> N
     (directory / "checkpoint").unlink()
     before = lines_of(directory)
     with pytest.raises(LedgerError, match="there is a ledger already"):
-        Ledger.create(directory, find_key(tmp_path), ORIGIN)
+        OpenLedger.create(directory, find_key(tmp_path), ORIGIN)
     assert lines_of(directory) == before
 
 

@@ -19,7 +19,7 @@ from proctor.job.store import CONFIG, LOG, RUNNER, held_job
 from proctor.ledger.entry import EvidenceFile, Source, TrialEntry
 from proctor.ledger.exchange.aec_tree import write_tree
 from proctor.ledger.exchange.harbor_jobs import find_place, write_jobs
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trials
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.trial_index import TrialFilter
@@ -46,7 +46,7 @@ PATHS = ["../../../evil.pth", "/evil.pth", "a/../../evil.pth", "a//b", "./a", "a
 
 
 @pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenLedger]:
     """A trial of harbor's with two files, deep enough that `..` would stay in the test's place."""
     place = tmp_path_factory.mktemp("hostile") / "one" / "two"
     place.mkdir(parents=True)
@@ -61,7 +61,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def out(ledger: Ledger) -> Iterator[Path]:
+def out(ledger: OpenLedger) -> Iterator[Path]:
     place = Path(ledger.where).parent / "out"
     yield place
     shutil.rmtree(place, ignore_errors=True)
@@ -75,12 +75,12 @@ def outside(out: Path) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if "index.sqlite" not in name}
 
 
-def hand_over(ledger: Ledger, entry: TrialEntry, patch: pytest.MonkeyPatch) -> None:
+def hand_over(ledger: OpenLedger, entry: TrialEntry, patch: pytest.MonkeyPatch) -> None:
     """The ledger has this entry in the place of its only trial."""
     patch.setattr(ledger, "entry", lambda _seq: entry)
 
 
-def entry_of(ledger: Ledger) -> TrialEntry:
+def entry_of(ledger: OpenLedger) -> TrialEntry:
     entry = ledger.entry(1)
     assert isinstance(entry, TrialEntry)
     return entry
@@ -102,7 +102,7 @@ def with_paths(entry: TrialEntry, *paths: str) -> TrialEntry:
 @pytest.mark.parametrize("field", ["trial_id", "experiment_id"])
 @pytest.mark.parametrize("name", IDS)
 def test_an_id_that_is_no_name_makes_no_path(
-    ledger: Ledger, out: Path, monkeypatch: pytest.MonkeyPatch, field: str, name: str
+    ledger: OpenLedger, out: Path, monkeypatch: pytest.MonkeyPatch, field: str, name: str
 ) -> None:
     entry, before = with_id(entry_of(ledger), field, name), outside(out)
     rows = find_trials(ledger, TrialFilter())
@@ -127,7 +127,7 @@ def test_an_id_that_is_no_name_makes_no_path(
 @pytest.mark.parametrize("prefix", ["", "_job/", "_generation2/"])
 @pytest.mark.parametrize("path", PATHS)
 def test_evidence_that_is_no_plain_path_is_not_written(
-    ledger: Ledger, out: Path, monkeypatch: pytest.MonkeyPatch, path: str, prefix: str
+    ledger: OpenLedger, out: Path, monkeypatch: pytest.MonkeyPatch, path: str, prefix: str
 ) -> None:
     before = outside(out)
     hand_over(ledger, with_paths(entry_of(ledger), f"{prefix}{path}"), monkeypatch)
@@ -139,7 +139,7 @@ def test_evidence_that_is_no_plain_path_is_not_written(
 
 @pytest.mark.parametrize("name", ["../x/site-packages", "/x/y", "..", "a/b/../../..", "a\nb/c"])
 def test_a_source_that_is_no_place_is_not_gone_back_to(
-    ledger: Ledger, out: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ledger: OpenLedger, out: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     before = outside(out)
     source = Source(kind="harbor", name=name, seq=None, root=None)
@@ -151,7 +151,7 @@ def test_a_source_that_is_no_place_is_not_gone_back_to(
 
 @pytest.mark.parametrize("at", ["{}", "{}/a", "{}/a/note.txt", "{}/_artifacts", "{}/a.json"])
 def test_a_link_in_the_output_directory_is_not_followed(
-    ledger: Ledger, out: Path, tmp_path: Path, at: str
+    ledger: OpenLedger, out: Path, tmp_path: Path, at: str
 ) -> None:
     place = tmp_path / "elsewhere"
     place.mkdir()
@@ -173,7 +173,7 @@ def test_a_link_in_the_output_directory_is_not_followed(
 
 @pytest.mark.parametrize("paths", [("a", "a/b"), ("a/b", "a"), ("x" * 256,), ("result.json/x",)])
 def test_names_that_collide_or_are_too_long_are_refused_in_a_sentence(
-    ledger: Ledger, out: Path, monkeypatch: pytest.MonkeyPatch, paths: tuple[str, ...]
+    ledger: OpenLedger, out: Path, monkeypatch: pytest.MonkeyPatch, paths: tuple[str, ...]
 ) -> None:
     before = outside(out)
     hand_over(ledger, with_paths(entry_of(ledger), *paths), monkeypatch)
@@ -185,7 +185,7 @@ def test_names_that_collide_or_are_too_long_are_refused_in_a_sentence(
 
 
 def test_two_files_of_one_name_do_not_overwrite_each_other(
-    ledger: Ledger, out: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: OpenLedger, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = entry_of(ledger)
     one, other = entry.evidence
@@ -198,7 +198,7 @@ def test_two_files_of_one_name_do_not_overwrite_each_other(
 
 
 def test_odd_names_inside_are_written_and_stay_inside(
-    ledger: Ledger, out: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: OpenLedger, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = (".bashrc", "x/site-packages/evil.pth", "x" * 255, "É", "É", "A", "a", "-rf", "~")
     before = outside(out)
@@ -209,7 +209,7 @@ def test_odd_names_inside_are_written_and_stay_inside(
 
 
 @pytest.mark.parametrize("name", ["../../../../key", "/etc/passwd", "", "A" * 64])
-def test_an_artifact_that_is_no_digest_has_no_path(ledger: Ledger, name: str) -> None:
+def test_an_artifact_that_is_no_digest_has_no_path(ledger: OpenLedger, name: str) -> None:
     before = outside(Path(ledger.where).parent / "out")
     assert not ledger.artifacts.holds(name)
     load = partial(ledger.artifacts.load, size=1)

@@ -11,7 +11,7 @@ from proctor.errors import DamageError
 from proctor.ledger import derived
 from proctor.ledger.api import Ledger
 from proctor.ledger.derived import find_folder, remove_unused
-from proctor.ledger.ledger import Ledger as PlainLedger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.verification.verify import verify_ledger
@@ -30,7 +30,7 @@ def proctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 def trials(ledger: Path) -> list[tuple[str, str]]:
-    with PlainLedger.open(ledger) as opened:
+    with OpenLedger.open(ledger) as opened:
         opened.refresh()
         return [(row.trial_id, row.status) for row in opened.index.trials(TrialFilter())]
 
@@ -83,7 +83,7 @@ def test_withholding_takes_the_indexes_of_earlier_versions_out(tmp_path: Path) -
     (directory / "index.sqlite").write_bytes(b"a row of a")
     (directory / "index.sqlite-wal").write_bytes(b"a row of a")
     (directory / "search.sqlite").symlink_to(someones)
-    with PlainLedger.open(directory, key=find_key(tmp_path)) as ledger:
+    with OpenLedger.open(directory, key=find_key(tmp_path)) as ledger:
         withhold_trial(ledger, find_trial(ledger, "a"), Why("it leaked", "ana"))
     assert not [path for path in directory.iterdir() if "sqlite" in path.name]
     assert someones.exists()

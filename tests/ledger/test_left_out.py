@@ -14,7 +14,7 @@ from proctor.ledger.entry import TrialEntry, Withheld, decode_line, encode_entry
 from proctor.ledger.exchange.bundle import FIRST_FORMAT, write_bundle
 from proctor.ledger.exchange.take_in import import_bundle
 from proctor.ledger.exchange.unbundle import check_bundle, read_entries
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.tree import leaf_hash
 from tests.cli.programs import Proctor
 from tests.ledger.hostile import pack
@@ -35,14 +35,14 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> RichLedger:
 @pytest.fixture(scope="module")
 def part(rich: RichLedger, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("part") / "part.tar.zst"
-    with Ledger.open(rich.directory) as ledger:
+    with OpenLedger.open(rich.directory) as ledger:
         made = write_bundle(ledger, path, trials={TRIAL})
     assert (made.trials, made.size) == (1, 80)
     return path
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[Ledger]:
+def other(tmp_path: Path) -> Iterator[OpenLedger]:
     (tmp_path / "there").mkdir()
     with make_ledger(tmp_path / "there") as made:
         yield made
@@ -74,7 +74,7 @@ def kinds_of(lines: list[bytes]) -> dict[str, int]:
 
 
 def test_every_line_is_in_a_part_and_the_evidence_of_one_trial(
-    rich: RichLedger, part: Path, other: Ledger
+    rich: RichLedger, part: Path, other: OpenLedger
 ) -> None:
     segments = sorted((rich.directory / "entries").glob("*.jsonl"))
     whole = b"".join(segment.read_bytes() for segment in segments)
@@ -143,9 +143,9 @@ def test_of_the_first_format_it_is_said_that_nothing_shows_the_kinds(
 
 
 def test_a_trial_whose_successor_is_left_out_does_not_come_in(
-    rich: RichLedger, other: Ledger, tmp_path: Path
+    rich: RichLedger, other: OpenLedger, tmp_path: Path
 ) -> None:
-    with Ledger.open(rich.directory) as ledger:
+    with OpenLedger.open(rich.directory) as ledger:
         write_bundle(ledger, tmp_path / "one.tar.zst", trials={2})
         write_bundle(ledger, tmp_path / "both.tar.zst", trials={2, 3})
     with pytest.raises(LedgerError, match="t1 was superseded by t2, which is left out"):

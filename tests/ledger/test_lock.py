@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import BusyError, LedgerError
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.lock import locked
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.verification.verify import verify_ledger
@@ -18,7 +18,7 @@ from tests.ledger.ledgers import find_key, record_bytes, small
 
 
 def seal_one(directory: Path, trial: str, key: Path) -> None:
-    with Ledger.open(directory, key=find_key(key)) as ledger:
+    with OpenLedger.open(directory, key=find_key(key)) as ledger:
         ledger.patience_sec = 0.1
         seal(ledger, [Submission(record=record_bytes(trial), where=trial)])
 

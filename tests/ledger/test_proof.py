@@ -18,7 +18,7 @@ from proctor.ledger.claims.proof import (
     proven_growth,
 )
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.tree import Tree, leaf_hash, root_of
@@ -61,12 +61,12 @@ def test_a_tree_of_any_size_that_a_checkpoint_can_state_takes_no_time() -> None:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path: Path) -> OpenLedger:
     """A ledger of six entries, the first its key."""
     return make_ledger(tmp_path, [f"t{number}" for number in range(5)])
 
 
-def test_every_entry_is_proven_with_its_record(ledger: Ledger) -> None:
+def test_every_entry_is_proven_with_its_record(ledger: OpenLedger) -> None:
     checkpoint = ledger.refresh()
     for seq in range(6):
         proof = parse_proof(render_document(make_inclusion(ledger, seq, checkpoint)), "proof")
@@ -78,13 +78,13 @@ def test_every_entry_is_proven_with_its_record(ledger: Ledger) -> None:
         assert isinstance(entry, TrialEntry) == (seq > 0)
 
 
-def test_a_proof_of_the_hash_alone_says_nothing_of_the_entry(ledger: Ledger) -> None:
+def test_a_proof_of_the_hash_alone_says_nothing_of_the_entry(ledger: OpenLedger) -> None:
     proof = make_inclusion(ledger, 2, ledger.refresh(), leaf_only=True)
     assert b"trial_id" not in render_document(proof)
     assert proven_entry(proof, "proof")[1] is None
 
 
-def test_an_entry_is_proven_under_an_older_checkpoint_too(ledger: Ledger) -> None:
+def test_an_entry_is_proven_under_an_older_checkpoint_too(ledger: OpenLedger) -> None:
     older = ledger.refresh()
     seal(ledger, [Submission(record=record_bytes("later"), where="later")])
     ledger.refresh()
@@ -94,7 +94,7 @@ def test_an_entry_is_proven_under_an_older_checkpoint_too(ledger: Ledger) -> Non
         make_inclusion(ledger, 6, older)
 
 
-def test_growth_is_proven_between_any_two_checkpoints(ledger: Ledger) -> None:
+def test_growth_is_proven_between_any_two_checkpoints(ledger: OpenLedger) -> None:
     checkpoints = [ledger.refresh()]
     for number in range(4):
         seal(ledger, [Submission(record=record_bytes(f"more{number}"), where="more")])
@@ -107,27 +107,27 @@ def test_growth_is_proven_between_any_two_checkpoints(ledger: Ledger) -> None:
 
 
 def test_a_ledger_that_did_not_grow_from_a_checkpoint_proves_nothing(
-    ledger: Ledger, tmp_path: Path
+    ledger: OpenLedger, tmp_path: Path
 ) -> None:
     fork = make_ledger(tmp_path / "fork", ["t0", "another", "t2"])
     with pytest.raises(DamageError, match="not those that it speaks of"):
         make_consistency(ledger, fork.refresh(), ledger.refresh())
 
 
-def test_a_checkpoint_of_another_ledger_is_refused(ledger: Ledger, tmp_path: Path) -> None:
-    other = Ledger.create(tmp_path / "other", find_key(tmp_path), "example.org/other")
+def test_a_checkpoint_of_another_ledger_is_refused(ledger: OpenLedger, tmp_path: Path) -> None:
+    other = OpenLedger.create(tmp_path / "other", find_key(tmp_path), "example.org/other")
     with pytest.raises(LedgerError, match=r"of 'example.org/other'; expected one of"):
         make_consistency(ledger, other.refresh(), ledger.refresh())
 
 
-def test_two_checkpoints_the_wrong_way_round_are_refused(ledger: Ledger) -> None:
+def test_two_checkpoints_the_wrong_way_round_are_refused(ledger: OpenLedger) -> None:
     older = ledger.refresh()
     seal(ledger, [Submission(record=record_bytes("later"), where="later")])
     with pytest.raises(LedgerError, match="the other way round"):
         make_consistency(ledger, ledger.refresh(), older)
 
 
-def test_a_line_that_was_edited_on_the_disk_is_not_proven(ledger: Ledger) -> None:
+def test_a_line_that_was_edited_on_the_disk_is_not_proven(ledger: OpenLedger) -> None:
     checkpoint = ledger.refresh()
     path = (Path(ledger.where) / "entries") / "000000.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"t3"', b'"t9"'))
@@ -135,7 +135,7 @@ def test_a_line_that_was_edited_on_the_disk_is_not_proven(ledger: Ledger) -> Non
         make_inclusion(ledger, 4, checkpoint)
 
 
-def proof_document(ledger: Ledger) -> dict[str, object]:
+def proof_document(ledger: OpenLedger) -> dict[str, object]:
     document: dict[str, object] = json.loads(
         render_document(make_inclusion(ledger, 3, ledger.refresh()))
     )
@@ -155,7 +155,7 @@ def proof_document(ledger: Ledger) -> dict[str, object]:
     ],
 )
 def test_a_proof_that_was_meddled_with_proves_nothing(
-    ledger: Ledger, changes: dict[str, object], message: str
+    ledger: OpenLedger, changes: dict[str, object], message: str
 ) -> None:
     document = proof_document(ledger) | changes
     proof = parse_proof(json.dumps(document).encode(), "proof")
@@ -181,7 +181,7 @@ def test_a_proof_that_was_meddled_with_proves_nothing(
     ],
 )
 def test_what_is_no_proof_is_refused_with_a_sentence(
-    ledger: Ledger, changes: dict[str, object], message: str
+    ledger: OpenLedger, changes: dict[str, object], message: str
 ) -> None:
     document = proof_document(ledger) | changes
     with pytest.raises(ProofFileError, match=message):
@@ -189,14 +189,14 @@ def test_what_is_no_proof_is_refused_with_a_sentence(
 
 
 @pytest.mark.parametrize("bad", ["xy" * 32, "AB" * 32, "ab" * 31, "", "٣" * 64])
-def test_a_path_of_what_is_no_hash_is_refused(ledger: Ledger, bad: str) -> None:
+def test_a_path_of_what_is_no_hash_is_refused(ledger: OpenLedger, bad: str) -> None:
     proof = parse_proof(json.dumps(proof_document(ledger) | {"path": [bad]}).encode(), "proof")
     assert isinstance(proof, InclusionProof)
     with pytest.raises(ProofFileError, match="no hash; expected 64 hex digits"):
         proven_entry(proof, "proof")
 
 
-def test_a_key_that_stands_twice_is_refused(ledger: Ledger) -> None:
+def test_a_key_that_stands_twice_is_refused(ledger: OpenLedger) -> None:
     data = json.dumps(proof_document(ledger)).encode()
     with pytest.raises(ProofFileError, match="'seq' stands twice"):
         parse_proof(data[:-1] + b', "seq": 3}', "proof")

@@ -21,7 +21,7 @@ from proctor.ledger.claims.proof import make_inclusion, proven_entry
 from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import NoteEntry
 from proctor.ledger.index import Index
-from proctor.ledger.ledger import Ledger, begin_log
+from proctor.ledger.ledger import OpenLedger, begin_log
 from proctor.ledger.log import FileLog, LogStore, Place, read_line, read_lines
 from proctor.ledger.query import find_one, load_position
 from proctor.ledger.restore import restore
@@ -210,17 +210,17 @@ class TestArtifactStore:
 
 
 @pytest.fixture(scope="module")
-def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledger]:
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenLedger]:
     """A ledger with every kind of entry, superseded and withheld trials."""
     made = make_rich_ledger(tmp_path_factory.mktemp("rich"), size=200)
-    with Ledger.open(made.directory) as ledger:
+    with OpenLedger.open(made.directory) as ledger:
         ledger.refresh()
         yield ledger
 
 
 @pytest.fixture(params=INDEXES)
 def index(
-    request: pytest.FixtureRequest, rich: Ledger, tmp_path: Path
+    request: pytest.FixtureRequest, rich: OpenLedger, tmp_path: Path
 ) -> Iterator[tuple[TrialIndex, TrialIndex]]:
     """An index of that ledger, and the ledger's own."""
     made = INDEXES[request.param](tmp_path)
@@ -301,7 +301,7 @@ class TestTrialIndex:
         assert not made.add([], before, after=before.frontier.size - 1)
         assert made.position() == before
 
-    def test_it_begins_anew_once_it_is_erased(self, index: Both, rich: Ledger) -> None:
+    def test_it_begins_anew_once_it_is_erased(self, index: Both, rich: OpenLedger) -> None:
         made, known = index
         made.erase()
         assert (made.size(), list(made.trials(TrialFilter()))) == (0, [])
@@ -309,21 +309,21 @@ class TestTrialIndex:
         assert list(made.trials(TrialFilter())) == list(known.trials(TrialFilter()))
 
 
-def make_other_ledger(place: Path) -> Ledger:
+def make_other_ledger(place: Path) -> OpenLedger:
     """A new ledger of which nothing is a file of ours."""
     log, key = SqliteLog(place / "log.sqlite"), find_key(place)
     begin_log(log, key, ORIGIN)
-    return Ledger(log, SqliteArtifacts(place / "artifacts.sqlite"), MemoryIndex(), key)
+    return OpenLedger(log, SqliteArtifacts(place / "artifacts.sqlite"), MemoryIndex(), key)
 
 
 class TestOtherLedger:
     """The main steps of the demo with a ledger in SQLite, held against one in a directory."""
 
     @pytest.fixture
-    def both(self, tmp_path: Path) -> tuple[Ledger, Ledger]:
+    def both(self, tmp_path: Path) -> tuple[OpenLedger, OpenLedger]:
         """The same trials in both."""
         other = make_other_ledger(tmp_path)
-        usual = Ledger.create(tmp_path / "ledger", find_key(tmp_path), ORIGIN)
+        usual = OpenLedger.create(tmp_path / "ledger", find_key(tmp_path), ORIGIN)
         for ledger in (other, usual):
             for job in (REWARDS, "06-errors-oracle-k1"):
                 offers = find_trials(JOBS / job, JobOptions(dataset_id="fixtures@1")).offers
@@ -331,7 +331,9 @@ class TestOtherLedger:
             ledger.refresh()
         return other, usual
 
-    def test_lists_boards_and_counts_are_the_same(self, both: tuple[Ledger, Ledger]) -> None:
+    def test_lists_boards_and_counts_are_the_same(
+        self, both: tuple[OpenLedger, OpenLedger]
+    ) -> None:
         rows = [list(each.index.trials(TrialFilter())) for each in both]
         assert rows[0] == rows[1] != []
         boards = [make_board(each, "fixtures@1") for each in both]
@@ -341,7 +343,7 @@ class TestOtherLedger:
         assert counted[0].experiments[0].trials == counted[1].experiments[0].trials
         assert counted[0].total.evidence_bytes == counted[1].total.evidence_bytes
 
-    def test_it_is_verified_proven_and_claimed(self, both: tuple[Ledger, Ledger]) -> None:
+    def test_it_is_verified_proven_and_claimed(self, both: tuple[OpenLedger, OpenLedger]) -> None:
         ledger, _ = both
         found = verify_log(Check(log=ledger.log, artifacts=ledger.artifacts))
         assert (found.damage, found.size) == ([], ledger.refresh().tree.size)
@@ -355,7 +357,7 @@ class TestOtherLedger:
         assert claim.counts.counted > 1
 
     def test_reviews_withholding_and_restoring_work(
-        self, both: tuple[Ledger, Ledger], tmp_path: Path
+        self, both: tuple[OpenLedger, OpenLedger], tmp_path: Path
     ) -> None:
         ledger, _ = both
         first, second, third, *_ = ledger.index.trials(TrialFilter(experiment=REWARDS))
@@ -373,7 +375,7 @@ class TestOtherLedger:
         assert restore(ledger, second.seq, tmp_path / "line").line == second.seq
         assert find_one(ledger, second.name) == second
 
-    def test_an_edited_line_is_found(self, both: tuple[Ledger, Ledger]) -> None:
+    def test_an_edited_line_is_found(self, both: tuple[OpenLedger, OpenLedger]) -> None:
         ledger, _ = both
         entry = ledger.index.entry(3)
         assert entry is not None
@@ -382,8 +384,8 @@ class TestOtherLedger:
         found = verify_log(Check(log=ledger.log, artifacts=ledger.artifacts))
         assert [each.kind for each in found.damage] == [DamageKind.EDITED]
 
-    def test_it_is_searched(self, both: tuple[Ledger, Ledger]) -> None:
-        def count(ledger: Ledger) -> int:
+    def test_it_is_searched(self, both: tuple[OpenLedger, OpenLedger]) -> None:
+        def count(ledger: OpenLedger) -> int:
             def ask(index: SearchIndex) -> int:
                 found = find_hits(ledger, index, parse_query("reward"), TrialFilter(), Page())
                 return found.matches
@@ -393,7 +395,9 @@ class TestOtherLedger:
         other, usual = both
         assert count(other) == count(usual) > 0
 
-    def test_a_torn_tail_is_set_aside_by_the_next_writer(self, both: tuple[Ledger, Ledger]) -> None:
+    def test_a_torn_tail_is_set_aside_by_the_next_writer(
+        self, both: tuple[OpenLedger, OpenLedger]
+    ) -> None:
         ledger, _ = both
         end = list(read_lines(ledger.log))[-1].end
         ledger.log.append(end, [b"never signed"])

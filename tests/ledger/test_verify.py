@@ -23,7 +23,7 @@ from proctor.errors import (
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import FORMAT, EvidenceFile, KeyEntry, NoteEntry, TrialEntry
 from proctor.ledger.keys import SigningKey, cosign, make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import parse_checkpoint, sign_checkpoint
 from proctor.ledger.tree import Tree, leaf_hash, root_of
 from proctor.ledger.verification import scan
@@ -367,7 +367,7 @@ def test_a_ledger_that_somebody_appends_to_is_sound_at_any_moment(tmp_path: Path
     ledger, stop = small(tmp_path, "a"), threading.Event()
 
     def append() -> None:
-        with Ledger.open(ledger, key=find_key(tmp_path)) as opened:
+        with OpenLedger.open(ledger, key=find_key(tmp_path)) as opened:
             # Not as fast as a file system in memory allows: every check reads all there is.
             while not stop.wait(0.005):
                 with opened.writing():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proctor.ledger.entry import NoteEntry, SupersedeEntry
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review
 from proctor.ledger.row import COLUMNS as TRIAL_COLUMNS
@@ -21,7 +21,7 @@ from tests.ledger.ledgers import find_key, index_of, record_bytes, search_index_
 
 def test_an_index_that_is_behind_or_missing_is_fine_and_left_alone(tmp_path: Path) -> None:
     ledger = small(tmp_path, "a", "b")
-    with Ledger.open(ledger, key=find_key(tmp_path)) as opened, opened.writing():
+    with OpenLedger.open(ledger, key=find_key(tmp_path)) as opened, opened.writing():
         opened.append([NoteEntry(at="", seq=0, text="later", author="ana")])
     found = verify_ledger(ledger)
     assert (found.damage, found.notes, found.size) == ([], [], 4)
@@ -61,7 +61,7 @@ def test_an_index_out_of_step_is_mended_and_is_no_damage(tmp_path: Path, change:
     assert found.damage == []
     assert "it was rebuilt" in "".join(found.notes)
     assert verify_ledger(ledger).notes == []
-    with Ledger.open(ledger) as opened:
+    with OpenLedger.open(ledger) as opened:
         opened.refresh()
         rows = list(opened.index.trials(TrialFilter()))
         assert [row.trial_id for row in rows] == ["a", "b"]
@@ -78,7 +78,7 @@ def test_an_index_out_of_step_is_mended_and_is_no_damage(tmp_path: Path, change:
 )
 def test_what_was_said_of_trials_is_held_against_the_log(tmp_path: Path, change: str) -> None:
     directory = small(tmp_path, "a", "b")
-    with Ledger.open(directory, key=find_key(tmp_path)) as ledger:
+    with OpenLedger.open(directory, key=find_key(tmp_path)) as ledger:
         append_review(ledger, find_trial(ledger, "a"), "fail", reviewer="ana", note="")
         ledger.refresh()
     assert verify_ledger(directory).notes == []
@@ -120,7 +120,7 @@ COLUMNS = [(table, column) for table, columns in LIES.items() for column in colu
 def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A ledger whose index has rows in every table: reviewed, superseded and withheld trials."""
     place = tmp_path_factory.mktemp("full")
-    with Ledger.open(small(place, *"abcd"), key=find_key(place)) as ledger:
+    with OpenLedger.open(small(place, *"abcd"), key=find_key(place)) as ledger:
         append_review(ledger, find_trial(ledger, "a"), "fail", reviewer="ana", note="")
         a, b = (find_trial(ledger, trial).subject for trial in "ab")
         entry = SupersedeEntry(
@@ -209,7 +209,7 @@ def test_the_search_index_of_a_ledger_that_was_replaced_is_deleted_in_silence(
     proctor, ledger = run_here(monkeypatch, capsys), small(tmp_path, "a", "b")
     assert "2 trials" in proctor("search", "task", "--ledger", ledger).out
     shutil.rmtree(ledger)
-    with Ledger.create(ledger, find_key(tmp_path), "example.org/another") as another:
+    with OpenLedger.create(ledger, find_key(tmp_path), "example.org/another") as another:
         seal(another, [Submission(record=record_bytes("c"), where="c")])
     assert search_index_of(ledger).exists()
     ran = proctor("ledger", "verify", "--ledger", ledger)

@@ -16,7 +16,7 @@ from proctor.ledger.attestation import append_attestation
 from proctor.ledger.claims.witness import Shown, witness_copy
 from proctor.ledger.entry import NoteEntry, TrialEntry, WithholdEntry
 from proctor.ledger.keys import make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import FileLog, read_lines
 from proctor.ledger.memory import Memory
 from proctor.ledger.note import VerifierKey
@@ -40,14 +40,14 @@ class Watcher:
 
     memory: Memory
 
-    def look(self, ledger: Ledger | Path, *keys: VerifierKey) -> list[Event]:
-        place = Path(ledger.where) if isinstance(ledger, Ledger) else ledger
+    def look(self, ledger: OpenLedger | Path, *keys: VerifierKey) -> list[Event]:
+        place = Path(ledger.where) if isinstance(ledger, OpenLedger) else ledger
         monitor = Monitor(self.memory, keys)
         events, cursor = monitor.look(place)
         monitor.cursors.keep(cursor)
         return events
 
-    def kinds(self, ledger: Ledger | Path, *keys: VerifierKey) -> list[str]:
+    def kinds(self, ledger: OpenLedger | Path, *keys: VerifierKey) -> list[str]:
         """What a look sees; a second one sees nothing more."""
         events = self.look(ledger, *keys)
         assert self.look(ledger, *keys) == []
@@ -60,7 +60,7 @@ def watcher(tmp_path: Path) -> Watcher:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path: Path) -> OpenLedger:
     """A ledger that was seen already is for the test to make: it holds four trials."""
     made = make_ledger(tmp_path)
     seal_marked(made, {"a": 1.0, "b": 0.0, "c": 1.0, "d": None})
@@ -68,29 +68,29 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 @pytest.fixture
-def fork(tmp_path: Path) -> Callable[..., Ledger]:
+def fork(tmp_path: Path) -> Callable[..., OpenLedger]:
     """Another history of the same origin and key."""
 
-    def make(*texts: str) -> Ledger:
-        made = Ledger.create(tmp_path / "fork" / "ledger", find_key(tmp_path), ORIGIN)
+    def make(*texts: str) -> OpenLedger:
+        made = OpenLedger.create(tmp_path / "fork" / "ledger", find_key(tmp_path), ORIGIN)
         note(made, *texts)
         return made
 
     return make
 
 
-def note(ledger: Ledger, *texts: str) -> None:
+def note(ledger: OpenLedger, *texts: str) -> None:
     with ledger.writing():
         ledger.append([NoteEntry(at="", seq=0, text=text, author="ana") for text in texts])
 
 
-def put_in_place(other: Ledger, ledger: Ledger) -> None:
+def put_in_place(other: OpenLedger, ledger: OpenLedger) -> None:
     """Show the monitor another log where the first one was."""
     for name in ("checkpoint", "entries/000000.jsonl"):
         (Path(ledger.where) / name).write_bytes((Path(other.where) / name).read_bytes())
 
 
-def append_copy_of(ledger: Ledger, seq: int) -> None:
+def append_copy_of(ledger: OpenLedger, seq: int) -> None:
     ledger.refresh()
     entry = ledger.entry(seq)
     assert isinstance(entry, TrialEntry)
@@ -98,7 +98,9 @@ def append_copy_of(ledger: Ledger, seq: int) -> None:
         ledger.append([entry])
 
 
-def test_the_first_look_tells_whose_it_is_and_is_no_alarm(watcher: Watcher, ledger: Ledger) -> None:
+def test_the_first_look_tells_whose_it_is_and_is_no_alarm(
+    watcher: Watcher, ledger: OpenLedger
+) -> None:
     (event,) = watcher.look(ledger)
     assert (event.kind, event.kind.is_alarm, event.origin) == ("first-seen", False, ORIGIN)
     assert "--key pins it" in event.message
@@ -108,7 +110,7 @@ def test_the_first_look_tells_whose_it_is_and_is_no_alarm(watcher: Watcher, ledg
 
 
 def test_each_event_of_the_log_is_seen_once_across_restarts(
-    watcher: Watcher, ledger: Ledger, tmp_path: Path
+    watcher: Watcher, ledger: OpenLedger, tmp_path: Path
 ) -> None:
     watcher.look(ledger)
     withhold_trial(ledger, find_trial(ledger, "a"), WHY)
@@ -132,7 +134,7 @@ def test_each_event_of_the_log_is_seen_once_across_restarts(
 
 
 def test_a_withheld_trial_that_is_sealed_again_is_a_duplicate(
-    watcher: Watcher, ledger: Ledger
+    watcher: Watcher, ledger: OpenLedger
 ) -> None:
     ledger.refresh()
     copy = ledger.entry(3)
@@ -143,7 +145,7 @@ def test_a_withheld_trial_that_is_sealed_again_is_a_duplicate(
 
 
 def test_a_fork_is_seen_once_and_both_checkpoints_are_kept(
-    watcher: Watcher, ledger: Ledger, fork: Callable[..., Ledger]
+    watcher: Watcher, ledger: OpenLedger, fork: Callable[..., OpenLedger]
 ) -> None:
     seen = ledger.refresh()
     watcher.look(ledger)
@@ -164,14 +166,14 @@ def test_a_fork_is_seen_once_and_both_checkpoints_are_kept(
 
 
 def test_a_fork_in_another_directory_is_seen_by_its_origin(
-    watcher: Watcher, ledger: Ledger, fork: Callable[..., Ledger]
+    watcher: Watcher, ledger: OpenLedger, fork: Callable[..., OpenLedger]
 ) -> None:
     watcher.look(ledger)
     assert watcher.kinds(fork(*"vwxyz")) == ["forked"]
 
 
 def test_a_fork_with_another_handover_is_a_fork(
-    watcher: Watcher, ledger: Ledger, fork: Callable[..., Ledger], tmp_path: Path
+    watcher: Watcher, ledger: OpenLedger, fork: Callable[..., OpenLedger], tmp_path: Path
 ) -> None:
     watcher.look(ledger)
     other = fork("x")
@@ -181,7 +183,7 @@ def test_a_fork_with_another_handover_is_a_fork(
     assert watcher.kinds(ledger) == ["forked"]
 
 
-def test_a_log_that_went_back_is_seen(watcher: Watcher, ledger: Ledger, tmp_path: Path) -> None:
+def test_a_log_that_went_back_is_seen(watcher: Watcher, ledger: OpenLedger, tmp_path: Path) -> None:
     before = (Path(ledger.where) / "checkpoint").read_bytes()
     note(ledger, "more")
     watcher.look(ledger)
@@ -192,24 +194,24 @@ def test_a_log_that_went_back_is_seen(watcher: Watcher, ledger: Ledger, tmp_path
 
 
 def test_a_strangers_log_in_its_place_is_no_fork_of_the_owners(
-    watcher: Watcher, ledger: Ledger, tmp_path: Path
+    watcher: Watcher, ledger: OpenLedger, tmp_path: Path
 ) -> None:
     watcher.look(ledger)
     stranger = make_key(tmp_path / "stranger", "example.org/stranger")
-    theirs = Ledger.create(tmp_path / "theirs", stranger, ORIGIN)
+    theirs = OpenLedger.create(tmp_path / "theirs", stranger, ORIGIN)
     note(theirs, *"vwxyz")
     put_in_place(theirs, ledger)
     assert watcher.kinds(ledger) == ["wrong-key"]
-    other = Ledger.create(tmp_path / "other", stranger, "example.org/other")
+    other = OpenLedger.create(tmp_path / "other", stranger, "example.org/other")
     put_in_place(other, ledger)
     assert watcher.kinds(ledger) == ["replaced", "first-seen"]
 
 
 def test_a_key_that_is_given_must_have_signed(
-    watcher: Watcher, ledger: Ledger, tmp_path: Path
+    watcher: Watcher, ledger: OpenLedger, tmp_path: Path
 ) -> None:
     stranger = make_key(tmp_path / "stranger", "example.org/stranger")
-    theirs = Ledger.create(tmp_path / "theirs", stranger, ORIGIN)
+    theirs = OpenLedger.create(tmp_path / "theirs", stranger, ORIGIN)
     assert watcher.kinds(theirs) == ["first-seen"]
     trusted = find_key(tmp_path).verifier
     assert watcher.kinds(theirs, trusted) == ["wrong-key"]
@@ -219,7 +221,7 @@ def test_a_key_that_is_given_must_have_signed(
     assert (seen.is_key_given, seen.keys) == (True, (trusted,))
 
 
-def test_an_edited_line_is_damage_old_or_new(watcher: Watcher, ledger: Ledger) -> None:
+def test_an_edited_line_is_damage_old_or_new(watcher: Watcher, ledger: OpenLedger) -> None:
     watcher.look(ledger)
     path = (Path(ledger.where) / "entries") / "000000.jsonl"
     log = path.read_bytes()
@@ -237,7 +239,7 @@ def test_an_edited_line_is_damage_old_or_new(watcher: Watcher, ledger: Ledger) -
     assert watcher.kinds(ledger) == ["damaged"]
 
 
-def test_entries_that_are_signed_and_wrong_are_damage(watcher: Watcher, ledger: Ledger) -> None:
+def test_entries_that_are_signed_and_wrong_are_damage(watcher: Watcher, ledger: OpenLedger) -> None:
     watcher.look(ledger)
     entry = append_attestation(ledger, EXPERIMENT, "ana")
     assert watcher.kinds(ledger) == []
@@ -261,7 +263,7 @@ def test_entries_that_are_signed_and_wrong_are_damage(watcher: Watcher, ledger: 
     assert watcher.kinds(ledger) == ["withheld-unnamed"]
 
 
-def test_only_new_lines_are_decoded(watcher: Watcher, ledger: Ledger) -> None:
+def test_only_new_lines_are_decoded(watcher: Watcher, ledger: OpenLedger) -> None:
     cut_segments(ledger, 1000)
     watcher.look(ledger)
     seal_marked(ledger, {"e": 1.0, "f": 1.0})
@@ -277,7 +279,7 @@ def test_only_new_lines_are_decoded(watcher: Watcher, ledger: Ledger) -> None:
 
 
 def test_a_witness_and_a_monitor_share_what_they_saw(
-    watcher: Watcher, ledger: Ledger, fork: Callable[..., Ledger], tmp_path: Path
+    watcher: Watcher, ledger: OpenLedger, fork: Callable[..., OpenLedger], tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
     copy.write_bytes(ledger.refresh().render())
@@ -295,7 +297,7 @@ def test_a_witness_and_a_monitor_share_what_they_saw(
 
 
 def test_a_strangers_ledger_is_read_harmlessly(
-    watcher: Watcher, ledger: Ledger, tmp_path: Path
+    watcher: Watcher, ledger: OpenLedger, tmp_path: Path
 ) -> None:
     before = sorted(path for path in Path(ledger.where).rglob("*"))
     times = [os.lstat(path).st_mtime_ns for path in before]
@@ -332,7 +334,7 @@ def test_what_is_no_ledger_is_refused(watcher: Watcher, tmp_path: Path) -> None:
 
 
 def test_the_command_has_exit_codes_for_cron_and_prints_json_lines(
-    ledger: Ledger, tmp_path: Path, proctor: Proctor
+    ledger: OpenLedger, tmp_path: Path, proctor: Proctor
 ) -> None:
     words = ("ledger", "watch", Path(ledger.where), "--once", "--state", tmp_path / "state")
     first = proctor(*words)
@@ -356,7 +358,7 @@ def test_the_command_has_exit_codes_for_cron_and_prints_json_lines(
     assert (followed.code, "not a ledger" in followed.err) == (2, True)
 
 
-def test_it_polls_until_it_is_interrupted(ledger: Ledger, tmp_path: Path) -> None:
+def test_it_polls_until_it_is_interrupted(ledger: OpenLedger, tmp_path: Path) -> None:
     words = ("ledger", "watch", Path(ledger.where), "--interval", "0.1", "--state", tmp_path / "s")
     with subprocess.Popen(
         command_line(*words), env=environment(), stdout=subprocess.PIPE, text=True

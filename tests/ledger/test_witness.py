@@ -15,7 +15,7 @@ from proctor.ledger.claims.proof import make_consistency, make_inclusion
 from proctor.ledger.claims.witness import Cosigned, Shown, witness_copy
 from proctor.ledger.entry import NoteEntry
 from proctor.ledger.keys import SigningKey, make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.memory import Memory, Seen, default_memory_path
 from proctor.ledger.note import Checkpoint, parse_checkpoint
 from proctor.ledger.signature import check_signature
@@ -25,7 +25,7 @@ from tests.ledger.ledgers import ORIGIN, find_key, make_ledger
 TIME = 1_700_000_000
 
 
-def grow(ledger: Ledger, *texts: str) -> Checkpoint:
+def grow(ledger: OpenLedger, *texts: str) -> Checkpoint:
     with ledger.writing():
         ledger.append([NoteEntry(at="", seq=0, text=text, author="ana") for text in texts])
     return ledger.refresh()
@@ -71,23 +71,23 @@ def desk(tmp_path: Path) -> Desk:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path: Path) -> OpenLedger:
     return make_ledger(tmp_path)
 
 
 @pytest.fixture
-def fork(tmp_path: Path) -> Callable[[], Ledger]:
+def fork(tmp_path: Path) -> Callable[[], OpenLedger]:
     """Another history of the same origin under the same key."""
     (tmp_path / "other").mkdir()
-    return lambda: Ledger.create(tmp_path / "other" / "ledger", find_key(tmp_path), ORIGIN)
+    return lambda: OpenLedger.create(tmp_path / "other" / "ledger", find_key(tmp_path), ORIGIN)
 
 
-def proof_of(ledger: Ledger, older: Checkpoint, path: Path) -> str:
+def proof_of(ledger: OpenLedger, older: Checkpoint, path: Path) -> str:
     path.write_bytes(render_document(make_consistency(ledger, older, ledger.refresh())))
     return str(path)
 
 
-def test_first_contact_needs_the_logs_key_by_name(desk: Desk, ledger: Ledger) -> None:
+def test_first_contact_needs_the_logs_key_by_name(desk: Desk, ledger: OpenLedger) -> None:
     said = desk.refused(LedgerError, ledger.refresh(), ledger=Path(ledger.where))
     assert "first contact" in said
     assert "--log-key" in said
@@ -97,7 +97,7 @@ def test_first_contact_needs_the_logs_key_by_name(desk: Desk, ledger: Ledger) ->
     assert check_signature(done.checkpoint, desk.key.cosigner, "it") == TIME
 
 
-def test_growth_is_shown_by_the_log_or_by_a_proof(desk: Desk, ledger: Ledger) -> None:
+def test_growth_is_shown_by_the_log_or_by_a_proof(desk: Desk, ledger: OpenLedger) -> None:
     first = ledger.refresh()
     desk.witness(first, log_key=find_key(desk.place).verifier)
     second = grow(ledger, "a", "b")
@@ -112,7 +112,7 @@ def test_growth_is_shown_by_the_log_or_by_a_proof(desk: Desk, ledger: Ledger) ->
     assert seen.checkpoint == third
 
 
-def test_a_proof_that_proves_something_else_is_refused(desk: Desk, ledger: Ledger) -> None:
+def test_a_proof_that_proves_something_else_is_refused(desk: Desk, ledger: OpenLedger) -> None:
     first = ledger.refresh()
     desk.witness(first, log_key=find_key(desk.place).verifier)
     second = grow(ledger, "a", "b", "c")
@@ -126,13 +126,13 @@ def test_a_proof_that_proves_something_else_is_refused(desk: Desk, ledger: Ledge
     assert desk.evidence() == []
 
 
-def test_the_same_checkpoint_again_is_signed_again(desk: Desk, ledger: Ledger) -> None:
+def test_the_same_checkpoint_again_is_signed_again(desk: Desk, ledger: OpenLedger) -> None:
     desk.witness(ledger.refresh(), log_key=find_key(desk.place).verifier)
     assert desk.witness(ledger.refresh()).is_new
 
 
 def test_two_histories_of_one_size_are_a_fork_and_both_are_kept(
-    desk: Desk, ledger: Ledger, fork: Callable[[], Ledger]
+    desk: Desk, ledger: OpenLedger, fork: Callable[[], OpenLedger]
 ) -> None:
     other = grow(fork(), "x")
     seen = grow(ledger, "a")
@@ -148,7 +148,7 @@ def test_two_histories_of_one_size_are_a_fork_and_both_are_kept(
 
 
 def test_a_longer_fork_is_refused_whatever_shows_it(
-    desk: Desk, ledger: Ledger, fork: Callable[[], Ledger]
+    desk: Desk, ledger: OpenLedger, fork: Callable[[], OpenLedger]
 ) -> None:
     seen = grow(ledger, "a")
     desk.witness(seen, log_key=find_key(desk.place).verifier)
@@ -162,7 +162,7 @@ def test_a_longer_fork_is_refused_whatever_shows_it(
 
 
 def test_a_log_that_went_back_is_refused_and_an_old_copy_is_told_apart(
-    desk: Desk, ledger: Ledger
+    desk: Desk, ledger: OpenLedger
 ) -> None:
     first = ledger.refresh()
     second = grow(ledger, "a")
@@ -175,7 +175,7 @@ def test_a_log_that_went_back_is_refused_and_an_old_copy_is_told_apart(
 
 
 def test_a_log_that_does_not_give_the_checkpoint_is_refused(
-    desk: Desk, ledger: Ledger, fork: Callable[[], Ledger]
+    desk: Desk, ledger: OpenLedger, fork: Callable[[], OpenLedger]
 ) -> None:
     checkpoint = grow(ledger, "a")
     trusted = find_key(desk.place).verifier
@@ -187,7 +187,7 @@ def test_a_log_that_does_not_give_the_checkpoint_is_refused(
     assert "not those of the checkpoint" in said
 
 
-def test_a_handover_of_the_key_is_followed_through_the_log(desk: Desk, ledger: Ledger) -> None:
+def test_a_handover_of_the_key_is_followed_through_the_log(desk: Desk, ledger: OpenLedger) -> None:
     desk.witness(ledger.refresh(), log_key=find_key(desk.place).verifier)
     heir = make_key(desk.place / "heir", "example.org/heir")
     before = ledger.refresh()
@@ -207,7 +207,7 @@ def test_a_handover_of_the_key_is_followed_through_the_log(desk: Desk, ledger: L
 
 
 def test_a_fork_signed_by_a_retired_key_is_shown_as_one(
-    desk: Desk, ledger: Ledger, fork: Callable[[], Ledger]
+    desk: Desk, ledger: OpenLedger, fork: Callable[[], OpenLedger]
 ) -> None:
     forked = fork()
     ledger.change_key(make_key(desk.place / "heir", "example.org/heir"))
@@ -219,10 +219,10 @@ def test_a_fork_signed_by_a_retired_key_is_shown_as_one(
 
 
 def test_what_a_monitor_took_from_a_stranger_binds_no_log_that_a_person_named(
-    desk: Desk, ledger: Ledger
+    desk: Desk, ledger: OpenLedger
 ) -> None:
     stranger = make_key(desk.place / "stranger", "example.org/stranger")
-    theirs = Ledger.create(desk.place / "theirs", stranger, ORIGIN)
+    theirs = OpenLedger.create(desk.place / "theirs", stranger, ORIGIN)
     with desk.memory.locked():
         checkpoint = grow(theirs, "x")
         keys = (stranger.verifier,)
@@ -234,7 +234,7 @@ def test_what_a_monitor_took_from_a_stranger_binds_no_log_that_a_person_named(
 
 
 def test_it_is_remembered_before_the_cosignature_is_written(
-    desk: Desk, ledger: Ledger, fork: Callable[[], Ledger]
+    desk: Desk, ledger: OpenLedger, fork: Callable[[], OpenLedger]
 ) -> None:
     copy = desk.copy(ledger.refresh())
     trusted = Shown(log_key=find_key(desk.place).verifier)
@@ -252,7 +252,7 @@ def test_it_is_remembered_before_the_cosignature_is_written(
 
 
 def test_of_two_forks_at_once_one_is_signed(
-    desk: Desk, ledger: Ledger, fork: Callable[[], Ledger]
+    desk: Desk, ledger: OpenLedger, fork: Callable[[], OpenLedger]
 ) -> None:
     copies = [desk.copy(grow(ledger, "a")), desk.copy(grow(fork(), "x"))]
     trusted = Shown(log_key=find_key(desk.place).verifier)
@@ -281,7 +281,7 @@ def test_of_two_forks_at_once_one_is_signed(
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"format":"proctor-seen-9"}'])
 def test_a_memory_that_cannot_be_read_signs_nothing(
-    desk: Desk, ledger: Ledger, content: bytes
+    desk: Desk, ledger: OpenLedger, content: bytes
 ) -> None:
     desk.memory.directory.mkdir()
     desk.memory.path_of(ORIGIN).write_bytes(content)
@@ -292,7 +292,7 @@ def test_a_memory_that_cannot_be_read_signs_nothing(
     assert copy.read_bytes() == ledger.refresh().render()
 
 
-def test_a_link_in_the_place_of_the_memory_is_not_followed(desk: Desk, ledger: Ledger) -> None:
+def test_a_link_in_the_place_of_the_memory_is_not_followed(desk: Desk, ledger: OpenLedger) -> None:
     desk.witness(ledger.refresh(), log_key=find_key(desk.place).verifier)
     path = desk.memory.path_of(ORIGIN)
     path.rename(desk.place / "elsewhere")
@@ -302,7 +302,7 @@ def test_a_link_in_the_place_of_the_memory_is_not_followed(desk: Desk, ledger: L
 
 
 def test_the_command_shows_a_fork_with_exit_1(
-    desk: Desk, ledger: Ledger, fork: Callable[[], Ledger], proctor: Proctor
+    desk: Desk, ledger: OpenLedger, fork: Callable[[], OpenLedger], proctor: Proctor
 ) -> None:
     state = ("--key", desk.place / "witness", "--state", desk.place / "state")
     first, other = desk.copy(grow(ledger, "a")), desk.copy(grow(fork(), "x"))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from proctor.ledger.api import Ledger
-from proctor.ledger.ledger import Ledger as PlainLedger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.trial_index import TrialFilter
 from proctor.search.find import Found, Page, find_hits
 from proctor.search.query import parse_query
@@ -67,7 +67,7 @@ def make_searched(directory: Path) -> Path:
 
 def ask(directory: Path, query: str, page: Page | None = None) -> Found:
     """What a query finds."""
-    with PlainLedger.open(directory) as ledger:
+    with OpenLedger.open(directory) as ledger:
         return ask_index(
             ledger,
             lambda index: find_hits(

@@ -9,7 +9,7 @@ import pytest
 from proctor.cli.trace_summary import summarise_path
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.exchange.traced_files import find_in_files, list_places
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import seal
 from proctor.ledger.traced_trials import find_sealed
 from proctor.ledger.trial_index import TrialFilter
@@ -131,13 +131,13 @@ def test_a_lone_trace_has_no_cause(trial: Path) -> None:
 
 
 @pytest.fixture
-def ledger(trial: Path, tmp_path: Path) -> Ledger:
+def ledger(trial: Path, tmp_path: Path) -> OpenLedger:
     made = make_ledger(tmp_path)
     seal(made, list(find_submissions(trial, SealOptions(experiment="night"))))
     return made
 
 
-def test_a_sealed_trial_has_the_summary_of_its_files(ledger: Ledger, trial: Path) -> None:
+def test_a_sealed_trial_has_the_summary_of_its_files(ledger: OpenLedger, trial: Path) -> None:
     (found,) = find_sealed(ledger, TrialFilter())
     sealed = summarise_traced(found, labelled=True)
     (lying,) = summarise_path(str(trial))
@@ -146,7 +146,7 @@ def test_a_sealed_trial_has_the_summary_of_its_files(ledger: Ledger, trial: Path
     assert sealed.name == f"night/{trial.name}"
 
 
-def test_damaged_evidence_is_said_and_ends_nothing(ledger: Ledger, tmp_path: Path) -> None:
+def test_damaged_evidence_is_said_and_ends_nothing(ledger: OpenLedger, tmp_path: Path) -> None:
     for artifact in (tmp_path / "ledger" / "artifacts").rglob("*"):
         if artifact.is_file():
             artifact.chmod(0o600)

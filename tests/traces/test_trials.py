@@ -9,7 +9,7 @@ import pytest
 from proctor.errors import InputError, LedgerError
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.exchange.traced_files import find_in_files
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import seal
 from proctor.ledger.traced_trials import find_named, find_sealed
 from proctor.ledger.trial_index import TrialFilter
@@ -94,14 +94,14 @@ def test_what_has_no_trace_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def ledger(trial: Path, tmp_path: Path) -> Ledger:
+def ledger(trial: Path, tmp_path: Path) -> OpenLedger:
     made = make_ledger(tmp_path / "ledger")
     seal(made, list(find_submissions(trial, SealOptions(experiment="night"))))
     return made
 
 
 def test_a_sealed_trial_is_found_by_filter_by_name_and_by_experiment(
-    ledger: Ledger, trial: Path
+    ledger: OpenLedger, trial: Path
 ) -> None:
     for found in (
         find_sealed(ledger, TrialFilter(experiment="night")),

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.exchange.harbor_job import JobOptions, find_trials
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import Submission, seal
 from tests.ledger.ledgers import ORIGIN, find_key, record_bytes
 from tests.trial.changed import change, changes, room, verified
@@ -33,7 +33,7 @@ def copy_job(directory: Path, name: str) -> Path:
 
 def seal_jobs(directory: Path, *names: str) -> Path:
     """Where a new ledger is, with all trials of these jobs sealed."""
-    with Ledger.create(directory / "ledger", find_key(directory), ORIGIN) as ledger:
+    with OpenLedger.create(directory / "ledger", find_key(directory), ORIGIN) as ledger:
         for name in names:
             offers = find_trials(JOBS / name, JobOptions(dataset_id="fixtures@1")).offers
             seal(ledger, [offer.submit() for offer in offers])
@@ -69,12 +69,12 @@ def _find_harm(changes: dict[str, object]) -> tuple[dict[str, object], ...]:
     )
 
 
-def open_for_writing(directory: Path) -> Ledger:
+def open_for_writing(directory: Path) -> OpenLedger:
     """The ledger of a directory; made where there is none."""
     key = find_key(directory)
     if not (directory / "ledger").exists():
-        return Ledger.create(directory / "ledger", key, ORIGIN)
-    return Ledger.open(directory / "ledger", key=key)
+        return OpenLedger.create(directory / "ledger", key, ORIGIN)
+    return OpenLedger.open(directory / "ledger", key=key)
 
 
 def seal_harm(directory: Path) -> Path:

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 from proctor.ledger.claims.document import render_document
 from proctor.ledger.claims.proof import make_consistency
 from proctor.ledger.keys import cosign, make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
 from proctor.ledger.tree import Tree, leaf_hash, prove_consistency, root_of
 from proctor.report.case.making import make_case
@@ -99,11 +99,11 @@ def test_an_honest_file_passes_every_check(shared: Page, honest: bytes, tmp_path
 def test_the_page_follows_changes_of_the_key_to_their_places(shared: Page, tmp_path: Path) -> None:
     directory, key = small(tmp_path, "t1", "t2"), find_key(tmp_path)
     for name in ("b", "c"):
-        with Ledger.open(directory, key=key) as ledger:
+        with OpenLedger.open(directory, key=key) as ledger:
             ledger.refresh()
             key = make_key(tmp_path / name, f"example.org/{name}")
             ledger.change_key(key)
-    with Ledger.open(directory) as ledger:
+    with OpenLedger.open(directory) as ledger:
         checkpoint = ledger.refresh()
         made = make_case(ledger, find_trial(ledger, "t1"), checkpoint, largest=10_000_000).page
     open_file(shared, tmp_path / "case.html", made)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Error, Page
 
 from proctor.errors import RewardError
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trials
 from proctor.report.case.checking import check_case_file
 from proctor.report.case.making import make_case
@@ -147,7 +147,7 @@ def hold_jobs(proctor: Proctor, opened: Page, jobs: list[Path], directory: Path)
     for job in jobs:
         proctor("import", "harbor", job, "--experiment", job.name, "--killed", *place)
     texts = {}
-    with Ledger.open(directory / "ledger") as ledger:
+    with OpenLedger.open(directory / "ledger") as ledger:
         checkpoint = ledger.refresh()
         for row in find_trials(ledger):
             page = make_case(ledger, row, checkpoint, largest=20_000_000).page

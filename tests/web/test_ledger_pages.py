@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from proctor.ledger.claims.proof import InclusionProof, parse_proof, proven_entry
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_note, append_review
 from proctor.ledger.tree import leaf_hash
@@ -47,7 +47,7 @@ def edit_line(ledger: Path, before: bytes, after: bytes) -> None:
 
 
 def test_the_entries_are_paged_from_the_newest_on(rich: Path, page: Page) -> None:
-    with Ledger.open(rich) as ledger:
+    with OpenLedger.open(rich) as ledger:
         size = ledger.checkpoint().tree.size
     page.set_viewport_size(PHONE)
     with serving(make_app(Subject(ledger=rich))) as address:
@@ -70,7 +70,7 @@ def test_the_entries_are_paged_from_the_newest_on(rich: Path, page: Page) -> Non
 
 
 def test_every_kind_of_entry_has_a_page(rich: Path) -> None:
-    with Ledger.open(rich) as ledger:
+    with OpenLedger.open(rich) as ledger:
         ledger.refresh()
         kinds = {entry.kind: entry.seq for entry in ledger.index.entries(0, ledger.index.size())}
     assert set(kinds) == {
@@ -223,7 +223,7 @@ def test_a_damaged_ledger_is_shown_as_such_and_never_hidden(small: Path, page: P
 
 
 def test_a_line_that_was_edited_since_it_was_read_is_shown_as_damaged(small: Path) -> None:
-    with Ledger.open(small) as ledger:
+    with OpenLedger.open(small) as ledger:
         ledger.refresh()
     edit_line(small, b'"b.txt"', b'"c.txt"')
     with serving(make_app(Subject(ledger=small))) as address:

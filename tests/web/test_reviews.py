@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 from proctor.errors import BusyError
 from proctor.ledger.entry import ReviewEntry
 from proctor.ledger.keys import make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import find_remarks
 from proctor.ledger.verification.verify import verify_ledger
@@ -55,7 +55,7 @@ def writing_to(subject: Subject) -> Iterator[httpx.Client]:
 
 
 def load_reviews(ledger: Path) -> list[ReviewEntry]:
-    with Ledger.open(ledger) as opened:
+    with OpenLedger.open(ledger) as opened:
         row = find_trial(opened, "experiment-001/one")
         found = [remark.entry for remark in find_remarks(opened, row.record)]
         return [entry for entry in found if isinstance(entry, ReviewEntry)]

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from proctor.digest import sha256_hex
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.web.subject import Subject
 from tests.ledger.ledgers import EXPERIMENT, artifact_path
 from tests.trial.changed import change, changes, differing
@@ -59,7 +59,7 @@ def test_what_is_lost_or_no_record_is_said(tmp_path: Path) -> None:
     subject = Subject(ledger=ledger)
     page = look(subject, f"/trials/{EXPERIMENT}/one").text
     assert "clean-room.json: Expected `object`" in page
-    with Ledger.open(ledger) as opened:
+    with OpenLedger.open(ledger) as opened:
         path = artifact_path(opened, sha256_hex(data))
         path.write_bytes(artifact_path(opened, sha256_hex(b"5")).read_bytes())
     altered = look(subject, f"/trials/{EXPERIMENT}/one")

@@ -10,7 +10,7 @@ from itertools import batched
 
 from proctor.errors import ConflictError, InputError, NotSealedError, RecordError
 from proctor.ledger.belonging import Admission
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import (
     Sealed,
     Secrets,
@@ -83,7 +83,7 @@ type Watch = Callable[[int], None]
 
 def take_in(
     offers: Iterable[Offer],
-    open_ledger: Callable[[], Ledger],
+    open_ledger: Callable[[], OpenLedger],
     secrets: Secrets | None = None,
     watch: Watch | None = None,
     *,
@@ -116,12 +116,12 @@ def take_in(
 
 @dataclass(slots=True)
 class _Intake:
-    open_ledger: Callable[[], Ledger]
+    open_ledger: Callable[[], OpenLedger]
     secrets: Secrets
     outcome: Reconciliation
     by_evidence: bool
     admission: Admission | None
-    ledger: Ledger | None = None
+    ledger: OpenLedger | None = None
 
     def take(self, batch: tuple[Offer, ...]) -> None:
         submissions = [found for offer in batch if (found := self._read(offer)) is not None]
@@ -150,7 +150,7 @@ class _Intake:
             return False
         return True
 
-    def _belongs(self, ledger: Ledger, submission: Submission) -> bool:
+    def _belongs(self, ledger: OpenLedger, submission: Submission) -> bool:
         try:
             if self.admission is not None:
                 self.admission.check(ledger, submission)
@@ -159,7 +159,7 @@ class _Intake:
             return False
         return True
 
-    def _place(self, ledger: Ledger, submission: Submission) -> Submission | None:
+    def _place(self, ledger: OpenLedger, submission: Submission) -> Submission | None:
         """What is left to be sealed of it, under the name it gets.
 
         A trial that proctor ran again has the name of the one before, and replaces it.
@@ -180,7 +180,7 @@ class _Intake:
                 ledger.append([supersedes])
         return placed
 
-    def _seal(self, ledger: Ledger, submissions: list[Submission]) -> None:
+    def _seal(self, ledger: OpenLedger, submissions: list[Submission]) -> None:
         """With one signature; where one is refused, one by one."""
         if not submissions:
             return
@@ -192,7 +192,9 @@ class _Intake:
             self.outcome.new += [each for each in sealed if each.is_new]
             self.outcome.known += [each for each in sealed if not each.is_new]
 
-    def _seal_apart(self, ledger: Ledger, submissions: list[Submission], error: InputError) -> None:
+    def _seal_apart(
+        self, ledger: OpenLedger, submissions: list[Submission], error: InputError
+    ) -> None:
         if len(submissions) > 1:
             for each in submissions:
                 self._seal(ledger, [each])

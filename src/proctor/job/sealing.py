@@ -24,7 +24,7 @@ from proctor.job.request import Request
 from proctor.job.slots import Slot
 from proctor.ledger.belonging import REMEDY, Content, find_content, label_agent
 from proctor.ledger.keys import SigningKey, find_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.place import open_or_create
 from proctor.ledger.query import find_trials
 from proctor.ledger.run_plan import digest_settings
@@ -39,7 +39,7 @@ from proctor.ledger.trial_sealing import seal_trials
 _SHOWN = 3
 
 
-def check_experiment(ledger: Ledger, prepared: Prepared) -> None:
+def check_experiment(ledger: OpenLedger, prepared: Prepared) -> None:
     """See that a new job adds nothing else to an experiment than what belongs to it.
 
     Raises:
@@ -125,7 +125,7 @@ class Sealer:
 
     def _seal_all(self) -> None:
         # The index belongs to the thread that opened it.
-        with Ledger.open(self._wish.directory, key=self._key) as ledger:
+        with OpenLedger.open(self._wish.directory, key=self._key) as ledger:
             is_open = True
             while is_open:
                 batch, is_open = self._take()
@@ -144,7 +144,7 @@ class Sealer:
             trial = self._ended.get()
         return batch, False
 
-    def _seal(self, ledger: Ledger, batch: list[Path]) -> None:
+    def _seal(self, ledger: OpenLedger, batch: list[Path]) -> None:
         try:
             self._count(seal_trials(ledger, batch, self._secrets))
         except ProctorError as error:
@@ -175,7 +175,7 @@ def check_ledger(request: Request) -> None:
         return
     key = find_key(options.key_file, request.host)
     if os.path.lexists(options.directory / "checkpoint"):
-        with Ledger.open(options.directory, key=key) as ledger:
+        with OpenLedger.open(options.directory, key=key) as ledger:
             ledger.refresh()
             ledger.check_key()
     check_belonging(request)
@@ -194,7 +194,7 @@ def check_belonging(request: Request) -> None:
     if options is None or options.extends or request.is_begun:
         return
     if os.path.lexists(options.directory / "checkpoint"):
-        with Ledger.open(options.directory) as ledger:
+        with OpenLedger.open(options.directory) as ledger:
             check_experiment(ledger, request.prepared)
 
 
@@ -251,5 +251,5 @@ def _is_word(name: str, value: str) -> bool:
 
 def find_sealed_names(directory: Path, experiment: str) -> set[str]:
     """The ids of an experiment's trials that are in a ledger."""
-    with Ledger.open(directory) as ledger:
+    with OpenLedger.open(directory) as ledger:
         return {row.trial_id for row in find_trials(ledger, TrialFilter(experiment=experiment))}

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from proctor.errors import LedgerError
-from proctor.ledger import ledger as log
 from proctor.ledger.entry import AnyEntry, TrialEntry, TrialScore, Withheld
 from proctor.ledger.keys import find_key
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.place import open_or_create
 from proctor.ledger.query import find_one, find_trial, find_trials
 from proctor.ledger.restore import Restored, restore
@@ -47,7 +47,7 @@ from proctor.ledger.withhold import (
 __all__ = ["Ledger", "Secrets", "Submission", "TrialFilter", "TrialRow", "TrialScore"]
 
 
-class Ledger(log.Ledger):
+class Ledger(OpenLedger):
     """An open ledger."""
 
     @classmethod

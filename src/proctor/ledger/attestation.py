@@ -21,7 +21,7 @@ import msgspec
 from proctor.digest import sha256_hex
 from proctor.errors import DamageError, LedgerError
 from proctor.ledger.entry import AttestEntry, Withheld, decode_line
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import LogStore, read_lines
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import LONGEST_NAME, check_words
@@ -186,7 +186,7 @@ def survey_log(log: LogStore, size: int) -> Survey:
     return survey
 
 
-def append_attestation(ledger: Ledger, experiment: str, author: str) -> AttestEntry:
+def append_attestation(ledger: OpenLedger, experiment: str, author: str) -> AttestEntry:
     """Append a statement about all entries of an experiment so far; the entry as it is sealed.
 
     Raises:

@@ -117,7 +117,7 @@ def check_format(log: LogStore) -> KeyEntry:
 _TRIES = 100
 
 
-class Ledger:
+class OpenLedger:
     """An open ledger."""
 
     def __init__(

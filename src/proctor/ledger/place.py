@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from proctor.errors import LedgerError
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import Signer
 from proctor.ledger.reader import LedgerReader
 
@@ -28,12 +28,12 @@ def open_reader(directory: Path) -> AbstractContextManager[LedgerReader]:
         NoteError: its checkpoint cannot be read.
         DamageError: it has no first entry.
     """
-    return Ledger.open(directory)
+    return OpenLedger.open(directory)
 
 
 def open_or_create(
     directory: Path, key: Signer, *, origin: str | None = None
-) -> tuple[Ledger, bool]:
+) -> tuple[OpenLedger, bool]:
     """The ledger for writing, and whether it was made just now.
 
     Raises:
@@ -43,9 +43,9 @@ def open_or_create(
     if not os.path.lexists(checkpoint):
         name = origin or f"proctor/ledger/{os.urandom(8).hex()}"
         try:
-            return Ledger.create(directory, key, name), True
+            return OpenLedger.create(directory, key, name), True
         except LedgerError:
             # Two commands may be the first at once: the ledger that one of them made is both's.
             if not os.path.lexists(checkpoint):
                 raise
-    return Ledger.open(directory, key=key), False
+    return OpenLedger.open(directory, key=key), False

@@ -1,6 +1,6 @@
 """What anything that looks at a ledger needs of it.
 
-`Ledger` (ledger.py) is one; so is a damaged ledger that the viewer shows as it was found.
+`OpenLedger` (ledger.py) is one; so is a damaged ledger that the viewer shows as it was found.
 """
 
 from dataclasses import dataclass

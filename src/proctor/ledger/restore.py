@@ -17,7 +17,7 @@ from proctor.errors import DamageError, LedgerError
 from proctor.files import open_plain
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import LARGEST_ENTRY, Withheld
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.tree import leaf_hash
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withhold import find_withholdings, write_over
@@ -50,7 +50,7 @@ class _Wanted:
         return self.leaf is None and not self.artifacts
 
 
-def restore(ledger: Ledger, seq: int, source: Path) -> Restored:
+def restore(ledger: OpenLedger, seq: int, source: Path) -> Restored:
     """Bring back what was withheld of an entry, as far as the source has it.
 
     Raises:
@@ -81,7 +81,7 @@ def restore(ledger: Ledger, seq: int, source: Path) -> Restored:
     return restored
 
 
-def _find_wanted(ledger: Ledger, seq: int) -> _Wanted:
+def _find_wanted(ledger: OpenLedger, seq: int) -> _Wanted:
     row = next(ledger.index.trials(TrialFilter(seqs=(seq,))), None)
     digest = row.record if row else None
     artifacts = {
@@ -97,7 +97,7 @@ def _find_wanted(ledger: Ledger, seq: int) -> _Wanted:
     return _Wanted(seq, leaf, len(line), artifacts)
 
 
-def _take_artifacts(ledger: Ledger, wanted: _Wanted, source: Path, restored: Restored) -> None:
+def _take_artifacts(ledger: OpenLedger, wanted: _Wanted, source: Path, restored: Restored) -> None:
     """What another copy of the ledger has under the very names."""
     others = FileArtifacts(source)
     for sha256 in sorted(wanted.artifacts):
@@ -121,7 +121,7 @@ def _walk(source: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(names))
 
 
-def _take_file(ledger: Ledger, wanted: _Wanted, path: Path, restored: Restored) -> None:
+def _take_file(ledger: OpenLedger, wanted: _Wanted, path: Path, restored: Restored) -> None:
     try:
         with open_plain(path) as file:
             if wanted.artifacts:
@@ -139,7 +139,7 @@ def _take_file(ledger: Ledger, wanted: _Wanted, path: Path, restored: Restored) 
         raise
 
 
-def _put(ledger: Ledger, wanted: _Wanted, file: BinaryIO, restored: Restored) -> None:
+def _put(ledger: OpenLedger, wanted: _Wanted, file: BinaryIO, restored: Restored) -> None:
     digest, _ = ledger.artifacts.put(file)
     wanted.artifacts.discard(digest)
     restored.artifacts.append(digest)

@@ -24,7 +24,7 @@ from proctor.ledger.entry import (
     Verdict,
     Withheld,
 )
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
@@ -67,7 +67,7 @@ def check_words(text: str, what: str, *, longest: int = LONGEST_TEXT) -> None:
 
 
 def append_review(
-    ledger: Ledger, row: TrialRow, verdict: str, *, reviewer: str, note: str = ""
+    ledger: OpenLedger, row: TrialRow, verdict: str, *, reviewer: str, note: str = ""
 ) -> int:
     """Append what a person says of a trial; the entry's place.
 
@@ -91,7 +91,7 @@ def append_review(
 
 
 def append_supersession(
-    ledger: Ledger, row: TrialRow, by: TrialRow, cause: str, *, reason: str, author: str
+    ledger: OpenLedger, row: TrialRow, by: TrialRow, cause: str, *, reason: str, author: str
 ) -> int:
     """Append that a trial stands in for another; the entry's place.
 
@@ -116,7 +116,7 @@ def append_supersession(
 
 
 def append_rescore(
-    ledger: Ledger, row: TrialRow, score: TrialScore, *, reason: str, author: str
+    ledger: OpenLedger, row: TrialRow, score: TrialScore, *, reason: str, author: str
 ) -> int:
     """Append how the same evidence is marked by other rules; the entry's place.
 
@@ -132,7 +132,7 @@ def append_rescore(
     return _append(ledger, entry, [row])
 
 
-def append_note(ledger: Ledger, text: str, *, author: str, about: Sequence[str] = ()) -> int:
+def append_note(ledger: OpenLedger, text: str, *, author: str, about: Sequence[str] = ()) -> int:
     """Append a remark; `about` are digests of records that are sealed here.
 
     Raises:
@@ -148,7 +148,7 @@ def append_note(ledger: Ledger, text: str, *, author: str, about: Sequence[str] 
         return ledger.append([entry])[0]
 
 
-def append_plan(ledger: Ledger, experiment_id: str, plan: bytes, *, author: str) -> int:
+def append_plan(ledger: OpenLedger, experiment_id: str, plan: bytes, *, author: str) -> int:
     """Append what is to be run, before it is; `plan` is JSON, kept byte for byte but for blanks.
 
     Raises:
@@ -184,7 +184,7 @@ def _check_numbers(value: object, what: str) -> None:
             _check_numbers(each, what)
 
 
-def _append(ledger: Ledger, entry: AnyEntry, rows: Sequence[TrialRow]) -> int:
+def _append(ledger: OpenLedger, entry: AnyEntry, rows: Sequence[TrialRow]) -> int:
     with ledger.writing():
         ledger.refresh()
         for row in rows:
@@ -192,7 +192,7 @@ def _append(ledger: Ledger, entry: AnyEntry, rows: Sequence[TrialRow]) -> int:
         return ledger.append([entry])[0]
 
 
-def _check_sealed(ledger: Ledger, digest: str) -> None:
+def _check_sealed(ledger: OpenLedger, digest: str) -> None:
     found = ledger.index.trials(TrialFilter(record_prefix=digest, first=1))
     if not any(row.record == digest for row in found):
         raise LedgerError(f"{ledger.where}: no record {digest[:80]!r} is sealed there")

@@ -42,7 +42,7 @@ from proctor.ledger.keeping import (
     open_around,
     open_files,
 )
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.reader import SealedTrial
 from proctor.record.document import check_strict
 from proctor.record.evidence import find_evidence
@@ -121,7 +121,7 @@ class Secrets(msgspec.Struct, frozen=True):
 
 
 def seal(
-    ledger: Ledger, submissions: Sequence[Submission], secrets: Secrets | None = None
+    ledger: OpenLedger, submissions: Sequence[Submission], secrets: Secrets | None = None
 ) -> list[Sealed]:
     """Seal trials with one signature; all of them are on the disk when this returns.
 
@@ -150,7 +150,7 @@ def seal(
         return append_trials(ledger, entries)
 
 
-def find_by_evidence(ledger: Ledger, submission: Submission) -> Sealed | None:
+def find_by_evidence(ledger: OpenLedger, submission: Submission) -> Sealed | None:
     """The trial of that name that is sealed with this very evidence, whatever its record says.
 
     Raises:
@@ -322,7 +322,7 @@ def _overlapping(file: BinaryIO, needles: Mapping[bytes, str]) -> Iterator[bytes
         rest = (rest + chunk)[-longest + 1 :]
 
 
-def _check_conflict(ledger: Ledger, draft: _Draft) -> None:
+def _check_conflict(ledger: OpenLedger, draft: _Draft) -> None:
     """Before anything is written: other bytes under the same name."""
     subject = draft.subject
     found = ledger.find_sealed(subject.experiment_id, subject.trial_id)
@@ -363,7 +363,7 @@ def _evidence(submission: Submission) -> Iterator[tuple[str, BinaryIO]]:
         yield path, io.BytesIO(data)
 
 
-def append_trials(ledger: Ledger, entries: Sequence[NewEntry]) -> list[Sealed]:
+def append_trials(ledger: OpenLedger, entries: Sequence[NewEntry]) -> list[Sealed]:
     """Append what is new, inside `writing`. Whoever sealed a trial meanwhile came first.
 
     Raises:

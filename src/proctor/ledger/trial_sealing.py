@@ -13,7 +13,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from proctor.ledger.entry import Subject, SupersedeEntry, TrialEntry
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import read_row
 from proctor.ledger.sealing import (
@@ -33,7 +33,7 @@ _REPLACED = ("superseded", "withheld")
 REASON = "the trial was run again under the same name"
 
 
-def seal_trials(ledger: Ledger, trials: Sequence[Path], secrets: Secrets) -> list[Sealed]:
+def seal_trials(ledger: OpenLedger, trials: Sequence[Path], secrets: Secrets) -> list[Sealed]:
     """Seal trials and the attempts that are kept in them; what is sealed already is left out.
 
     Raises:
@@ -88,14 +88,16 @@ def find_reruns(statuses: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def place_again(ledger: Ledger, submission: Submission) -> tuple[Submission, SupersedeEntry | None]:
+def place_again(
+    ledger: OpenLedger, submission: Submission
+) -> tuple[Submission, SupersedeEntry | None]:
     """A trial under a name that is free, and the entry by which it stands in for the one before."""
     for renamed, former in _find_new(ledger, submission):
         return renamed, _supersede(former, identify_submission(renamed)) if former else None
     return submission, None
 
 
-def _find_unsealed(ledger: Ledger, trial: Path) -> Iterator[tuple[Submission, Subject | None]]:
+def _find_unsealed(ledger: OpenLedger, trial: Path) -> Iterator[tuple[Submission, Subject | None]]:
     """What is to be sealed of a trial, and the sealed one that it stands in for."""
     for attempt in find_attempts(trial):
         if has_record(attempt):
@@ -106,7 +108,7 @@ def _find_unsealed(ledger: Ledger, trial: Path) -> Iterator[tuple[Submission, Su
         yield from _find_new(ledger, submit_trial(trial))
 
 
-def _is_sealed(ledger: Ledger, submission: Submission, trial: str) -> bool:
+def _is_sealed(ledger: OpenLedger, submission: Submission, trial: str) -> bool:
     """Whether an attempt is sealed, under its own name or under one that it had as the trial."""
     name = identify_submission(submission)
     if ledger.find_sealed(name.experiment_id, name.trial_id) is not None:
@@ -121,7 +123,7 @@ def _is_sealed(ledger: Ledger, submission: Submission, trial: str) -> bool:
 
 
 def _find_new(
-    ledger: Ledger, submission: Submission
+    ledger: OpenLedger, submission: Submission
 ) -> Iterator[tuple[Submission, Subject | None]]:
     """The trial under the first name that is free, unless one of them is the very same."""
     name = identify_submission(submission)

@@ -32,7 +32,7 @@ from proctor.ledger.entry import (
     encode_entry,
     record_digest,
 )
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import FileLog, read_lines
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import LONGEST_NAME, check_words
@@ -83,7 +83,7 @@ class _Target:
     artifacts: tuple[str, ...]
 
 
-def withhold_trial(ledger: Ledger, row: TrialRow, why: Why) -> Withholding:
+def withhold_trial(ledger: OpenLedger, row: TrialRow, why: Why) -> Withholding:
     """Take out a trial's record and its evidence.
 
     Raises:
@@ -93,7 +93,7 @@ def withhold_trial(ledger: Ledger, row: TrialRow, why: Why) -> Withholding:
 
 
 def withhold_evidence(
-    ledger: Ledger, row: TrialRow, why: Why, paths: Sequence[str] = ()
+    ledger: OpenLedger, row: TrialRow, why: Why, paths: Sequence[str] = ()
 ) -> Withholding:
     """Take out a trial's evidence, all of it or the files of these paths; its record stays.
 
@@ -103,7 +103,7 @@ def withhold_evidence(
     return _withhold(ledger, why, lambda: _aim_at_evidence(ledger, row, paths))
 
 
-def withhold_entry(ledger: Ledger, seq: int, why: Why) -> Withholding:
+def withhold_entry(ledger: OpenLedger, seq: int, why: Why) -> Withholding:
     """Take out an entry that is no trial: a note, a review, a plan.
 
     Raises:
@@ -135,7 +135,7 @@ def find_withheld(ledger: LedgerReader, files: Iterable[EvidenceFile]) -> list[E
     return gone
 
 
-def write_over(ledger: Ledger, seq: int, line: bytes) -> None:
+def write_over(ledger: OpenLedger, seq: int, line: bytes) -> None:
     """Put another line where an entry's is; the file has the old one or the new one, whole.
 
     Raises:
@@ -148,7 +148,7 @@ def write_over(ledger: Ledger, seq: int, line: bytes) -> None:
     ledger.log.overwrite(found.place, line)
 
 
-def _withhold(ledger: Ledger, why: Why, aim: Callable[[], _Target]) -> Withholding:
+def _withhold(ledger: OpenLedger, why: Why, aim: Callable[[], _Target]) -> Withholding:
     why.check()
     with ledger.writing():
         ledger.refresh()
@@ -172,7 +172,7 @@ def _withhold(ledger: Ledger, why: Why, aim: Callable[[], _Target]) -> Withholdi
     return done
 
 
-def _aim_at_trial(ledger: Ledger, row: TrialRow) -> _Target:
+def _aim_at_trial(ledger: OpenLedger, row: TrialRow) -> _Target:
     line = ledger.line(row.seq)
     entry = decode_line(line, f"{ledger.where}: entry {row.seq}")
     if isinstance(entry, Withheld):
@@ -183,7 +183,7 @@ def _aim_at_trial(ledger: Ledger, row: TrialRow) -> _Target:
     return _Target(row.subject, row.seq, leaf_hash(line).hex(), digests)
 
 
-def _aim_at_entry(ledger: Ledger, seq: int) -> _Target:
+def _aim_at_entry(ledger: OpenLedger, seq: int) -> _Target:
     line = ledger.line(seq)
     entry = decode_line(line, f"{ledger.where}: entry {seq}")
     if isinstance(entry, Withheld):
@@ -199,7 +199,7 @@ def _aim_at_entry(ledger: Ledger, seq: int) -> _Target:
     return _Target(None, seq, leaf_hash(line).hex(), ())
 
 
-def _aim_again(ledger: Ledger, seq: int) -> _Target:
+def _aim_again(ledger: OpenLedger, seq: int) -> _Target:
     """What was said of a line that is gone: its evidence may still be there."""
     said = [entry for entry in find_withholdings(ledger) if entry.entry == seq]
     if not said:
@@ -210,7 +210,7 @@ def _aim_again(ledger: Ledger, seq: int) -> _Target:
     return _Target(said[-1].subject, seq, said[-1].leaf, said[-1].artifacts)
 
 
-def _aim_at_evidence(ledger: Ledger, row: TrialRow, paths: Sequence[str]) -> _Target:
+def _aim_at_evidence(ledger: OpenLedger, row: TrialRow, paths: Sequence[str]) -> _Target:
     entry = ledger.entry(row.seq)
     name = row.name
     if not isinstance(entry, TrialEntry):
@@ -238,7 +238,7 @@ def _left_of(seq: int, line: bytes) -> bytes:
     return encode_entry(Withheld(withheld=leaf_hash(line).hex(), seq=seq)).ljust(len(line))
 
 
-def _find_said(ledger: Ledger, target: _Target, why: Why) -> int | None:
+def _find_said(ledger: OpenLedger, target: _Target, why: Why) -> int | None:
     """The entry that says this already: a crash came between it and the deed."""
     is_gone = target.entry is not None and isinstance(ledger.entry(target.entry), Withheld)
     for entry in reversed(find_withholdings(ledger)):
@@ -250,7 +250,7 @@ def _find_said(ledger: Ledger, target: _Target, why: Why) -> int | None:
     return None
 
 
-def _carry_out(ledger: Ledger, target: _Target, done: Withholding) -> None:
+def _carry_out(ledger: OpenLedger, target: _Target, done: Withholding) -> None:
     if target.entry is not None:
         done.line = target.entry
         line = ledger.line(target.entry)
@@ -285,7 +285,7 @@ class _Naming(msgspec.Struct, frozen=True):
 _NAMING = msgspec.json.Decoder(_Naming)
 
 
-def _find_others(ledger: Ledger, target: _Target) -> dict[str, list[str]]:
+def _find_others(ledger: OpenLedger, target: _Target) -> dict[str, list[str]]:
     """The evidence that other trials name too, with those trials."""
     wanted = set(target.artifacts)
     if not wanted:
@@ -307,7 +307,7 @@ def _find_others(ledger: Ledger, target: _Target) -> dict[str, list[str]]:
     return others
 
 
-def _find_naming(ledger: Ledger, wanted: set[str]) -> Iterator[TrialEntry]:
+def _find_naming(ledger: OpenLedger, wanted: set[str]) -> Iterator[TrialEntry]:
     size = ledger.checkpoint().tree.size
     for line in islice(read_lines(ledger.log), size):
         if any(named.sha256 in wanted for named in _NAMING.decode(line.data).evidence):

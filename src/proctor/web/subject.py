@@ -22,7 +22,7 @@ from proctor.ledger.admission import admit_line
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.derived import INDEX
 from proctor.ledger.index import Index
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import FileLog, Place, Stamp, read_lines
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import find_trials, looking
@@ -92,7 +92,7 @@ class Health:
             return self._found or self._verified
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Ledger]:
+    def opened(self) -> Iterator[OpenLedger]:
         """The ledger; a damaged one as it was found.
 
         Raises:
@@ -102,7 +102,7 @@ class Health:
         with self._lock:
             kept = Path(self._kept.name) if self._kept else None
         if kept is None:
-            with Ledger.open(self._directory) as ledger:
+            with OpenLedger.open(self._directory) as ledger:
                 yield ledger
             return
         log, artifacts = FileLog(self._directory), FileArtifacts(self._directory)
@@ -112,7 +112,7 @@ class Health:
     def _check(self) -> None:
         found, kept = None, None
         try:
-            with Ledger.open(self._directory) as ledger:
+            with OpenLedger.open(self._directory) as ledger:
                 ledger.refresh()
         except (DamageError, NoteError) as error:
             found, kept = str(error), _index_found(self._directory)
@@ -162,7 +162,7 @@ class Health:
             verifying.join()
 
 
-class FoundLedger(Ledger):
+class FoundLedger(OpenLedger):
     """A damaged ledger for reading, as it was found: nothing is held against the checkpoint."""
 
     def refresh(self) -> Checkpoint:
@@ -335,7 +335,7 @@ class Subject:
         return self.health.look() if self.health is not None else None
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Ledger | None]:
+    def opened(self) -> Iterator[OpenLedger | None]:
         """The ledger, for one request; a damaged one as it was found; None for jobs.
 
         Raises:

@@ -10,7 +10,7 @@ from proctor.ledger.artifacts import FileArtifacts, unpacked
 from proctor.ledger.entry import EvidenceFile
 from proctor.ledger.exchange.harbor_jobs import Room, write_jobs
 from proctor.ledger.keys import load_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import parse_checkpoint, sign_checkpoint
 from proctor.ledger.query import find_trials
 from proctor.ledger.tree import Tree, leaf_hash, root_of
@@ -66,7 +66,7 @@ def test_a_trial_of_terabytes_is_not_unpacked_and_fails_the_policy(
 
 
 def test_what_fits_is_unpacked_and_the_rest_is_named(ledger: Path, tmp_path: Path) -> None:
-    with Ledger.open(ledger) as opened:
+    with OpenLedger.open(ledger) as opened:
         opened.refresh()
         rows = find_trials(opened)
         sizes = {row.seq: len(opened.entry(row.seq).evidence) for row in rows}  # type: ignore[union-attr]
@@ -81,7 +81,7 @@ def test_what_fits_is_unpacked_and_the_rest_is_named(ledger: Path, tmp_path: Pat
 def test_a_whole_experiment_has_room(ledger: Path) -> None:
     sealed = verify_as_asked(ledger)
     with (
-        Ledger.open(ledger) as opened,
+        OpenLedger.open(ledger) as opened,
         opened_experiment(opened, "nightly", sealed) as submission,
     ):
         assert not any(trial.is_too_large for trial in submission.trials)

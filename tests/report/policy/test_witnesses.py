@@ -8,7 +8,7 @@ import pytest
 from proctor.errors import PolicyError
 from proctor.ledger.claims.witness import cosign_copy, load_copy
 from proctor.ledger.keys import SigningKey, make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import VerifierKey
 from proctor.ledger.sealing import Submission, seal
 from proctor.report.policy.document import parse_policy
@@ -25,7 +25,7 @@ def proctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path: Path) -> OpenLedger:
     return make_ledger(tmp_path, ["a", "b"])
 
 
@@ -40,14 +40,14 @@ def asking(tmp_path: Path, quorum: int, *keys: VerifierKey) -> Path:
     return path
 
 
-def cosigned(ledger: Ledger, path: Path, *keys: SigningKey) -> Path:
+def cosigned(ledger: OpenLedger, path: Path, *keys: SigningKey) -> Path:
     path.write_bytes(ledger.refresh().render())
     for key in keys:
         cosign_copy(path, load_copy(path), key, 1_700_000_000)
     return path
 
 
-def codes(proctor: Proctor, policy: Path, ledger: Ledger, *since: Path) -> set[str]:
+def codes(proctor: Proctor, policy: Path, ledger: OpenLedger, *since: Path) -> set[str]:
     given = [word for path in since for word in ("--since", path)]
     where = ("--policy", policy, "--ledger", Path(ledger.where), *given, "--json")
     (document,) = json.loads(proctor("check", EXPERIMENT, *where).out)["submissions"]
@@ -58,7 +58,7 @@ def codes(proctor: Proctor, policy: Path, ledger: Ledger, *since: Path) -> set[s
 
 
 def test_a_quorum_of_named_witnesses_passes_and_one_less_fails(
-    proctor: Proctor, ledger: Ledger, witnesses: list[SigningKey], tmp_path: Path
+    proctor: Proctor, ledger: OpenLedger, witnesses: list[SigningKey], tmp_path: Path
 ) -> None:
     policy = asking(tmp_path, 2, *(key.cosigner for key in witnesses))
     one = cosigned(ledger, tmp_path / "one", witnesses[0])
@@ -71,7 +71,7 @@ def test_a_quorum_of_named_witnesses_passes_and_one_less_fails(
 
 
 def test_a_stranger_and_the_owner_are_no_witnesses(
-    proctor: Proctor, ledger: Ledger, witnesses: list[SigningKey], tmp_path: Path
+    proctor: Proctor, ledger: OpenLedger, witnesses: list[SigningKey], tmp_path: Path
 ) -> None:
     owner = find_key(tmp_path)
     policy = asking(tmp_path, 1, witnesses[0].cosigner, owner.cosigner)
@@ -80,7 +80,7 @@ def test_a_stranger_and_the_owner_are_no_witnesses(
 
 
 def test_the_checkpoint_must_cover_every_trial(
-    proctor: Proctor, ledger: Ledger, witnesses: list[SigningKey], tmp_path: Path
+    proctor: Proctor, ledger: OpenLedger, witnesses: list[SigningKey], tmp_path: Path
 ) -> None:
     policy = asking(tmp_path, 1, witnesses[0].cosigner)
     copy = cosigned(ledger, tmp_path / "copy", witnesses[0])
@@ -91,11 +91,11 @@ def test_the_checkpoint_must_cover_every_trial(
 
 
 def test_a_cosigned_checkpoint_of_another_history_counts_for_nothing(
-    proctor: Proctor, ledger: Ledger, witnesses: list[SigningKey], tmp_path: Path
+    proctor: Proctor, ledger: OpenLedger, witnesses: list[SigningKey], tmp_path: Path
 ) -> None:
     policy = asking(tmp_path, 1, witnesses[0].cosigner)
     (tmp_path / "key.d").mkdir()
-    other = Ledger.create(tmp_path / "fork", find_key(tmp_path), ledger.refresh().origin)
+    other = OpenLedger.create(tmp_path / "fork", find_key(tmp_path), ledger.refresh().origin)
     seal(other, [Submission(record=record_bytes(name), where=name) for name in ("a", "x")])
     copy = cosigned(other, tmp_path / "copy", witnesses[0])
     found = codes(proctor, policy, ledger, copy)

@@ -37,7 +37,7 @@ from proctor.exchange.prime.client import (
 from proctor.exchange.prime.listing import Evaluation, Listing, load_saved
 from proctor.exchange.prime.sample import default_experiment
 from proctor.exchange.prime.trial import submit_sample
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import Secrets
 from proctor.record.ids import check_id
 from proctor.sentence import count_of
@@ -160,7 +160,9 @@ def _tell(sentence: str) -> None:
     click.echo(f"proctor: {printable(sentence)}", err=True)
 
 
-def _bring_in(found: _Found, experiment: str, open_ledger: Callable[[], Ledger]) -> Reconciliation:
+def _bring_in(
+    found: _Found, experiment: str, open_ledger: Callable[[], OpenLedger]
+) -> Reconciliation:
     """Seal the samples as they arrive.
 
     Raises:

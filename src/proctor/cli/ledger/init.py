@@ -10,7 +10,7 @@ from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json, print_line
 from proctor.errors import LedgerError
 from proctor.ledger.keys import default_key_path, find_key, load_key, make_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 
 _LONGEST = 200
 
@@ -53,7 +53,7 @@ def command(
     path = given or default_key_path(os.environ)
     is_new_key = not os.path.lexists(path)
     key = make_key(path, _name_key(origin)) if is_new_key else find_key(given, os.environ)
-    with Ledger.create(place, key, origin or f"proctor/ledger/{os.urandom(8).hex()}") as ledger:
+    with OpenLedger.create(place, key, origin or f"proctor/ledger/{os.urandom(8).hex()}") as ledger:
         checkpoint = ledger.checkpoint()
     facts = {
         "ledger": str(place),
@@ -76,7 +76,7 @@ def command(
 
 def _change_key(place: Path, key_file: str | None, path: Path, *, as_json: bool) -> int:
     former = find_key(Path(key_file) if key_file else None, os.environ)
-    with Ledger.open(place, key=former) as ledger:
+    with OpenLedger.open(place, key=former) as ledger:
         # Before a key is made: a ledger that cannot be written needs none.
         ledger.refresh()
         ledger.check_key()

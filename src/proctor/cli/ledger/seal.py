@@ -24,7 +24,7 @@ from proctor.cli.redaction import secret_option
 from proctor.errors import ConflictError, InputError, KeyFileError, NotSealedError
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.belonging import Admission
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import (
     Sealed,
     Secrets,
@@ -58,7 +58,7 @@ class _Target:
     admission: Admission | None
     """None: whatever experiment they name."""
 
-    def admits(self, ledger: Ledger, submission: Submission, refused: list[_Refused]) -> bool:
+    def admits(self, ledger: OpenLedger, submission: Submission, refused: list[_Refused]) -> bool:
         """Whether a trial belongs to its experiment; if not, that is put down."""
         try:
             if self.admission is not None:
@@ -165,7 +165,7 @@ def _is_sealable(submission: Submission, secrets: Secrets, refused: list[_Refuse
 
 
 def _seal_batch(
-    ledger: Ledger, batch: list[Submission], secrets: Secrets, refused: list[_Refused]
+    ledger: OpenLedger, batch: list[Submission], secrets: Secrets, refused: list[_Refused]
 ) -> list[Sealed]:
     """With one signature; where one is refused, one by one."""
     try:

@@ -7,11 +7,11 @@ import click
 
 from proctor.cli.ledger.options import find_directory
 from proctor.ledger.keys import find_key
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.place import open_or_create
 
 
-def open_signed(directory: str | None, key_file: str | None) -> Ledger:
+def open_signed(directory: str | None, key_file: str | None) -> OpenLedger:
     """A ledger that is there, for writing.
 
     Raises:
@@ -19,10 +19,10 @@ def open_signed(directory: str | None, key_file: str | None) -> Ledger:
         KeyFileError: the key cannot be read or made.
     """
     key = find_key(Path(key_file) if key_file else None, os.environ)
-    return Ledger.open(find_directory(directory), key=key)
+    return OpenLedger.open(find_directory(directory), key=key)
 
 
-def open_target(directory: str | None, key_file: str | None) -> Ledger:
+def open_target(directory: str | None, key_file: str | None) -> OpenLedger:
     """The ledger for writing; one that is made now is named on stderr.
 
     Raises:

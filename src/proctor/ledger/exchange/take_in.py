@@ -28,7 +28,7 @@ from proctor.ledger.entry import (
     record_digest,
 )
 from proctor.ledger.exchange.unbundle import Unbundled, check_bundle, read_artifacts, read_entries
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import VerifierKey
 from proctor.ledger.review import find_remarks
 from proctor.ledger.row import read_row
@@ -53,7 +53,7 @@ class TakenIn:
     """Files of evidence that the bundle does not have."""
 
 
-def import_bundle(ledger: Ledger, path: Path, key: VerifierKey | None = None) -> TakenIn:
+def import_bundle(ledger: OpenLedger, path: Path, key: VerifierKey | None = None) -> TakenIn:
     """Check a bundle, all of it, and seal what is in it.
 
     Raises:
@@ -88,7 +88,7 @@ _REMARKS = (ReviewEntry, RescoreEntry, SupersedeEntry)
 type _Remark = ReviewEntry | RescoreEntry | SupersedeEntry
 
 
-def _check_superseded(ledger: Ledger, handed: set[str], path: Path) -> None:
+def _check_superseded(ledger: OpenLedger, handed: set[str], path: Path) -> None:
     """Refuse a trial whose supersession could not be sealed here along with it."""
     ledger.refresh()
     for entry in read_entries(path):
@@ -101,7 +101,7 @@ def _check_superseded(ledger: Ledger, handed: set[str], path: Path) -> None:
             )
 
 
-def _keep_artifacts(ledger: Ledger, path: Path) -> None:
+def _keep_artifacts(ledger: OpenLedger, path: Path) -> None:
     try:
         for digest, file in read_artifacts(path):
             found, _size = ledger.artifacts.put(file)
@@ -122,7 +122,7 @@ def _with_source(entry: TrialEntry, bundle: Unbundled) -> TrialEntry:
     return msgspec.structs.replace(entry, source=source)
 
 
-def _seal(ledger: Ledger, entries: list[TrialEntry], taken: TakenIn) -> None:
+def _seal(ledger: OpenLedger, entries: list[TrialEntry], taken: TakenIn) -> None:
     with ledger.writing():
         # First what is not there: after a kill in between, nothing is missing without a word.
         withheld = list(_find_missing(ledger, entries))
@@ -139,7 +139,7 @@ def _make_new(entry: TrialEntry) -> NewEntry:
     return NewEntry(entry, row.subject, row.status)
 
 
-def _find_missing(ledger: Ledger, entries: list[TrialEntry]) -> Iterator[WithholdEntry]:
+def _find_missing(ledger: OpenLedger, entries: list[TrialEntry]) -> Iterator[WithholdEntry]:
     for entry in entries:
         gone = {file.sha256 for file in entry.evidence if not ledger.artifacts.holds(file.sha256)}
         row = read_row(entry)
@@ -156,7 +156,7 @@ def _find_missing(ledger: Ledger, entries: list[TrialEntry]) -> Iterator[Withhol
             )
 
 
-def _remark(ledger: Ledger, remarks: tuple[_Remark, ...], taken: TakenIn) -> None:
+def _remark(ledger: OpenLedger, remarks: tuple[_Remark, ...], taken: TakenIn) -> None:
     with ledger.writing():
         ledger.refresh()
         known = {
@@ -172,13 +172,13 @@ def _remark(ledger: Ledger, remarks: tuple[_Remark, ...], taken: TakenIn) -> Non
     taken.remarks += len(new)
 
 
-def _is_ours(ledger: Ledger, entry: _Remark) -> bool:
+def _is_ours(ledger: OpenLedger, entry: _Remark) -> bool:
     """Whether every trial it speaks of is sealed here with the bytes it speaks of."""
     subjects = [entry.subject, entry.by] if isinstance(entry, SupersedeEntry) else [entry.subject]
     return all(_is_sealed(ledger, subject) for subject in subjects)
 
 
-def _is_sealed(ledger: Ledger, subject: Subject) -> bool:
+def _is_sealed(ledger: OpenLedger, subject: Subject) -> bool:
     found = ledger.find_sealed(subject.experiment_id, subject.trial_id)
     return found is not None and found.record == subject.record
 
