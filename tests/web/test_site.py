@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page
 
 from proctor.errors import InputError
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review
 from proctor.report.behaviour import summarise_attempts
@@ -36,7 +36,7 @@ ODD = "a b&c#d?e%2F'\"<i>é\u202e__1"
 """A name of a directory, which means something else in an address, in HTML and on a screen."""
 
 
-def export(place: Path, runs: Sequence[Run], ledger: Ledger | None = None) -> Path:
+def export(place: Path, runs: Sequence[Run], ledger: OpenLedger | None = None) -> Path:
     """The site of runs."""
     rows = [each for run in runs for each in run.attempts]
     behaviour = summarise_attempts(rows, ledger, lambda *_: None, is_alone=True)
@@ -50,7 +50,7 @@ def export_jobs(place: Path, *jobs: Path) -> Path:
 
 
 def export_sealed(place: Path, directory: Path, *experiments: str) -> Path:
-    with Ledger.open(directory) as ledger:
+    with OpenLedger.open(directory) as ledger:
         return export(place, [load_sealed_run(ledger, each) for each in experiments], ledger)
 
 
@@ -116,7 +116,7 @@ def test_every_page_of_real_jobs_is_reached_and_leads_somewhere(tmp_path: Path) 
 
 def test_a_ledger_has_its_entries_reviews_and_evidence_without_dead_links(tmp_path: Path) -> None:
     directory = seal_some(tmp_path, SCRIPTED, ERRORS)
-    with Ledger.open(directory, key=find_key(tmp_path)) as ledger:
+    with OpenLedger.open(directory, key=find_key(tmp_path)) as ledger:
         found = find_trial(ledger, f"{SCRIPTED}/{TRIAL}")
         append_review(ledger, found, "pass", reviewer="ana", note="read it")
     pages = crawl(export_sealed(tmp_path / "site", directory, SCRIPTED, ERRORS))

@@ -25,7 +25,7 @@ from markupsafe import Markup
 from proctor.contained import create_below
 from proctor.errors import DamageError, InputError
 from proctor.files import write_small
-from proctor.ledger.ledger import Ledger
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.record.ids import make_id
 from proctor.report.behaviour import Behaviour, Watch
@@ -82,7 +82,7 @@ def make_pages(
     facts: ReportFacts,
     runs: Sequence[Run],
     behaviour: Behaviour,
-    ledger: Ledger | None,
+    ledger: LedgerReader | None,
     watch: Watch,
 ) -> Iterator[tuple[str, str]]:
     """Every page as its relative name and its text.
@@ -181,12 +181,12 @@ class _ExportedTrial:
     """The pages of one trial."""
 
     def __init__(
-        self, row: TrialRow, ledger: Ledger | None, names: dict[str, _Names], frame: _Frame
+        self, row: TrialRow, ledger: LedgerReader | None, names: dict[str, _Names], frame: _Frame
     ) -> None:
         self._row, self._ledger = row, ledger
         self._names, self._own = names, names[row.name]
         self._frame = frame
-        place = row.place or (str(ledger.directory) if ledger is not None else "")
+        place = row.place or (str(ledger.where) if ledger is not None else "")
         # The relative path of a ledger may be any word, such as "ledger": it is left alone.
         places = (os.path.realpath(place), str(Path(place).absolute()), row.place or "")
         self._places = sorted(filter(None, places), key=len, reverse=True) if place else []
