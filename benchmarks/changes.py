@@ -41,7 +41,7 @@ from proctor.trial.environment import Environment
 from proctor.trial.making import make_environment
 from proctor.trial.opening import open_files, opened
 from proctor.trial.order import Kinds
-from proctor.trial.plan import Plan, RecordWish
+from proctor.trial.spec import RecordFields, TrialSpec
 from proctor.trial.stop import stop_environment
 from proctor.trial.trial_run import TrialRun
 
@@ -166,7 +166,8 @@ def _bare_seconds(count: int, size: int) -> float:
 @asynccontextmanager
 async def _begun(trials: Path) -> AsyncIterator[_Begun]:
     kinds = Kinds(make_agent, SandboxEnvironment)
-    with opened(_plan_trial(trials), kinds, lambda _: None, SYSTEM) as sitting:
+    spec = _specify_trial(trials)
+    with opened(spec, trials / spec.name, kinds, lambda _: None, SYSTEM) as sitting:
         open_files(sitting)
         environment = make_environment(sitting)
         try:
@@ -177,7 +178,7 @@ async def _begun(trials: Path) -> AsyncIterator[_Begun]:
             await stop_environment(sitting)
 
 
-def _plan_trial(trials: Path) -> Plan:
+def _specify_trial(trials: Path) -> TrialSpec:
     config = TrialConfig(
         task=TaskConfig(path=GREET),
         trial_name="bench",
@@ -185,9 +186,10 @@ def _plan_trial(trials: Path) -> Plan:
         agent=AgentConfig(name="nop"),
         environment=EnvironmentConfig(),
     )
-    return Plan(
+    return TrialSpec(
         config=config,
+        uri=(trials / "bench").as_uri(),
         task=load_task(GREET),
         digests=load_digests(GREET),
-        record=RecordWish(experiment="bench"),
+        record=RecordFields(experiment="bench"),
     )

@@ -103,3 +103,25 @@ class Stubborn(_Agent):
                 await asyncio.sleep(0.01)
             except asyncio.CancelledError:
                 (place / "cancelled").touch()
+
+
+class Failing(_Agent):
+    """Fails whenever it is run."""
+
+    @staticmethod
+    def name() -> str:
+        return "failing"
+
+    async def run(self, instruction: str, environment: Any, context: Any) -> None:
+        raise ConnectionError("no connection")
+
+
+class Cancelling(_Agent):
+    """Ends as if somebody had cancelled it."""
+
+    @staticmethod
+    def name() -> str:
+        return "cancelling"
+
+    async def run(self, instruction: str, environment: Any, context: Any) -> None:
+        raise asyncio.CancelledError

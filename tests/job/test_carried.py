@@ -110,7 +110,7 @@ def test_a_trial_that_cannot_make_its_own_result_has_them(
 
     (trial,) = trial_dirs(job)
     (trial / "findings.json").write_bytes(render_findings([make_finding(PLANTED)]))
-    monkeypatch.setattr("proctor.job.running.run_trial", fail)
+    monkeypatch.setattr("proctor.job.local_executor.run_trial", fail)
     found, _ = resume_again(job)
     assert [each["message"] for each in found] == ["attempt 1: seen"]
     assert load_json(trial / "result.json")["exception_info"]["exception_type"] == "OSError"

@@ -1,6 +1,7 @@
 """Agents, tasks and plans for the tests of trials: each a small real thing."""
 
 import json
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,8 @@ from proctor.trial.agent import AgentContext
 from proctor.trial.clock import SYSTEM, Clock
 from proctor.trial.environment import Environment
 from proctor.trial.order import AgentOrder, EnvironmentOrder, Kinds
-from proctor.trial.plan import Plan, RecordWish
+from proctor.trial.paths import TrialPaths
+from proctor.trial.spec import RecordFields, TrialSpec
 from proctor.trial.trial import run_trial
 from tests.trial.rooms import PlainEnvironment, WatchedEnvironment
 
@@ -38,9 +40,14 @@ def write_task(directory: Path, files: Mapping[str, str] = {}, toml: str = "") -
     return directory
 
 
-def load_findings(plan: Plan) -> list[dict[str, Any]]:
+def paths_of(spec: TrialSpec) -> TrialPaths:
+    """Where a trial of these tests leaves everything."""
+    return TrialPaths(spec.config.trials_dir / spec.name)
+
+
+def load_findings(spec: TrialSpec) -> list[dict[str, Any]]:
     """The findings of a trial, but for the one that all have here: no room of these is clean."""
-    path = plan.paths.findings_path
+    path = paths_of(spec).findings_path
     found = json.loads(path.read_text()) if path.exists() else []
     return [each for each in found if each["code"] != "clean-room-skipped"]
 
@@ -85,7 +92,7 @@ class Sitter:
 class Stage:
     """Everything for one trial; what was made is kept for looking at."""
 
-    plan: Plan
+    spec: TrialSpec
     deed: Deed = do_nothing
     environment_class: type[PlainEnvironment] = WatchedEnvironment
     clock: Clock = SYSTEM
@@ -107,10 +114,13 @@ class Stage:
         return made
 
     async def run(self) -> TrialResult:
-        return await run_trial(self.plan, self.kinds, self.phases.append, self.clock)
+        directory = paths_of(self.spec).trial_dir
+        return await run_trial(self.spec, directory, self.kinds, self.phases.append, self.clock)
 
 
-def make_plan(task_dir: Path, trials: Path, *, compatible: bool = False, **config: Any) -> Plan:
+def make_spec(
+    task_dir: Path, trials: Path, *, compatible: bool = False, **config: Any
+) -> TrialSpec:
     """A trial at a task, with whatever config beyond the ordinary."""
     task = load_task(task_dir, verifying=False)
     told: dict[str, Any] = {
@@ -118,15 +128,16 @@ def make_plan(task_dir: Path, trials: Path, *, compatible: bool = False, **confi
         "environment": EnvironmentConfig(import_path="tests.trial.rooms:PlainEnvironment"),
         **config,
     }
-    return Plan(
+    return TrialSpec(
         config=TrialConfig(
             task=TaskConfig(path=task_dir, source="set"),
             trial_name="it__abc1234",
             trials_dir=trials,
             **told,
         ),
+        uri=(Path(os.path.realpath(trials)) / "it__abc1234").as_uri(),
         task=task,
         digests=load_digests(task.directory),
-        record=RecordWish(experiment="exp"),
+        record=RecordFields(experiment="exp"),
         is_harbor_compatible=compatible,
     )

@@ -20,7 +20,8 @@ from tests.trial.sitters import (
     Sitter,
     Stage,
     load_findings,
-    make_plan,
+    make_spec,
+    paths_of,
     run_inside,
     write_task,
 )
@@ -47,7 +48,7 @@ def write_outside(text: str, inside: str) -> Deed:
 
 
 def found_by(stage: Stage) -> list[dict[str, Any]]:
-    return load_findings(stage.plan)
+    return load_findings(stage.spec)
 
 
 @pytest.mark.parametrize("kind", [PlainEnvironment, WatchedEnvironment])
@@ -56,10 +57,10 @@ def test_a_trace_forged_inside_does_not_take_the_place_of_the_hosts(
 ) -> None:
     inside = f"echo '{FORGED}' > /logs/agent/trajectory.jsonl; mkdir /logs/agent/deep; "
     inside += "echo other > /logs/agent/deep/own.txt; echo new > /logs/agent/deep/new.txt"
-    plan = make_plan(write_task(tmp_path / "task"), tmp_path / "jobs")
-    stage = Stage(plan, write_outside(HONEST, inside), kind)
+    spec = make_spec(write_task(tmp_path / "task"), tmp_path / "jobs")
+    stage = Stage(spec, write_outside(HONEST, inside), kind)
     run(stage)
-    agent = plan.paths.agent_dir
+    agent = paths_of(spec).agent_dir
     assert (agent / "trajectory.jsonl").read_text() == f"{HONEST}\n"
     assert (agent / "trajectory.jsonl.inside").read_text() == f"{FORGED}\n"
     assert (agent / "deep/own.txt").read_text() == "own\n"
@@ -68,7 +69,7 @@ def test_a_trace_forged_inside_does_not_take_the_place_of_the_hosts(
     (finding,) = found_by(stage)
     assert finding["code"] == "logs-differ"
     assert finding["detail"]["files"] == ["deep/own.txt", "trajectory.jsonl"]
-    assert not list(plan.paths.trial_dir.glob(".*"))
+    assert not list(paths_of(spec).trial_dir.glob(".*"))
 
 
 class Watchful(Sitter):
@@ -87,18 +88,18 @@ class WatchfulStage(Stage):
 
 @pytest.mark.sandbox
 def test_what_an_agent_found_is_a_finding_of_its_trial(tmp_path: Path) -> None:
-    stage = WatchfulStage(make_plan(write_task(tmp_path / "task"), tmp_path / "jobs"))
+    stage = WatchfulStage(make_spec(write_task(tmp_path / "task"), tmp_path / "jobs"))
     run(stage)
     (finding,) = found_by(stage)
     assert (finding["code"], finding["detail"]) == ("output-cut", {"bytes_cut": 7})
 
 
 def test_the_same_file_inside_and_outside_is_one(tmp_path: Path) -> None:
-    plan = make_plan(write_task(tmp_path / "task"), tmp_path / "jobs")
+    spec = make_spec(write_task(tmp_path / "task"), tmp_path / "jobs")
     inside = f"echo '{HONEST}' > /logs/agent/trajectory.jsonl; touch /logs/agent/log.txt"
-    stage = Stage(plan, write_outside(HONEST, inside))
+    stage = Stage(spec, write_outside(HONEST, inside))
     run(stage)
-    names = sorted(path.name for path in plan.paths.agent_dir.iterdir())
+    names = sorted(path.name for path in paths_of(spec).agent_dir.iterdir())
     assert names == ["deep", "log.txt", "trajectory.jsonl"]
     assert found_by(stage) == []
 
@@ -139,9 +140,9 @@ def test_media_of_a_trace_in_the_workspace_are_pinned(tmp_path: Path, name: str)
     line = json.dumps({"step": 1, "role": "assistant", "content": "look", "media": [name]})
     command = f"echo '{line}' > /workspace/trajectory.jsonl; mkdir /workspace/artifacts; "
     command += "echo png > /workspace/artifacts/a.png"
-    stage = Stage(make_plan(task, tmp_path / "jobs"), run_inside(command))
+    stage = Stage(make_spec(task, tmp_path / "jobs"), run_inside(command))
     run(stage)
-    trial = str(stage.plan.paths.trial_dir)
+    trial = str(paths_of(stage.spec).trial_dir)
     made = make_record(RecordRequest(trial=trial, experiment="exp", task=str(task)))
     assert [file.path for file in made.pins.media] == ["agent/artifacts/a.png"]
     assert not [note for note in made.notes if "a.png" in note]
@@ -175,8 +176,8 @@ def test_logs_that_came_from_inside_are_put_back_only_where_the_host_has_more(
 
     inside = "echo old > /logs/agent/log.txt"
     deed = write_outside(HONEST, inside) if is_on_host else run_inside(inside)
-    plan = make_plan(write_task(tmp_path / "task"), tmp_path / "jobs")
-    stage = OwnStage(plan, deed, Noting)
+    spec = make_spec(write_task(tmp_path / "task"), tmp_path / "jobs")
+    stage = OwnStage(spec, deed, Noting)
     run(stage)
     assert stage.environments[0].commands.count("upload /logs/agent") == n_uploads
-    assert (plan.paths.agent_dir / "log.txt").exists()
+    assert (paths_of(spec).agent_dir / "log.txt").exists()

@@ -11,7 +11,7 @@ from proctor.harbor.trial_result import TrialResult
 from proctor.task.network import NetworkPolicy
 from proctor.trial.environment import Capabilities
 from tests.trial.rooms import PlainEnvironment
-from tests.trial.sitters import Stage, make_plan, run_inside, write_task
+from tests.trial.sitters import Stage, make_spec, paths_of, run_inside, write_task
 
 
 def run(stage: Stage) -> TrialResult:
@@ -38,8 +38,8 @@ def test_users_are_those_of_the_task(tmp_path: Path) -> None:
 
     toml = '[agent]\nuser = "alice"\n[verifier]\nuser = 1001\n'
     task = write_task(tmp_path / "task", toml=toml)
-    plan = make_plan(task, tmp_path / "jobs", compatible=True)
-    assert error_of(run(Stage(plan, run_inside("id"), Noting))) is None
+    spec = make_spec(task, tmp_path / "jobs", compatible=True)
+    assert error_of(run(Stage(spec, run_inside("id"), Noting))) is None
     assert seen == [
         ("id", "alice"),
         ("chmod +x /tests/test.sh", "root"),
@@ -49,7 +49,7 @@ def test_users_are_those_of_the_task(tmp_path: Path) -> None:
 
 def test_a_healthcheck_that_never_passes(tmp_path: Path) -> None:
     toml = '[environment.healthcheck]\ncommand = "false"\ninterval_sec = 0.01\nretries = 2\n'
-    stage = Stage(make_plan(write_task(tmp_path / "task", toml=toml), tmp_path / "jobs"))
+    stage = Stage(make_spec(write_task(tmp_path / "task", toml=toml), tmp_path / "jobs"))
     message = "Healthcheck failed after 2 consecutive retries: false"
     assert error_of(run(stage)) == ("HealthcheckError", message)
     assert stage.phases == ["setup", "healthcheck", "record"]
@@ -59,7 +59,7 @@ def test_failures_within_the_start_period_do_not_count(tmp_path: Path) -> None:
     command = "test -e /tmp/b || { mv /tmp/a /tmp/b 2>/dev/null || touch /tmp/a; false; }"
     toml = f'[environment.healthcheck]\ncommand = "{command}"\nretries = 1\n'
     toml += "start_period_sec = 60\nstart_interval_sec = 0.01\n"
-    stage = Stage(make_plan(write_task(tmp_path / "task", toml=toml), tmp_path / "jobs"))
+    stage = Stage(make_spec(write_task(tmp_path / "task", toml=toml), tmp_path / "jobs"))
     assert error_of(run(stage)) is None
 
 
@@ -67,11 +67,11 @@ def test_skills_are_put_where_the_agent_is_told(tmp_path: Path, task: Path) -> N
     skill = tmp_path / "skills" / "sing"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("la\n")
-    plan = make_plan(task, tmp_path / "jobs", agent={"name": "sitter", "skills": [skill.parent]})
-    stage = Stage(plan, run_inside("cp -r /harbor/skills/. /logs/agent/"))
+    spec = make_spec(task, tmp_path / "jobs", agent={"name": "sitter", "skills": [skill.parent]})
+    stage = Stage(spec, run_inside("cp -r /harbor/skills/. /logs/agent/"))
     run(stage)
     assert stage.agents[0].order.skills_dir == "/harbor/skills"
-    assert (plan.paths.agent_dir / "sing/SKILL.md").read_text() == "la\n"
+    assert (paths_of(spec).agent_dir / "sing/SKILL.md").read_text() == "la\n"
     assert "skills" in stage.phases
 
 
@@ -80,12 +80,12 @@ def test_a_trace_in_the_workspace_is_collected_also_from_a_killed_agent(tmp_path
     line = json.dumps({"step": 1, "role": "assistant", "content": "hi"})
     command = f"echo '{line}' > /workspace/trajectory.jsonl; mkdir /workspace/artifacts; "
     command += "echo png > /workspace/artifacts/a.png; sleep 300"
-    stage = Stage(make_plan(task, tmp_path / "jobs"), run_inside(command))
+    stage = Stage(make_spec(task, tmp_path / "jobs"), run_inside(command))
     run(stage)
-    agent = stage.plan.paths.agent_dir
+    agent = paths_of(stage.spec).agent_dir
     assert json.loads((agent / "trajectory.jsonl").read_text()) == json.loads(line)
     assert (agent / "artifacts/a.png").read_text() == "png\n"
-    record = json.loads(stage.plan.paths.record_path.read_text())
+    record = json.loads(paths_of(stage.spec).record_path.read_text())
     assert record["outputs"]["trajectory_path"] == "agent/trajectory.jsonl"
 
 
@@ -95,9 +95,9 @@ def test_artifacts_are_fetched_by_name_and_pattern(tmp_path: Path) -> None:
     toml += '{source = "/app/d", destination = "../../up"}]\n'
     task = write_task(tmp_path / "task", toml=toml)
     command = "echo o > /app/out.txt; mkdir /app/d; touch /app/d/a.log /app/d/b.txt"
-    stage = Stage(make_plan(task, tmp_path / "jobs"), run_inside(command))
+    stage = Stage(make_spec(task, tmp_path / "jobs"), run_inside(command))
     run(stage)
-    manifest = json.loads(stage.plan.paths.artifacts_manifest_path.read_text())
+    manifest = json.loads(paths_of(stage.spec).artifacts_manifest_path.read_text())
     assert [(entry["destination"], entry["type"], entry["status"]) for entry in manifest] == [
         ("artifacts", "directory", "ok"),
         ("artifacts/out.txt", "file", "ok"),
@@ -105,7 +105,7 @@ def test_artifacts_are_fetched_by_name_and_pattern(tmp_path: Path) -> None:
         ("artifacts/x/d", "directory", "ok"),
         ("artifacts/../../up", "file", "failed"),
     ]
-    kept = stage.plan.paths.artifacts_dir / "x/d"
+    kept = paths_of(stage.spec).artifacts_dir / "x/d"
     assert [path.name for path in kept.iterdir()] == ["b.txt"]
 
 
@@ -124,7 +124,7 @@ class Switching(PlainEnvironment):
 
 def test_a_phase_with_a_network_of_its_own_has_it_for_as_long_as_it_runs(tmp_path: Path) -> None:
     task = write_task(tmp_path / "task", toml='[agent]\nnetwork_mode = "no-network"\n')
-    stage = Stage(make_plan(task, tmp_path / "jobs"), environment_class=Switching)
+    stage = Stage(make_spec(task, tmp_path / "jobs"), environment_class=Switching)
     Switching.policies.clear()
     assert error_of(run(stage)) is None
     assert Switching.policies == ["no-network", "public"]
@@ -134,7 +134,7 @@ def test_a_network_that_the_environment_cannot_give_is_refused_before_it_starts(
     tmp_path: Path,
 ) -> None:
     task = write_task(tmp_path / "task", toml='[agent]\nnetwork_mode = "no-network"\n')
-    result = run(Stage(make_plan(task, tmp_path / "jobs")))
+    result = run(Stage(make_spec(task, tmp_path / "jobs")))
     error = error_of(result)
     assert error is not None
     assert error[0] == "ValueError"

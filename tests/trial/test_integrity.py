@@ -17,7 +17,7 @@ from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Stage, load_findings, make_plan, run_inside, write_task
+from tests.trial.sitters import Stage, load_findings, make_spec, paths_of, run_inside, write_task
 
 FAILING = "#!/bin/bash\ntest -e /tests/planted && echo 1 > /logs/verifier/reward.txt\n"
 FAILING += "[ -e /logs/verifier/reward.txt ] || echo 0 > /logs/verifier/reward.txt\n"
@@ -29,7 +29,7 @@ def run(stage: Stage) -> TrialResult:
 
 
 def findings_of(stage: Stage) -> list[dict[str, object]]:
-    return load_findings(stage.plan)
+    return load_findings(stage.spec)
 
 
 @pytest.mark.parametrize("kind", [PlainEnvironment, MountedEnvironment, WatchedEnvironment])
@@ -37,7 +37,7 @@ def test_what_was_planted_counts_for_nothing_and_is_found(
     tmp_path: Path, kind: type[PlainEnvironment]
 ) -> None:
     task = write_task(tmp_path / "task", {"tests/test.sh": FAILING})
-    stage = Stage(make_plan(task, tmp_path / "jobs"), run_inside(PLANT), kind)
+    stage = Stage(make_spec(task, tmp_path / "jobs"), run_inside(PLANT), kind)
     result = run(stage)
     assert result.verifier_result is not None
     assert result.verifier_result.rewards == {"reward": 0.0}
@@ -55,8 +55,8 @@ def test_with_harbors_compatibility_what_was_planted_counts(
     tmp_path: Path, kind: type[PlainEnvironment]
 ) -> None:
     task = write_task(tmp_path / "task", {"tests/test.sh": FAILING})
-    plan = make_plan(task, tmp_path / "jobs", compatible=True)
-    stage = Stage(plan, run_inside(PLANT), kind)
+    spec = make_spec(task, tmp_path / "jobs", compatible=True)
+    stage = Stage(spec, run_inside(PLANT), kind)
     result = run(stage)
     assert result.verifier_result is not None
     assert result.verifier_result.rewards == {"reward": 1}
@@ -67,7 +67,7 @@ def test_strange_names_and_many_files_are_listed_without_harm(tmp_path: Path) ->
     task = write_task(tmp_path / "task")
     command = "mkdir -p /tests/d; touch $'/tests/d/a\\nb\\tc'; mkfifo /tests/pipe; "
     command += "ln -s /dev/zero /tests/endless; touch /logs/verifier/{1..300}"
-    stage = Stage(make_plan(task, tmp_path / "jobs"), run_inside(command), PlainEnvironment)
+    stage = Stage(make_spec(task, tmp_path / "jobs"), run_inside(command), PlainEnvironment)
     result = run(stage)
     assert result.exception_info is None
     (finding,) = findings_of(stage)
@@ -78,7 +78,7 @@ def test_strange_names_and_many_files_are_listed_without_harm(tmp_path: Path) ->
 
 def test_a_process_that_the_agent_left_is_found(tmp_path: Path) -> None:
     command = "setsid sleep 299 >/dev/null 2>&1 & until pgrep -f 'sleep 299'; do :; done"
-    stage = Stage(make_plan(write_task(tmp_path / "task"), tmp_path / "jobs"), run_inside(command))
+    stage = Stage(make_spec(write_task(tmp_path / "task"), tmp_path / "jobs"), run_inside(command))
     result = run(stage)
     assert result.exception_info is None
     (finding,) = findings_of(stage)
@@ -93,7 +93,7 @@ def test_tests_that_change_their_own_files_are_found_and_caches_are_not(tmp_path
     test = "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\nmkdir /tests/__pycache__\n"
     test += "touch /tests/__pycache__/x.pyc\necho changed >> /tests/data.txt\nrm /tests/gone.txt\n"
     files = {"tests/test.sh": test, "tests/data.txt": "x", "tests/gone.txt": "y", "tests/ok": "z"}
-    stage = Stage(make_plan(write_task(tmp_path / "task", files), tmp_path / "jobs"))
+    stage = Stage(make_spec(write_task(tmp_path / "task", files), tmp_path / "jobs"))
     run(stage)
     (finding,) = findings_of(stage)
     assert finding["code"] == "tests-changed"
@@ -106,7 +106,7 @@ def test_tests_that_change_on_the_host_are_found(tmp_path: Path) -> None:
     async def meddle(environment: Environment, context: AgentContext) -> None:
         (task / "tests" / "more.txt").write_text("more")
 
-    stage = Stage(make_plan(task, tmp_path / "jobs"), meddle)
+    stage = Stage(make_spec(task, tmp_path / "jobs"), meddle)
     run(stage)
     (finding,) = findings_of(stage)
     assert finding["code"] == "tests-changed"
@@ -121,20 +121,20 @@ def test_a_clock_that_jumps_is_found_in_the_phase(tmp_path: Path, jump: float, w
         offset[0] = jump
 
     clock = Clock(wall=lambda: datetime.now(UTC) + timedelta(seconds=offset[0]))
-    plan = make_plan(write_task(tmp_path / "task"), tmp_path / "jobs")
-    stage = Stage(plan, turn, WatchedEnvironment, clock)
+    spec = make_spec(write_task(tmp_path / "task"), tmp_path / "jobs")
+    stage = Stage(spec, turn, WatchedEnvironment, clock)
     result = run(stage)
     assert result.exception_info is None
     (finding,) = findings_of(stage)
     assert (finding["code"], finding["phase"]) == ("clock-jumped", "agent")
     assert way in str(finding["message"])
-    record = json.loads(plan.paths.record_path.read_text())
+    record = json.loads(paths_of(spec).record_path.read_text())
     assert record["timing"]["agent_seconds"] is None or jump > 0
     assert record["completeness"] == ("complete" if jump > 0 else "partial")
 
 
 def test_an_ordinary_trial_has_no_findings(tmp_path: Path) -> None:
-    stage = Stage(make_plan(write_task(tmp_path / "task"), tmp_path / "jobs"))
+    stage = Stage(make_spec(write_task(tmp_path / "task"), tmp_path / "jobs"))
     run(stage)
     assert findings_of(stage) == []
 
@@ -163,8 +163,8 @@ class Noticing(WatchedEnvironment):
 
 
 def test_what_the_environment_found_is_placed_in_a_phase_of_the_trial(tmp_path: Path) -> None:
-    plan = make_plan(write_task(tmp_path / "task"), tmp_path / "jobs")
-    stage = Stage(plan, environment_class=Noticing)
+    spec = make_spec(write_task(tmp_path / "task"), tmp_path / "jobs")
+    stage = Stage(spec, environment_class=Noticing)
     run(stage)
     placed = {str(finding["code"]): finding["phase"] for finding in findings_of(stage)}
     assert placed == {"network-shared": "setup", "files-refused": "collect"}
@@ -184,12 +184,12 @@ class Odd(WatchedEnvironment):
 
 def test_a_name_that_is_no_text_takes_no_finding_away(tmp_path: Path) -> None:
     task = write_task(tmp_path / "task", {"tests/test.sh": FAILING})
-    stage = Stage(make_plan(task, tmp_path / "jobs"), run_inside(PLANT), Odd)
+    stage = Stage(make_spec(task, tmp_path / "jobs"), run_inside(PLANT), Odd)
     assert run(stage).exception_info is None
     odd, *others = findings_of(stage)
     assert [finding["code"] for finding in others] == ["reward-planted", "tests-planted"]
     assert odd["message"] == "not \\udcff\x1b[31m"
-    record = json.loads(stage.plan.paths.record_path.read_text())
+    record = json.loads(paths_of(stage.spec).record_path.read_text())
     assert record["evaluation"]["reward"] == 0.0
 
 
@@ -199,12 +199,12 @@ def test_a_trace_without_end_is_kept_and_not_read(
     monkeypatch.setattr("proctor.trial.recording.LONGEST_TRACE", 1000)
     task = write_task(tmp_path / "task")
     deed = run_inside("yes '{}' | head -n 1000 > /logs/agent/trajectory.jsonl")
-    stage = Stage(make_plan(task, tmp_path / "jobs"), deed)
+    stage = Stage(make_spec(task, tmp_path / "jobs"), deed)
     assert run(stage).exception_info is None
     (found,) = findings_of(stage)
     assert found["code"] == "files-refused"
     assert found["detail"] == {"file": "agent/trajectory.jsonl", "size": 3000}
-    assert (stage.plan.paths.agent_dir / "trajectory.jsonl").stat().st_size == 3000
+    assert (paths_of(stage.spec).agent_dir / "trajectory.jsonl").stat().st_size == 3000
 
 
 def test_a_linked_reward_counts_as_in_harbor_and_is_found_and_kept_as_a_file(
@@ -214,22 +214,22 @@ def test_a_linked_reward_counts_as_in_harbor_and_is_found_and_kept_as_a_file(
     (tmp_path / "held").write_text("1\n")
     script = f"#!/bin/bash\nln -s {tmp_path}/held /logs/verifier/reward.txt\n"
     task = write_task(tmp_path / "task", {"tests/test.sh": script})
-    plan = make_plan(task, tmp_path / "jobs")
-    result = run(stage := Stage(plan, run_inside("true"), MountedEnvironment))
+    spec = make_spec(task, tmp_path / "jobs")
+    result = run(stage := Stage(spec, run_inside("true"), MountedEnvironment))
     assert result.verifier_result is not None
     assert result.verifier_result.rewards == {"reward": 1.0}
     (finding,) = findings_of(stage)
     assert (finding["code"], finding["phase"]) == ("linked-reward", "verify")
     assert finding["detail"] == {"link": "verifier/reward.txt", "target": str(tmp_path / "held")}
-    file = plan.paths.verifier_dir / "reward.txt"
+    file = paths_of(spec).verifier_dir / "reward.txt"
     assert (file.is_symlink(), file.read_text()) == (False, "1\n")
-    assert load_trial(str(plan.paths.trial_dir), DEFAULT_PROFILE).follows
+    assert load_trial(str(paths_of(spec).trial_dir), DEFAULT_PROFILE).follows
 
 
 def test_a_link_to_no_reward_is_found_too_and_gives_none(tmp_path: Path) -> None:
     script = "#!/bin/bash\nln -s /proc/self/nothing /logs/verifier/reward.txt\n"
     task = write_task(tmp_path / "task", {"tests/test.sh": script})
-    stage = Stage(make_plan(task, tmp_path / "jobs"), run_inside("true"), MountedEnvironment)
+    stage = Stage(make_spec(task, tmp_path / "jobs"), run_inside("true"), MountedEnvironment)
     result = run(stage)
     assert result.exception_info is not None
     assert result.exception_info.exception_type == "RewardFileNotFoundError"
@@ -244,12 +244,14 @@ def test_a_link_brings_no_other_file_of_the_host_into_the_evidence(
     score = "echo '{\"reward\": 1}' > /logs/verifier/reward.json\n" if is_scored else ""
     script = f"#!/bin/bash\n{score}ln -s {tmp_path}/secret /logs/verifier/reward.txt\n"
     task = write_task(tmp_path / "task", {"tests/test.sh": script})
-    plan = make_plan(task, tmp_path / "jobs")
-    result = run(stage := Stage(plan, run_inside("true"), MountedEnvironment))
+    spec = make_spec(task, tmp_path / "jobs")
+    result = run(stage := Stage(spec, run_inside("true"), MountedEnvironment))
     assert (result.verifier_result is not None) is is_scored
     codes = ["two-rewards", "linked-reward"] if is_scored else ["linked-reward"]
     assert [finding["code"] for finding in findings_of(stage)] == codes
     kept = [
-        path for path in plan.paths.trial_dir.rglob("*") if path.is_file() and not path.is_symlink()
+        path
+        for path in paths_of(spec).trial_dir.rglob("*")
+        if path.is_file() and not path.is_symlink()
     ]
     assert not [path for path in kept if b"PRIVATE KEY" in path.read_bytes()]

@@ -16,9 +16,9 @@ from proctor.harbor.trial_result import TrialResult
 from proctor.record.read import parse_record, render_record
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
-from proctor.trial.plan import RecordWish
+from proctor.trial.spec import RecordFields
 from tests.trial.rooms import PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Stage, do_nothing, make_plan, run_inside, write_task
+from tests.trial.sitters import Stage, do_nothing, make_spec, paths_of, run_inside, write_task
 
 
 def run(stage: Stage) -> TrialResult:
@@ -26,7 +26,7 @@ def run(stage: Stage) -> TrialResult:
 
 
 def record_of(stage: Stage) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads(stage.plan.paths.record_path.read_text())
+    record: dict[str, Any] = json.loads(paths_of(stage.spec).record_path.read_text())
     return record
 
 
@@ -38,11 +38,11 @@ async def spend(environment: Environment, context: AgentContext) -> None:
 
 
 def test_each_phase_leaves_a_partial_record_that_says_where_it_is(tmp_path: Path) -> None:
-    stage = Stage(make_plan(write_task(tmp_path / "task"), tmp_path / "jobs"))
+    stage = Stage(make_spec(write_task(tmp_path / "task"), tmp_path / "jobs"))
     seen: dict[str, dict[str, Any]] = {}
 
     def look(phase: str) -> None:
-        path = stage.plan.paths.record_path
+        path = paths_of(stage.spec).record_path
         parsed = parse_record(path.read_bytes(), str(path)).record
         assert path.read_bytes() == render_record(parsed)
         seen[phase] = json.loads(path.read_text())
@@ -73,9 +73,9 @@ def test_the_record_is_what_an_importer_makes_of_the_trial(
         "nan": "echo nan > /logs/verifier/reward.txt",
     }[outcome]
     task = write_task(tmp_path / "task", {"tests/test.sh": f"#!/bin/bash\n{reward}\n"})
-    stage = Stage(make_plan(task, tmp_path / "jobs"), deed, PlainEnvironment)
+    stage = Stage(make_spec(task, tmp_path / "jobs"), deed, PlainEnvironment)
     run(stage)
-    trial = str(stage.plan.paths.trial_dir)
+    trial = str(paths_of(stage.spec).trial_dir)
     made = make_record(RecordRequest(trial=trial, experiment="exp", task=str(task))).record
     theirs, ours = json.loads(render_record(made)), record_of(stage)
     # The importer knows no runner but harbor, and none is recorded here.
@@ -87,7 +87,7 @@ def test_the_record_is_what_an_importer_makes_of_the_trial(
 
 def test_an_errored_trial_has_a_reason_code_of_the_set(tmp_path: Path) -> None:
     task = write_task(tmp_path / "task", toml="[agent]\ntimeout_sec = 0.2\n")
-    stage = Stage(make_plan(task, tmp_path / "jobs"), run_inside("sleep 300"))
+    stage = Stage(make_spec(task, tmp_path / "jobs"), run_inside("sleep 300"))
     run(stage)
     evaluation = record_of(stage)["evaluation"]
     (tag,) = evaluation["error_taxonomy"]
@@ -96,14 +96,14 @@ def test_an_errored_trial_has_a_reason_code_of_the_set(tmp_path: Path) -> None:
 
 
 def test_what_the_caller_wishes_stands_in_the_record(tmp_path: Path) -> None:
-    plan = make_plan(write_task(tmp_path / "task"), tmp_path / "jobs")
-    wish = RecordWish(
+    spec = make_spec(write_task(tmp_path / "task"), tmp_path / "jobs")
+    wish = RecordFields(
         experiment="night",
         dataset_id="set@2",
         system_prompt="Be brief.",
         adapter_revision="git:abc",
     )
-    stage = Stage(replace(plan, record=wish), environment_class=WatchedEnvironment)
+    stage = Stage(replace(spec, record=wish), environment_class=WatchedEnvironment)
     run(stage)
     record = record_of(stage)
     assert (record["experiment_id"], record["dataset_id"]) == ("night", "set@2")
@@ -119,7 +119,7 @@ def test_what_the_caller_wishes_stands_in_the_record(tmp_path: Path) -> None:
 
 def test_a_cancelled_trial_has_a_finished_record(tmp_path: Path) -> None:
     stage = Stage(
-        make_plan(write_task(tmp_path / "task"), tmp_path / "jobs"), run_inside("sleep 300")
+        make_spec(write_task(tmp_path / "task"), tmp_path / "jobs"), run_inside("sleep 300")
     )
 
     async def cancel() -> None:
@@ -127,8 +127,7 @@ def test_a_cancelled_trial_has_a_finished_record(tmp_path: Path) -> None:
         while "agent" not in stage.phases:
             await asyncio.sleep(0.01)
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await task
 
     asyncio.run(cancel())
     record = record_of(stage)
@@ -161,7 +160,7 @@ def test_a_full_disk_is_an_errored_trial_with_a_sentence(small_disk: Path, when:
         fill()
 
     task = write_task(small_disk.parent / "task")
-    stage = Stage(make_plan(task, small_disk / "jobs"), deed)
+    stage = Stage(make_spec(task, small_disk / "jobs"), deed)
     if when == "before":
         fill()
     result = run(stage)
@@ -170,4 +169,4 @@ def test_a_full_disk_is_an_errored_trial_with_a_sentence(small_disk: Path, when:
     assert result.exception_info.exception_type == expected[when]
     assert "No space left on device" in result.exception_info.exception_traceback
     assert all(made.stops == 1 for made in stage.environments)
-    assert not stage.plan.paths.result_path.exists()
+    assert not paths_of(stage.spec).result_path.exists()

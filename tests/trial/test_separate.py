@@ -12,7 +12,7 @@ from proctor.trial.environment import Environment
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.verification import name_session
 from tests.trial.rooms import PlainEnvironment
-from tests.trial.sitters import Stage, make_plan, run_inside, write_task
+from tests.trial.sitters import Stage, make_spec, run_inside, write_task
 
 SEPARATE = '[verifier]\nenvironment_mode = "separate"\ntimeout_sec = 20.0\n'
 
@@ -39,7 +39,7 @@ def test_only_artifacts_get_to_a_separate_verifier(tmp_path: Path) -> None:
     toml = f'artifacts = ["/app/kept"]\n{SEPARATE}'
     task = write_task(tmp_path / "task", {"tests/test.sh": test}, toml=toml)
     command = "mkdir /app/kept; echo 1 > /app/kept/n; echo 5 > /logs/artifacts/m; touch /app/secret"
-    stage = Stage(make_plan(task, tmp_path / "jobs"), run_inside(command), Built)
+    stage = Stage(make_spec(task, tmp_path / "jobs"), run_inside(command), Built)
     result = run(stage)
     assert result.exception_info is None
     assert result.verifier_result is not None
@@ -81,8 +81,8 @@ class Judge:
 def test_a_verifier_by_import_path_judges_by_itself(tmp_path: Path) -> None:
     task = write_task(tmp_path / "task")
     own = {"import_path": "tests.trial.test_separate:Judge", "kwargs": {"bonus": 0.5}}
-    plan = make_plan(task, tmp_path / "jobs", verifier=own)
-    result = run(Stage(plan, run_inside("echo hello > /app/said")))
+    spec = make_spec(task, tmp_path / "jobs", verifier=own)
+    result = run(Stage(spec, run_inside("echo hello > /app/said")))
     assert result.exception_info is None
     assert result.verifier_result is not None
     assert result.verifier_result.rewards == {"length": 6, "tests": 1, "bonus": 0.5}
@@ -105,7 +105,7 @@ def test_a_verifier_by_import_path_judges_by_itself(tmp_path: Path) -> None:
 def test_a_verifier_that_cannot_be_had_fails_the_trial(
     tmp_path: Path, own: dict[str, Any], error: str
 ) -> None:
-    plan = make_plan(write_task(tmp_path / "task"), tmp_path / "jobs", verifier=own)
-    result = run(Stage(plan))
+    spec = make_spec(write_task(tmp_path / "task"), tmp_path / "jobs", verifier=own)
+    result = run(Stage(spec))
     assert result.exception_info is not None
     assert result.exception_info.exception_message == error

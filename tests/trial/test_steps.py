@@ -11,7 +11,7 @@ from proctor.harbor.trial_result import TrialResult
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Stage, make_plan, write_task
+from tests.trial.sitters import Stage, make_spec, paths_of, write_task
 
 DATA = Path(__file__).parent.parent / "data" / "harbor"
 JOB = DATA / "jobs" / "10-multistep-oracle-mounted"
@@ -24,7 +24,7 @@ def run(stage: Stage) -> TrialResult:
 
 def solve_each(stage: Stage) -> None:
     """Let the agent do each step's reference solution, as the oracle does."""
-    steps = iter(stage.plan.task.steps)
+    steps = iter(stage.spec.task.steps)
 
     async def deed(environment: Environment, context: AgentContext) -> None:
         step = next(steps)
@@ -59,16 +59,16 @@ def test_steps_come_out_as_in_harbor(
     theirs = json.loads((recorded / "result.json").read_text())
     monkeypatch.chdir(tmp_path)
     trials = Path("jobs/10-multistep-oracle-mounted")
-    plan = make_plan(DATA / "tasks" / "multistep" / theirs["task_name"], trials)
-    plan.config.trial_name = theirs["trial_name"]
-    stage = Stage(plan, environment_class=kind)
+    spec = make_spec(DATA / "tasks" / "multistep" / theirs["task_name"], trials)
+    spec.config.trial_name = theirs["trial_name"]
+    stage = Stage(spec, environment_class=kind)
     solve_each(stage)
     run(stage)
-    ours = json.loads(plan.paths.result_path.read_text())
+    ours = json.loads(paths_of(spec).result_path.read_text())
     assert summary(ours) == summary(theirs)
     assert list(ours) == list(theirs)
     if kind is MountedEnvironment:
-        assert files_of(plan.paths.trial_dir) == files_of(recorded)
+        assert files_of(paths_of(spec).trial_dir) == files_of(recorded)
 
 
 def files_of(trial: Path) -> dict[str, str]:
@@ -94,7 +94,7 @@ def step_task(directory: Path, toml: str, test: str) -> Path:
 def test_a_steps_verifier_that_takes_too_long_is_a_plain_timeout(tmp_path: Path) -> None:
     toml = '[[steps]]\nname = "one"\n[steps.verifier]\ntimeout_sec = 0.5'
     test = "#!/bin/bash\necho 1 > /logs/verifier/reward.txt; sleep 300\n"
-    stage = Stage(make_plan(step_task(tmp_path / "task", toml, test), tmp_path / "jobs"))
+    stage = Stage(make_spec(step_task(tmp_path / "task", toml, test), tmp_path / "jobs"))
     result = run(stage)
     assert result.exception_info is None
     assert result.verifier_result is None
@@ -107,7 +107,7 @@ def test_a_steps_verifier_that_takes_too_long_is_a_plain_timeout(tmp_path: Path)
 def test_a_step_without_tests_of_its_own_has_the_shared_ones(tmp_path: Path) -> None:
     toml = '[[steps]]\nname = "one"'
     test = "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n"
-    stage = Stage(make_plan(step_task(tmp_path / "task", toml, test), tmp_path / "jobs"))
+    stage = Stage(make_spec(step_task(tmp_path / "task", toml, test), tmp_path / "jobs"))
     result = run(stage)
     assert result.verifier_result is not None
     assert result.verifier_result.rewards == {"reward": 0.75}
@@ -118,18 +118,18 @@ def test_a_step_without_tests_of_its_own_has_the_shared_ones(tmp_path: Path) -> 
         *(f"two: {phase}" for phase in ("setup", "agent", "collect", "verify")),
         "record",
     ]
-    record = json.loads(stage.plan.paths.record_path.read_text())
+    record = json.loads(paths_of(stage.spec).record_path.read_text())
     assert record["inputs"]["instruction"] == "First.\n\n\nSecond.\n"
 
 
 def test_a_failing_healthcheck_stands_on_its_step(tmp_path: Path) -> None:
     toml = '[[steps]]\nname = "one"\n[steps.healthcheck]\ncommand = "false"\nretries = 1'
-    stage = Stage(make_plan(step_task(tmp_path / "task", toml, "#!/bin/bash\n"), tmp_path / "jobs"))
+    stage = Stage(make_spec(step_task(tmp_path / "task", toml, "#!/bin/bash\n"), tmp_path / "jobs"))
     result = run(stage)
     (step,) = result.step_results or []
     assert step.exception_info is not None
     assert step.exception_info.exception_type == "HealthcheckError"
     assert result.exception_info is None
-    record = json.loads(stage.plan.paths.record_path.read_text())
+    record = json.loads(paths_of(stage.spec).record_path.read_text())
     (tag,) = record["evaluation"]["error_taxonomy"]
     assert tag["category"] == "harbor_trial_failed"

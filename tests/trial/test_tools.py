@@ -10,7 +10,7 @@ from proctor.errors import SandboxError
 from proctor.harbor.trial_result import TrialResult
 from proctor.trial.environment import ChangedFile, Process
 from tests.trial.rooms import WatchedEnvironment
-from tests.trial.sitters import Stage, do_nothing, load_findings, make_plan, write_task
+from tests.trial.sitters import Stage, do_nothing, load_findings, make_spec, write_task
 
 GREP = ChangedFile("/usr/bin/grep", "changed", "0" * 64)
 PYTHON = ChangedFile("/usr/local/bin/python3", "built", "0" * 64)
@@ -48,12 +48,12 @@ def sit(
     """A trial whose tests give 1, in such an environment, and what was found."""
     kind = type("Kind", (KeepingEnvironment,), dict(facts))
     stage = Stage(
-        make_plan(write_task(place / "task"), place / "jobs", compatible=compatible),
+        make_spec(write_task(place / "task"), place / "jobs", compatible=compatible),
         do_nothing,
         kind,
     )
     result = asyncio.run(stage.run())
-    return result, load_findings(stage.plan)
+    return result, load_findings(stage.spec)
 
 
 def error_of(result: TrialResult) -> tuple[str, str] | None:

@@ -7,9 +7,12 @@ secret that equals one of them is written as a template.
 import os
 import re
 from collections.abc import Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
-from pydantic import PlainSerializer
+from pydantic import PlainSerializer, SerializationInfo
+
+WITH_SECRETS: Final = "with secrets"
+"""The context in which a config is dumped for another process, and not for a file."""
 
 _TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
 _REDACTED = re.compile(r"\*{4}|.{4}\*{4}.{3}", re.DOTALL)
@@ -79,7 +82,11 @@ def written_value(name: str, value: str, host: Mapping[str, str]) -> str:
     return "****" if len(value) <= 8 else f"{value[:4]}****{value[-3:]}"
 
 
-type Env = Annotated[dict[str, str], PlainSerializer(written_env)]
+def _serialize(env: dict[str, str], info: SerializationInfo) -> dict[str, str]:
+    return env if info.context == WITH_SECRETS else written_env(env)
+
+
+type Env = Annotated[dict[str, str], PlainSerializer(_serialize)]
 
 
 def written_assignment(text: str, host: Mapping[str, str] = os.environ) -> str:

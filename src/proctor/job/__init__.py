@@ -9,11 +9,10 @@
     slots, images, metrics, lock    attempts x tasks x agents, and what pins and counts them
     store    the job's own files, who may write them, and where paths start
     existing, foreign, resume    what is there already: kept, run or redone, and why
-    running    so many trials at once
+    running, local_executor    one slot with its retries; trials in this process
     retry, kept    when a trial is run again, what it left, and its findings
     progress, durable    the figures so far, and results that outlast a power cut
     flakes    how far further verifications agree, task by task
-    reaping    what killed runs left behind
     sealing    trials into the ledger, as they end
 
 Nothing here runs a command in an environment, and nothing prints.

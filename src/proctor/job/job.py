@@ -11,18 +11,15 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from proctor import __version__
 from proctor.agents.harbors import find_note
-from proctor.agents.kinds import make_agent
-from proctor.environments.kinds import check_environment, leaves_traces, make_environment
 from proctor.errors import JobError
-from proctor.harbor.configs import JobConfig, TrialConfig
+from proctor.harbor.configs import EnvironmentConfig, JobConfig
 from proctor.harbor.declared import SCRIPT
 from proctor.harbor.lock import render_lock
 from proctor.harbor.stats import JobResult, render_result
@@ -30,74 +27,19 @@ from proctor.job.classes import check_classes
 from proctor.job.durable import Durable
 from proctor.job.flakes import Flakes, find_flakes, render_flakes
 from proctor.job.images import describe_change
+from proctor.job.local_executor import LocalExecutor
 from proctor.job.lock import lock_slots
 from proctor.job.metrics import make_metrics
 from proctor.job.options import Counts, JobOptions, JobOutcome, ResumeOptions
 from proctor.job.planning import JobPlan
 from proctor.job.progress import Progress, local_now
-from proctor.job.reaping import Reaping
 from proctor.job.request import Request, opened_job, request_resume, request_run
-from proctor.job.resume import Decision, find_idle
+from proctor.job.resume import find_idle
 from proctor.job.running import SlotRunner
 from proctor.job.sealing import Sealer, check_ledger, find_sealed_names, sealing
-from proctor.job.slots import Slot, trial_config
 from proctor.job.store import JobFiles, JobState, held_job
 from proctor.job.watch import Watch
-from proctor.trial.order import Kinds
-from proctor.trial.plan import Plan, RecordWish, Shared
-
-# The plan of each trial of a job, made when the trial begins
-#
-# Attempts at one task by one agent share what they have in common, so that it is made once.
-
-
-type _Known = tuple[TrialConfig, RecordWish, Shared]
-
-_CAPACITY = 512
-"""Tasks that are kept in mind at once; of a larger job nothing is, since tasks come in turns."""
-
-
-class TrialPlanner:
-    """Makes the plans of one job's trials."""
-
-    def __init__(self, plan: JobPlan) -> None:
-        self._plan = plan
-        self._known: OrderedDict[tuple[int, int], _Known] = OrderedDict()
-
-    def make_plan(self, decision: Decision, attempt: int) -> Plan:
-        """The plan of a slot's trial, given the number of the attempt."""
-        slot, prepared = decision.slot, self._plan.prepared
-        config, record, shared = self._find_known(decision)
-        return Plan(
-            config=config.model_copy(update={"trial_name": decision.trial}),
-            task=slot.planned.task,
-            digests=slot.planned.digests,
-            record=record,
-            is_harbor_compatible=prepared.settings.verifier_compat is not None,
-            verify_again=prepared.settings.verify_again,
-            clean_room=prepared.settings.clean_room,
-            attempt=attempt,
-            shared=shared,
-        )
-
-    def _find_known(self, decision: Decision) -> _Known:
-        slot, plan = decision.slot, self._plan
-        # The plan holds both for as long as the job runs: their identities are names.
-        key = id(slot.planned), id(slot.agent)
-        known = self._known.get(key)
-        if known is None:
-            config = trial_config(slot, decision.trial, plan.trials_dir, plan.job_id)
-            known = self._known[key] = config, self._make_record(slot), Shared()
-            if len(self._known) > _CAPACITY:
-                self._known.popitem(last=False)
-        return known
-
-    def _make_record(self, slot: Slot) -> RecordWish:
-        records = self._plan.prepared.records
-        options = records[slot.index % len(records)]
-        # What the person says goes before what the dataset is called.
-        return replace(options, dataset_id=options.dataset_id or slot.planned.dataset_id)
-
+from proctor.trial.executor import Executor
 
 # result.json while a job runs: rewritten at most once a second, and whole
 
@@ -243,17 +185,23 @@ class Queue[T]:
                 return
 
 
-async def run_job(options: JobOptions, watch: Watch) -> JobOutcome:
+async def run_job(
+    options: JobOptions, watch: Watch, executor: Executor | None = None
+) -> JobOutcome:
     """Run a job; one of the same name and config that is there already is gone on with.
+
+    Its trials run in this process, unless an executor is given.
 
     Raises:
         InputError: something that was asked for cannot be had; no trial was begun.
         JobError: another process runs the job, or its own files cannot be written.
     """
-    return await _carry_out(await request_run(options), watch)
+    return await _carry_out(await request_run(options), watch, executor)
 
 
-async def resume_job(directory: Path, options: ResumeOptions, watch: Watch) -> JobOutcome:
+async def resume_job(
+    directory: Path, options: ResumeOptions, watch: Watch, executor: Executor | None = None
+) -> JobOutcome:
     """Run what a job has no result of; trials that are done are kept as they are.
 
     The working directory of the process is the job's own while this runs.
@@ -263,24 +211,25 @@ async def resume_job(directory: Path, options: ResumeOptions, watch: Watch) -> J
         JobError: another process runs the job, or its own files cannot be written.
     """
     with opened_job(directory) as job:
-        return await _carry_out(await request_resume(job, options), watch)
+        return await _carry_out(await request_resume(job, options), watch, executor)
 
 
-async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
+async def _carry_out(request: Request, watch: Watch, given: Executor | None) -> JobOutcome:
     """A job's life, on one page."""
+    executor = given or LocalExecutor(request.place.trials_dir, request.n_concurrent)
     environment = request.prepared.config.environment
     check_ledger(request)
     if not request.is_begun:
         # A job of which no trial could run here leaves no trace.
         check_classes(request.prepared.config)
-        await check_environment(environment)
+        await executor.check(environment)
     with held_job(request.place.directory) as files:
         plan = request.plan()
         if request.is_begun and plan.todo:
             check_classes(_find_rest(plan))
-            await check_environment(environment)
+            await executor.check(environment)
         _write_own_files(plan, request, files)
-        reaping = Reaping(environment, files.append_log) if leaves_traces(environment) else None
+        reaping = asyncio.create_task(_reap(executor, environment, files))
         progress = _start_progress(plan)
         watch.job_planned(len(plan.decisions), progress.n_done)
         _say_what_is_odd(plan, request, files, watch)
@@ -288,15 +237,23 @@ async def _carry_out(request: Request, watch: Watch) -> JobOutcome:
             _seal_what_is_done(plan, sealer)
             interrupted = False
             if plan.todo:
-                running = Running(files, watch, reaping, sealer)
+                running = Running(executor, files, watch, reaping, sealer)
                 interrupted = await _run_trials(plan, request, progress, running)
             result = await _write_result(plan, progress, files, interrupted=interrupted)
-            if reaping is not None and not interrupted:
-                await reaping.wait()
+            if not interrupted:
+                await reaping
             if sealer is not None:
                 await asyncio.to_thread(sealer.close)
         flakes = await asyncio.to_thread(_write_flakes, plan, progress, files)
         return _make_outcome(plan, progress, result, sealer, flakes, interrupted=interrupted)
+
+
+async def _reap(executor: Executor, environment: EnvironmentConfig, files: JobFiles) -> None:
+    """Remove what killed runs left, beside the job; what had to stay is said in job.log."""
+    for sentence in await executor.reap(environment):
+        # Where not even job.log can be written, the job's own result says so next.
+        with contextlib.suppress(JobError):
+            files.append_log(sentence)
 
 
 def _find_rest(plan: JobPlan) -> JobConfig:
@@ -312,9 +269,10 @@ def _find_rest(plan: JobPlan) -> JobConfig:
 class Running:
     """What a job's trials are run with."""
 
+    executor: Executor
     files: JobFiles
     watch: Watch
-    reaping: Reaping | None
+    reaping: asyncio.Task[None]
     sealer: Sealer | None
 
 
@@ -441,8 +399,8 @@ async def _run_trials(
         files=files,
         durable=durable,
         retry=plan.prepared.config.retry,
-        kinds=Kinds(make_agent, make_environment),
-        make_plan=TrialPlanner(plan).make_plan,
+        executor=running.executor,
+        make_spec=plan.make_spec,
         progress=progress,
         watch=watch,
         changed=result_file.changed,
@@ -451,7 +409,7 @@ async def _run_trials(
     )
     with heeding(interrupt):
         try:
-            await queue.work(runner.run, min(request.n_concurrent, len(plan.todo)))
+            await queue.work(runner.run, min(running.executor.capacity, len(plan.todo)))
         finally:
             result_file.close()
             await durable.finish()

@@ -1,4 +1,4 @@
-"""Where earlier attempts at a trial are kept: `<trial>/attempts/N`.
+"""What a trial left: brought to its job's directory, and kept in `<trial>/attempts/N` afterwards.
 
 An attempt is moved there whole, by renames, before the trial is begun again under its own name:
 
@@ -11,8 +11,10 @@ A crash anywhere leaves an attempts/.N, and the next call goes on with it: nothi
 is ever mixed, since a new one begins only after (4). All other bytes stay as they were written.
 """
 
+import asyncio
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -21,6 +23,7 @@ from proctor.files import read_small, write_atomic
 from proctor.record.read import replace_id
 
 ATTEMPTS = "attempts"
+RESULT = "result.json"
 
 
 def count_attempts(trial_dir: str) -> int:
@@ -62,6 +65,31 @@ def keep_attempt(trial_dir: Path) -> int:
     for name in left:  # (2)
         (trial_dir / name).rename(begun / name)
     return _finish(trial_dir, begun)
+
+
+async def take_over(left: Path, trial_dir: Path) -> None:
+    """Move everything that a trial left to where its job keeps it, unless it lies there already.
+
+    Raises:
+        OSError: something cannot be moved; without a result.json it is taken for a trial that was
+            killed.
+    """
+    if left.exists() and not (trial_dir.exists() and left.samefile(trial_dir)):
+        # Beside the event loop: it waits for the disk.
+        await asyncio.to_thread(_move, left, trial_dir)
+
+
+def _move(left: Path, trial_dir: Path) -> None:
+    trial_dir.mkdir(parents=True, exist_ok=True)
+    for name in list_names(str(left)):
+        if os.path.lexists(trial_dir / name):
+            raise OSError(errno.EEXIST, "is there already", str(trial_dir / name))
+        if name != RESULT:
+            shutil.move(left / name, trial_dir / name)
+    # Last, and in one step also from another file system: a trial that has a result is whole.
+    if os.path.lexists(left / RESULT):
+        write_atomic(trial_dir / RESULT, read_small(str(left / RESULT)))
+    shutil.rmtree(left)
 
 
 def _finish(trial_dir: Path, begun: Path) -> int:

@@ -33,7 +33,7 @@ from proctor.job.slots import Slot, make_slots, new_trial_name, trial_config
 from proctor.job.store import ChosenEnvironment, NamedSlot
 from proctor.job.tasks import resolve_tasks
 from proctor.task.directory import Task
-from proctor.trial.plan import RecordWish
+from proctor.trial.spec import RecordFields, TrialSpec
 
 # `-n auto`: how many trials fit on this machine at once, by the task that needs the most
 
@@ -105,7 +105,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     resolved: Resolved
     slots: Sequence[Slot]
     metrics: Mapping[str, Sequence[DeclaredMetric]]
-    records: Sequence[RecordWish]
+    records: Sequence[RecordFields]
     """One for each agent of the config."""
     environment: ChosenEnvironment
 
@@ -142,6 +142,23 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
             NamedSlot(decision.slot.index, decision.slot.key, decision.trial)
             for decision in self.decisions
         ]
+
+    def make_spec(self, decision: Decision, attempt: int) -> TrialSpec:
+        """The trial of a slot, given the number of the attempt."""
+        slot, prepared = decision.slot, self.prepared
+        record = prepared.records[slot.index % len(prepared.records)]
+        return TrialSpec(
+            config=trial_config(slot, decision.trial, self.trials_dir, self.job_id),
+            uri=Path(os.path.realpath(self.trials_dir), decision.trial).as_uri(),
+            task=slot.planned.task,
+            digests=slot.planned.digests,
+            # What the person says goes before what the dataset is called.
+            record=replace(record, dataset_id=record.dataset_id or slot.planned.dataset_id),
+            is_harbor_compatible=prepared.settings.verifier_compat is not None,
+            verify_again=prepared.settings.verify_again,
+            clean_room=prepared.settings.clean_room,
+            attempt=attempt,
+        )
 
 
 def check_kinds(config: JobConfig) -> None:
@@ -186,7 +203,9 @@ async def prepare(
     )
 
 
-def _pin(slots: Sequence[Slot], config: JobConfig, records: Sequence[RecordWish]) -> Sequence[Slot]:
+def _pin(
+    slots: Sequence[Slot], config: JobConfig, records: Sequence[RecordFields]
+) -> Sequence[Slot]:
     """The slots with the revision of their agent and their image in their key, where known."""
     agents = dict(zip(map(id, config.agents), records, strict=True))
     images: dict[int, str | None] = {}
@@ -207,7 +226,7 @@ def _pin(slots: Sequence[Slot], config: JobConfig, records: Sequence[RecordWish]
     return pinned
 
 
-def make_records(config: JobConfig, settings: Settings) -> list[RecordWish]:
+def make_records(config: JobConfig, settings: Settings) -> list[RecordFields]:
     """What the records say beyond what their trials know, for each agent.
 
     Raises:
@@ -221,7 +240,7 @@ def make_records(config: JobConfig, settings: Settings) -> list[RecordWish]:
         except (OSError, UnicodeDecodeError) as error:
             raise JobError(f"{settings.system_prompt}: no system prompt: {error}") from error
     return [
-        RecordWish(
+        RecordFields(
             experiment=settings.experiment or config.job_name,
             dataset_id=settings.dataset_id,
             adaptation=settings.adaptation,

@@ -12,10 +12,9 @@ from dataclasses import replace
 from functools import partial
 
 import msgspec
-from pydantic import ValidationError
 
 from proctor.errors import JobError
-from proctor.files import read_inside, read_small, write_atomic
+from proctor.files import read_inside, write_atomic
 from proctor.harbor.configs import RetryConfig
 from proctor.harbor.stats import CANCELLED
 from proctor.harbor.trial_result import (
@@ -23,23 +22,21 @@ from proctor.harbor.trial_result import (
     ExceptionInfo,
     TrialResult,
     counted,
-    parse_trial_result,
     render_trial_result,
     task_id_of,
 )
 from proctor.job.durable import Durable
-from proctor.job.kept import ATTEMPTS, count_attempts, keep_attempt, list_attempts
+from proctor.job.kept import ATTEMPTS, count_attempts, keep_attempt, list_attempts, take_over
 from proctor.job.progress import Progress, local_now
-from proctor.job.reaping import Reaping
 from proctor.job.resume import Decision, SlotAction
 from proctor.job.retry import is_retried, retry_delay
 from proctor.job.sealing import Sealer
 from proctor.job.store import JobFiles
 from proctor.job.watch import Watch
+from proctor.trial.executor import Executor
 from proctor.trial.finding import ATTEMPT, Finding, Level, level_of, render_findings
-from proctor.trial.order import Kinds
-from proctor.trial.plan import Plan
-from proctor.trial.trial import run_trial
+from proctor.trial.paths import TrialPaths
+from proctor.trial.spec import TrialSpec
 
 # Findings of earlier attempts at a trial, for the attempt that follows: no retry wipes them off
 #
@@ -101,16 +98,13 @@ def _number_of(finding: Finding) -> int:
     return int(str(finding.detail[ATTEMPT]))
 
 
-type MakePlan = Callable[[Decision, int], Plan]
-"""The plan of a slot's trial, given the number of the attempt."""
-
-
 class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
     """Runs the slots of one job."""
 
     retry: RetryConfig
-    kinds: Kinds
-    make_plan: MakePlan
+    executor: Executor
+    make_spec: Callable[[Decision, int], TrialSpec]
+    """A slot's trial, given the number of the attempt."""
     progress: Progress
     watch: Watch
     changed: Callable[[], None]
@@ -119,10 +113,10 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
     """The job's own."""
     durable: Durable
     """Brings results to the disk."""
-    sealer: Sealer | None = None
+    sealer: Sealer | None
     """Seals trials as they end; None: they are not sealed."""
-    reaping: Reaping | None = None
-    """What brings in what killed sandboxes hold; a trial that is run again waits for it."""
+    reaping: asyncio.Task[None]
+    """Brings what killed environments hold to their trials; one that is redone waits for it."""
 
     async def run(self, decision: Decision) -> None:
         """Run a slot until it has a result that counts.
@@ -132,27 +126,30 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         """
         self.files.check_held()
         if decision.deed is SlotAction.REDO:
-            if self.reaping is not None:
-                await self.reaping.wait()
+            await asyncio.wait([self.reaping])
             if not await self._keep(decision):
                 return
         n_retried = 0
         attempt = count_attempts(f"{self.files.directory}/{decision.trial}") + 1
         while True:
             result = await self._run_attempt(decision, attempt)
-            if result is None:
-                return
-            if not await self._is_put_aside(decision, result, n_retried):
-                self._end(decision, result)
-                return
-            await self._wait(decision, result, attempt, retry_delay(self.retry, n_retried))
-            n_retried += 1
-            attempt += 1
+            is_stopped = _is_cancelled()
+            if is_stopped or _find_error(result) == CANCELLED:
+                self.files.append_log(f"Trial {decision.trial} cancelled")
+            elif await self._is_put_aside(decision, result, n_retried):
+                await self._wait(decision, result, attempt, retry_delay(self.retry, n_retried))
+                n_retried += 1
+                attempt += 1
+                continue
+            self._end(decision, result)
+            if is_stopped:
+                raise asyncio.CancelledError
+            return
 
     async def _is_put_aside(self, decision: Decision, result: TrialResult, n_retried: int) -> bool:
         """Whether what an attempt left is kept and in no number, because another follows."""
-        error = result.exception_info
-        if error is None or not is_retried(error.exception_type, self.retry, n_retried):
+        error = _find_error(result)
+        if error is None or not is_retried(error, self.retry, n_retried):
             return False
         try:
             is_kept = await self._keep(decision)
@@ -189,47 +186,38 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         await asyncio.sleep(delay)
         self.progress.n_retries += 1
 
-    async def _run_attempt(self, decision: Decision, attempt: int) -> TrialResult | None:
-        """Run one attempt; None when it was cancelled, and is counted already."""
+    async def _run_attempt(self, decision: Decision, attempt: int) -> TrialResult:
+        """Run one attempt; when it returns, what the trial left lies in the job's directory."""
         self.progress.begin()
         self.changed()
         self.watch.trial_started(decision.trial, decision.slot.planned.task.name, attempt)
-        plan = await self._plan_attempt(decision, attempt)
+        spec = await self._specify(decision, attempt)
+        watch = partial(self.watch.phase_began, decision.trial)
         try:
-            result = await run_trial(
-                plan, self.kinds, partial(self.watch.phase_began, decision.trial)
-            )
+            outcome = await self.executor.run(spec, watch)
+            await take_over(outcome.directory, self.files.directory / decision.trial)
         except asyncio.CancelledError:
             self.files.append_log(f"Trial {decision.trial} cancelled")
-            self._end_cancelled(decision, plan)
-            if _is_cancelled():
-                raise
-            return None
+            self.progress.leave()
+            raise
         except Exception as error:  # noqa: BLE001 - the trial boundary: one trial ends no other
-            result = self._make_errored(plan, error)
-        return result
+            return self._make_errored(spec, error)
+        return outcome.result
 
-    async def _plan_attempt(self, decision: Decision, attempt: int) -> Plan:
-        plan = self.make_plan(decision, attempt)
+    async def _specify(self, decision: Decision, attempt: int) -> TrialSpec:
+        spec = self.make_spec(decision, attempt)
         if attempt == 1:
-            return plan
+            return spec
         # Beside the event loop: it waits for the disk.
-        carried = await asyncio.to_thread(carry_findings, plan.place)
+        trial_dir = f"{self.files.directory}/{decision.trial}"
+        carried = await asyncio.to_thread(carry_findings, trial_dir)
         for problem in carried.problems:
             self._say(problem)
-        return replace(plan, carried=carried.findings)
+        return replace(spec, carried=carried.findings)
 
     def _say(self, sentence: str) -> None:
         self.files.append_log(sentence)
         self.watch.said(sentence)
-
-    def _end_cancelled(self, decision: Decision, plan: Plan) -> None:
-        try:
-            result = parse_trial_result(read_small(str(plan.paths.result_path)))
-        except (OSError, ValidationError):
-            self.progress.leave()
-            return
-        self._end(decision, result)
 
     def _log_failure(self, decision: Decision, result: TrialResult) -> None:
         if result.exception_info is not None and result.exception_info.exception_message:
@@ -243,24 +231,23 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         self.progress.end(decision.slot.index, counted(result))
         self.changed()
         self.watch.trial_ended(decision.trial, result, self.progress.stats)
-        error = result.exception_info
         # One that was stopped is run again by resume: its end is still to come.
-        if self.sealer is not None and (error is None or error.exception_type != CANCELLED):
+        if self.sealer is not None and _find_error(result) != CANCELLED:
             self.sealer.put(self.files.directory / decision.trial)
 
-    def _make_errored(self, plan: Plan, error: Exception) -> TrialResult:
+    def _make_errored(self, spec: TrialSpec, error: Exception) -> TrialResult:
         """The result of a trial that could not make its own."""
         if isinstance(error, JobError):
             raise error
-        agent = plan.config.agent
+        agent, paths = spec.config.agent, TrialPaths(self.files.directory / spec.name)
         result = TrialResult(
-            task_name=plan.task.name,
-            trial_name=plan.config.trial_name,
-            trial_uri=plan.paths.trial_dir.absolute().as_uri(),
-            task_id=task_id_of(plan.config),
-            source=plan.config.task.source,
-            task_checksum=plan.digests.task_checksum,
-            config=plan.config,
+            task_name=spec.task.name,
+            trial_name=spec.config.trial_name,
+            trial_uri=spec.uri,
+            task_id=task_id_of(spec.config),
+            source=spec.config.task.source,
+            task_checksum=spec.digests.task_checksum,
+            config=spec.config,
             agent_info=AgentInfo(name=agent.name or agent.import_path or "?", version="unknown"),
             exception_info=ExceptionInfo(
                 exception_type=type(error).__name__,
@@ -271,11 +258,15 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         )
         with suppress(OSError):
             # The directory may be gone, the disk full: then resume runs it again.
-            plan.paths.trial_dir.mkdir(parents=True, exist_ok=True)
-            write_atomic(plan.paths.result_path, render_trial_result(result))
-            if plan.carried and not plan.paths.findings_path.exists():
-                write_atomic(plan.paths.findings_path, render_findings(plan.carried))
+            paths.trial_dir.mkdir(parents=True, exist_ok=True)
+            write_atomic(paths.result_path, render_trial_result(result))
+            if spec.carried and not paths.findings_path.exists():
+                write_atomic(paths.findings_path, render_findings(spec.carried))
         return result
+
+
+def _find_error(result: TrialResult) -> str | None:
+    return result.exception_info.exception_type if result.exception_info else None
 
 
 def _is_cancelled() -> bool:

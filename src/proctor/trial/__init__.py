@@ -2,7 +2,8 @@
 
     trial           the whole course of it, on one page
     trial_run         a trial while it runs
-    plan, order     what it is told, and what agents and environments are made from
+    spec, order     what decides it, and what agents and environments are made from
+    executor        what a job asks of whatever runs its trials
     agent, environment, paths, finding    what it asks of both, and what it leaves
     opening             its first files, its last ones, its log
     making, agent_phase, stop      its parts in order

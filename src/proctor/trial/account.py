@@ -148,7 +148,7 @@ async def _list_late(run: TrialRun, environment: Environment, step: Step | None)
 
 def _find_named(run: TrialRun) -> frozenset[str]:
     """Paths that the task itself speaks of to the agent, or collects."""
-    task = run.plan.task
+    task = run.spec.task
     named = find_named(join_instructions(run))
     asked = [*task.config.artifacts, *(one for step in task.steps for one in step.config.artifacts)]
     sources = (one if isinstance(one, str) else one.source for one in asked)
@@ -157,7 +157,7 @@ def _find_named(run: TrialRun) -> frozenset[str]:
 
 def join_instructions(run: TrialRun) -> str:
     """All that the task says to the agent."""
-    task = run.plan.task
+    task = run.spec.task
     return "\n".join([task.instruction, *(step.instruction for step in task.steps)])
 
 

@@ -25,14 +25,14 @@ async def set_up_agent(run: TrialRun, agent: Agent, environment: Environment) ->
     """
     timeout = run.timeouts.agent_setup
     timing = run.result.agent_setup = TimingInfo()
-    with acting_as(environment, run.plan.task.config.agent.user), run.timed(timing):
+    with acting_as(environment, run.spec.task.config.agent.user), run.timed(timing):
         try:
             async with host_ports_open(environment):
                 await asyncio.wait_for(agent.setup(environment=environment), timeout)
         except TimeoutError as error:
             message = f"Agent setup timed out after {timeout} seconds"
             raise AgentSetupTimeoutError(message) from error
-    run.result.agent_info = describe_agent(agent, run.plan.config.agent.model_name)
+    run.result.agent_info = describe_agent(agent, run.spec.config.agent.model_name)
 
 
 async def run_agent(
@@ -48,7 +48,7 @@ async def run_agent(
         AgentTimeoutError: it took too long; what it ran inside is dead.
         Exception: whatever else it raises.
     """
-    task = run.plan.task
+    task = run.spec.task
     timeout = (run.step_timeouts(step) if step else run.timeouts).agent
     instruction = step.instruction if step else task.instruction
     network = run.network(step)
@@ -76,4 +76,4 @@ async def run_agent(
 def find_agent_user(run: TrialRun, step: Step | None) -> str | int | None:
     """Who the agent runs as: the step's user, else the task's; None: the environment's own."""
     own = step.config.agent.user if step else None
-    return run.plan.task.config.agent.user if own is None else own
+    return run.spec.task.config.agent.user if own is None else own

@@ -82,13 +82,7 @@ def render_manifest(entries: tuple[Entry, ...]) -> str:
 
 def find_artifacts(run: TrialRun, further: Sequence[Asked] = ()) -> Sequence[Artifact]:
     """Everything that is asked for, in order."""
-    if further:
-        return _find_artifacts(run, further)
-    return run.plan.shared.once("artifacts", lambda: _find_artifacts(run, ()))
-
-
-def _find_artifacts(run: TrialRun, further: Sequence[Asked]) -> Sequence[Artifact]:
-    asked = (*run.plan.task.config.artifacts, *run.plan.config.artifacts, *further)
+    asked = (*run.spec.task.config.artifacts, *run.spec.config.artifacts, *further)
     artifacts = [Artifact(source=each) if isinstance(each, str) else each for each in asked]
     if not any(_is_convention(artifact.source) for artifact in artifacts):
         artifacts.insert(0, Artifact(source=_CONVENTION, destination=_CONVENTION))

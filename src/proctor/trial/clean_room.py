@@ -127,7 +127,7 @@ async def keep_for_clean_room(
 ) -> None:
     """Keep the files for a clean room, or the reason why there is none."""
     run.clean_room = None
-    if run.plan.config.verifier.disable or find_own_environment(run, step) is not None:
+    if run.spec.config.verifier.disable or find_own_environment(run, step) is not None:
         # A verifier with an environment of its own is in a clean room already.
         return
     if is_watched(environment) and environment.snapshot.compute_backend == "null":
@@ -147,13 +147,13 @@ async def keep_for_clean_room(
 
 
 def _find_hindrance(run: TrialRun, environment: Environment) -> str | None:
-    plan, account = run.plan, run.account
-    names = [*plan.task.config.verifier.env, *plan.config.verifier.env]
+    spec, account = run.spec, run.account
+    names = [*spec.task.config.verifier.env, *spec.config.verifier.env]
     keys = [name for name in names if name.endswith("_API_KEY")]
     hindrances = {
-        "--no-clean-room": not plan.clean_room,
-        "--verifier-compat leaves the environment as harbor does": plan.is_harbor_compatible,
-        "the verifier is a class of the job's own": plan.config.verifier.import_path is not None,
+        "--no-clean-room": not spec.clean_room,
+        "--verifier-compat leaves the environment as harbor does": spec.is_harbor_compatible,
+        "the verifier is a class of the job's own": spec.config.verifier.import_path is not None,
         f"the verifier calls a model: it has {', '.join(keys)}": bool(keys),
         f"{kind_of(environment)} does not say what was changed in it": account is None,
     }
@@ -327,7 +327,7 @@ async def _verify_with_packages(run: TrialRun, environment: Accounting, room: Cl
 def _find_home(run: TrialRun, room: CleanRoom) -> Path:
     """Where what it finds lies: in the trial's directory, of a step but the last in the step's."""
     step, paths = room.step, run.paths
-    is_last = step is None or step is run.plan.task.steps[-1]
+    is_last = step is None or step is run.spec.task.steps[-1]
     return paths.trial_dir if is_last or step is None else paths.step_dir(step.name)
 
 
@@ -352,7 +352,7 @@ async def _verify_there(
 ) -> Verification:
     kept = Reverification(step=room.step)
     # What is found is found by the verification that counts.
-    again = replace(run, findings=[], logger=_SILENT, other_paths=paths, account=None)
+    again = replace(run, findings=[], logger=_SILENT, paths=paths, account=None)
     verifying = run_verification(again, where, room.kept.artifacts_dir, room.step)
     limit = max(_LEAST_SEC, _MANY_TIMES * room.kept.verifications[0].seconds)
     try:
@@ -410,7 +410,7 @@ def _is_lower(clean: Verification, first: Verification) -> bool:
 
 def find_declared(run: TrialRun) -> Declared:
     """What the task says that its solution needs; nothing where the table is no such one."""
-    table = run.plan.task.config.metadata.get("proctor", {})
+    table = run.spec.task.config.metadata.get("proctor", {})
     try:
         return msgspec.convert(table, Declared)
     except msgspec.ValidationError as error:

@@ -116,7 +116,7 @@ async def _fetch_logs(run: TrialRun) -> None:
     if run.has_logs or environment is None or not run.is_started or run.is_stopped:
         return
     run.has_logs, run.fetched = True, None
-    target = f"{run.plan.place}/agent"
+    target = f"{run.place}/agent"
     try:
         if is_mounted(environment):
             prepare = getattr(environment, "prepare_logs_for_host", None)
@@ -134,7 +134,7 @@ async def _fetch_logs(run: TrialRun) -> None:
 
 async def _fetch_beside(run: TrialRun, environment: Environment, target: str) -> None:
     """Fetch the agent's logs beside what it wrote on the host, which stands."""
-    fetched = f"{run.plan.place}/.agent-inside"
+    fetched = f"{run.place}/.agent-inside"
     os.makedirs(fetched, exist_ok=True)
     try:
         await environment.download_dir(source_dir=str(INSIDE.agent_dir), target_dir=fetched)

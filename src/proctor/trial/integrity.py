@@ -20,12 +20,13 @@ from proctor.task.manifest import hash_files
 from proctor.trial.environment import Environment, Process, SeenFile, Watched, can_list
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import INSIDE
-from proctor.trial.plan import Plan
+from proctor.trial.spec import TrialSpec
 from proctor.trial.trial_run import TrialRun
-from proctor.trial.unchanged import SeenTrees, find_looks, now_ns
 
 _MOST = 100
 """Files or processes that a finding lists; more are as good as these."""
+_SMALL = 1 << 20
+"""Bytes of a task whose tests are hashed at once; a thread would take longer."""
 _LOOK_SEC = 30
 _BATCH = 400
 """Files that one command is asked about: its text must stay under 128 KiB."""
@@ -139,13 +140,13 @@ def _parse_line(line: str) -> SeenFile:
     return SeenFile(path.lstrip("\n"), int(known) if known.isdigit() else None, digest or None)
 
 
-def find_uploaded(plan: Plan, step: Step | None) -> dict[str, str]:
+def find_uploaded(spec: TrialSpec, step: Step | None) -> dict[str, str]:
     """The digest of every plain file of the tests by its path below /tests, as it was planned."""
     prefixes = ["tests/", f"steps/{step.name}/tests/"] if step else ["tests/"]
     return {
         file.path.removeprefix(prefix): file.sha256
         for prefix in prefixes
-        for file in plan.digests.files
+        for file in spec.digests.files
         if file.path.startswith(prefix)
     }
 
@@ -154,14 +155,14 @@ async def look_after(
     run: TrialRun, room: Environment, sources: Sequence[Path], step: Step | None
 ) -> None:
     """Find whether the tests changed: the host's files, or those that were uploaded."""
-    shared = run.plan.shared
-    name = step.name if step else None
-    planned = shared.once(("uploaded", name), lambda: find_uploaded(run.plan, step))
-    changed = []
-    seen = shared.once(("tests seen", name), SeenTrees)
-    if not seen.look_alike(sources):
+    if not sources:
+        return
+    planned = find_uploaded(run.spec, step)
+    if run.spec.digests.size < _SMALL:
+        changed = _find_changed_on_host(sources, planned)
+    else:
         # Beside the event loop: they may be large.
-        changed = await asyncio.to_thread(_find_changed_on_host, seen, sources, planned)
+        changed = await asyncio.to_thread(_find_changed_on_host, sources, planned)
     if changed:
         run.add_finding(
             FindingCode.TESTS_CHANGED,
@@ -179,17 +180,11 @@ async def look_after(
         )
 
 
-def _find_changed_on_host(
-    seen: SeenTrees, sources: Sequence[Path], planned: Mapping[str, str]
-) -> list[str]:
-    began, looks = now_ns(), find_looks(sources)
+def _find_changed_on_host(sources: Sequence[Path], planned: Mapping[str, str]) -> list[str]:
     try:
         now = {file.path: file.sha256 for source in sources for file in hash_files(source)}
     except TaskError as error:
         return [str(error)]
-    if now == planned:
-        seen.accept(looks, began)
-        return []
     return sorted(
         path for path in now.keys() | planned.keys() if now.get(path) != planned.get(path)
     )

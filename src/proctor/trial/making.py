@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from proctor.errors import TrialError, UnsupportedError
@@ -16,7 +16,6 @@ from proctor.trial.inside import is_mounted, kind_of
 from proctor.trial.network import check_network, find_ignored_hosts
 from proctor.trial.order import AgentOrder, EnvironmentOrder
 from proctor.trial.paths import INSIDE
-from proctor.trial.plan import Plan
 from proctor.trial.skills import find_skills_dir
 from proctor.trial.trial_run import TrialRun, host_variables
 
@@ -27,7 +26,7 @@ async def make_agent(run: TrialRun) -> Agent:
     Raises:
         Exception: whatever a stranger's class raises, besides what is wrong with the config.
     """
-    config, task = run.plan.config.agent, run.plan.task.config
+    config, task = run.spec.config.agent, run.spec.task.config
     host = host_variables()
     if config.skills:
         # Beside the event loop: they are hashed.
@@ -44,37 +43,31 @@ def make_environment(run: TrialRun) -> Environment:
     Raises:
         Exception: whatever a stranger's class raises, besides what is wrong with the config.
     """
-    task = run.plan.task.config
-    if not os.path.isdir(run.plan.task.directory):
+    task = run.spec.task.config
+    if not os.path.isdir(run.spec.task.directory):
         # Without it there is no Dockerfile either, and the agent would sit another task.
         raise TrialError(
-            f"{run.plan.task.directory}: the task's directory is gone since the job was "
+            f"{run.spec.task.directory}: the task's directory is gone since the job was "
             "planned; put it back, and `proctor resume --also TrialError` runs this trial"
         )
     if task.environment.os is TaskOS.WINDOWS:
         raise UnsupportedError(
-            f"{run.plan.task.name}: [environment] os is 'windows'; expected 'linux', which is "
+            f"{run.spec.task.name}: [environment] os is 'windows'; expected 'linux', which is "
             "all that is run here"
         )
     environment = run.kinds.make_environment(_order_environment(run, host_variables()))
     run.environment = environment
     if is_mounted(environment):
-        _open_to_all(run.plan.place)
-    for warning in _find_warnings(run.plan):
+        _open_to_all(run.place)
+    config = run.spec.config
+    for warning in find_ignored_hosts(task, config.agent, config.environment):
         run.logger.warning(warning)
     _check_network(run, environment)
     return environment
 
 
-def _find_warnings(plan: Plan) -> Sequence[str]:
-    config, task = plan.config, plan.task.config
-    return plan.shared.once(
-        "warnings", lambda: list(find_ignored_hosts(task, config.agent, config.environment))
-    )
-
-
 def _order_agent(run: TrialRun, host: Mapping[str, str]) -> AgentOrder:
-    config, task = run.plan.config.agent, run.plan.task
+    config, task = run.spec.config.agent, run.spec.task
     servers = {
         server.name: server
         for server in (*task.config.environment.mcp_servers, *config.mcp_servers)
@@ -93,25 +86,25 @@ def _order_agent(run: TrialRun, host: Mapping[str, str]) -> AgentOrder:
 
 
 def _order_environment(run: TrialRun, host: Mapping[str, str]) -> EnvironmentOrder:
-    config, task = run.plan.config, run.plan.task
+    config, task = run.spec.config, run.spec.task
     env = {**task.config.environment.env, **config.environment.env}
     return EnvironmentOrder(
         config=config.environment,
-        environment_dir=run.plan.shared.once("context", lambda: task.environment_directory),
+        environment_dir=task.environment_directory,
         environment_name=task.short_name,
         session_id=config.trial_name,
         trial_paths=run.paths,
         task_env_config=task.config.environment,
         network=run.network().baseline,
         persistent_env=resolve_env(env, host),
-        mounts=(*_find_mounts(run.plan), *map(dict, config.environment.mounts or ())),
+        mounts=(*_find_mounts(run), *map(dict, config.environment.mounts or ())),
         logger=run.logger,
     )
 
 
-def _find_mounts(plan: Plan) -> list[dict[str, object]]:
+def _find_mounts(run: TrialRun) -> list[dict[str, object]]:
     """The trial's own directories, for environments that can show them inside."""
-    directory = f"{plan.real_trials_dir}/{plan.config.trial_name}"
+    directory = os.path.realpath(run.place)
     inside = (INSIDE.verifier_dir, INSIDE.agent_dir, INSIDE.artifacts_dir)
     return [bind(f"{directory}/{place.name}", place) for place in inside]
 
@@ -129,9 +122,9 @@ def _open_to_all(place: str) -> None:
 
 def _check_network(run: TrialRun, environment: Environment) -> None:
     kind, can = kind_of(environment), environment.capabilities
-    if not run.plan.task.steps:
+    if not run.spec.task.steps:
         check_network(run.network(), can, kind, "[agent]")
-    for step in run.plan.task.steps:
+    for step in run.spec.task.steps:
         check_network(run.network(step), can, kind, f"Step {step.name!r}")
 
 

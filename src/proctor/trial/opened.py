@@ -49,7 +49,7 @@ def find_opened(
     if account is None or not opened:
         return
     made = set(list_made(account))
-    tests = {_stem(each.path) for each in run.plan.digests.files if "tests/" in each.path}
+    tests = {_stem(each.path) for each in run.spec.digests.files if "tests/" in each.path}
     built = {path for path in late if is_built(path, tests)}
     found = [each for each in opened if is_strange(each, made, built)]
     if found:

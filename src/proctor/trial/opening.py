@@ -7,13 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import quote_from_bytes
-
-from pydantic_core import to_json
 
 from proctor.files import replace_file
 from proctor.harbor.agents import find_keys
-from proctor.harbor.configs import TrialConfig
 from proctor.harbor.env import is_sensitive, resolve_env
 from proctor.harbor.trial_result import AgentInfo, LocalTaskId, TaskId, TrialResult, task_id_of
 from proctor.task.config import TaskConfig
@@ -21,8 +17,9 @@ from proctor.traces.writer import Redactor
 from proctor.trial.clock import Clock
 from proctor.trial.making import find_model
 from proctor.trial.order import Kinds
-from proctor.trial.plan import Plan
+from proctor.trial.paths import TrialPaths
 from proctor.trial.recording import Recording
+from proctor.trial.spec import TrialSpec
 from proctor.trial.trial_run import TrialRun, Watch, host_variables
 
 # The secrets that a trial was given, so that they get into none of its own files
@@ -32,19 +29,19 @@ _SHORTEST = 8
 """Shorter values would be found in ordinary words."""
 
 
-def find_redactor(plan: Plan, host: Mapping[str, str]) -> Redactor | None:
+def find_redactor(spec: TrialSpec, host: Mapping[str, str]) -> Redactor | None:
     """What takes the trial's secrets out of text; None where it has none."""
     secrets = {
         name: value
-        for env in (find_keys(plan.config.agent, host), *_find_envs(plan))
+        for env in (find_keys(spec.config.agent, host), *_find_envs(spec))
         for name, value in _resolve_known(env, host).items()
         if is_sensitive(name) and len(value) >= _SHORTEST
     }
     return Redactor(secrets) if secrets else None
 
 
-def _find_envs(plan: Plan) -> Iterator[Mapping[str, str]]:
-    config, task = plan.config, plan.task.config
+def _find_envs(spec: TrialSpec) -> Iterator[Mapping[str, str]]:
+    config, task = spec.config, spec.task.config
     yield from (config.agent.env, config.environment.env, config.verifier.env)
     yield from _find_task_envs(task)
 
@@ -147,32 +144,35 @@ def open_journal(path: str, cleaner: Cleaner | None) -> Iterator[logging.Logger]
 
 
 @contextmanager
-def opened(plan: Plan, kinds: Kinds, watch: Watch, clock: Clock) -> Iterator[TrialRun]:
+def opened(
+    spec: TrialSpec, directory: Path, kinds: Kinds, watch: Watch, clock: Clock
+) -> Iterator[TrialRun]:
     """A trial that has begun; no file of it is there yet."""
-    redactor = plan.shared.once("redactor", lambda: find_redactor(plan, host_variables()))
-    with open_journal(f"{plan.place}/trial.log", redactor) as logger:
+    redactor = find_redactor(spec, host_variables())
+    with open_journal(f"{directory}/trial.log", redactor) as logger:
         yield TrialRun(
-            plan=plan,
+            spec=spec,
+            paths=TrialPaths(directory),
             kinds=kinds,
             clock=clock,
             watch=watch,
             logger=logger,
             redactor=redactor,
-            result=_begin_result(plan, clock),
-            recording=Recording(plan, redactor),
+            result=_begin_result(spec, clock),
+            recording=Recording(spec, str(directory), redactor),
         )
 
 
-def _begin_result(plan: Plan, clock: Clock) -> TrialResult:
-    config = plan.config
+def _begin_result(spec: TrialSpec, clock: Clock) -> TrialResult:
+    config = spec.config
     name = config.agent.name or config.agent.import_path or "unknown"
     return TrialResult(
-        task_name=plan.task.name,
+        task_name=spec.task.name,
         trial_name=config.trial_name,
-        trial_uri=_find_uri(plan),
-        task_id=plan.shared.once("task_id", lambda: _find_task_id(plan)),
+        trial_uri=spec.uri,
+        task_id=_find_task_id(spec),
         source=config.task.source,
-        task_checksum=plan.digests.task_checksum,
+        task_checksum=spec.digests.task_checksum,
         config=config,
         agent_info=AgentInfo(
             name=name, version="unknown", model_info=find_model(config.agent.model_name)
@@ -181,16 +181,11 @@ def _begin_result(plan: Plan, clock: Clock) -> TrialResult:
     )
 
 
-def _find_uri(plan: Plan) -> str:
-    uri = plan.shared.once("uri", lambda: Path(plan.real_trials_dir).as_uri().rstrip("/"))
-    return f"{uri}/{quote_from_bytes(os.fsencode(plan.config.trial_name))}"
-
-
-def _find_task_id(plan: Plan) -> TaskId:
+def _find_task_id(spec: TrialSpec) -> TaskId:
     try:
-        return task_id_of(plan.config)
+        return task_id_of(spec.config)
     except ValueError:
-        return LocalTaskId(path=str(plan.task.directory))
+        return LocalTaskId(path=str(spec.task.directory))
 
 
 def open_files(run: TrialRun) -> None:
@@ -199,11 +194,11 @@ def open_files(run: TrialRun) -> None:
     Raises:
         OSError: they cannot be made.
     """
-    place = run.plan.place
+    place = run.place
     _make_directory(place)
     for name in ("agent", "verifier", "artifacts"):
         _make_directory(f"{place}/{name}")
-    replace_file(f"{place}/config.json", render_config(run.plan).encode())
+    replace_file(f"{place}/config.json", run.config_text.encode())
     os.close(os.open(f"{place}/trial.log", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
 
 
@@ -215,18 +210,3 @@ def _make_directory(directory: str) -> None:
     except FileExistsError:
         if not os.path.isdir(directory):
             raise
-
-
-def render_config(plan: Plan) -> str:
-    """The text of config.json: attempts at the same task differ in their names alone."""
-    before, after = plan.shared.once("config", lambda: _split_config(plan.config))
-    return f"{before}{to_json(plan.config.trial_name).decode()}{after}"
-
-
-def _split_config(config: TrialConfig) -> tuple[str, str]:
-    """The text of config.json before and after the trial's name."""
-    text = config.model_dump_json(indent=4)
-    # A line end stands only between the lines of the text: this is the field, and never a value.
-    before, key, rest = text.partition('\n    "trial_name": ')
-    _, comma, after = rest.partition(",\n")
-    return f"{before}{key}", f"{comma}{after}"

@@ -44,7 +44,7 @@ async def paused(run: TrialRun, environment: Environment) -> AsyncIterator[None]
 
     With `--verifier-compat` they run on, as they do in harbor.
     """
-    if not can_pause(environment) or run.plan.is_harbor_compatible:
+    if not can_pause(environment) or run.spec.is_harbor_compatible:
         yield
         return
     try:

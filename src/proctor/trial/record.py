@@ -1,4 +1,4 @@
-"""What the runner knows of a trial for its record: pure functions of its plan and its result.
+"""What the runner knows of a trial for its record: pure functions of its spec and its result.
 
 The record itself is built by `proctor.harbor.record`, as for imported trials.
 """
@@ -30,27 +30,27 @@ from proctor.record.model import (
 )
 from proctor.traces.trace import Trace
 from proctor.trial.environment import Snapshot
-from proctor.trial.plan import Plan
+from proctor.trial.spec import TrialSpec
 from proctor.trial.timeouts import find_limits
 
 _NO_VERSION: Final = frozenset({"", "unknown"})
 
 
-def make_task(plan: Plan) -> TaskReference:
+def make_task(spec: TrialSpec) -> TaskReference:
     """Which task, and harbor's checksum of it."""
-    return TaskReference(task_id=plan.task.name, task_revision=plan.digests.task_checksum)
+    return TaskReference(task_id=spec.task.name, task_revision=spec.digests.task_checksum)
 
 
-def make_agent(plan: Plan, result: TrialResult, trace: Trace | None) -> AgentReference:
+def make_agent(spec: TrialSpec, result: TrialResult, trace: Trace | None) -> AgentReference:
     """The agent, the model that answered or was requested, and how both were set up."""
-    info, pinned = result.agent_info, plan.record.adapter_revision
+    info, pinned = result.agent_info, spec.record.adapter_revision
     version = None if info.version.strip() in _NO_VERSION else info.version
     answered = trace.models[0] if trace is not None and len(trace.models) == 1 else None
     return AgentReference(
         adapter=info.name if info.name.strip() else UNRESOLVED,
-        model=answered or find_model_requested(plan, result) or NO_MODEL,
-        adapter_revision=_join_revision(pinned or version, plan.record.adapter_carrier),
-        configuration=plan.shared.once("configuration", lambda: make_configuration(plan)),
+        model=answered or find_model_requested(spec, result) or NO_MODEL,
+        adapter_revision=_join_revision(pinned or version, spec.record.adapter_carrier),
+        configuration=make_configuration(spec),
     )
 
 
@@ -59,24 +59,24 @@ def _join_revision(own: str | None, carrier: str | None) -> str | None:
     return f"{own} {carrier}" if own and carrier else own
 
 
-def find_model_requested(plan: Plan, result: TrialResult) -> str | None:
+def find_model_requested(spec: TrialSpec, result: TrialResult) -> str | None:
     """The model that was requested, with its provider."""
-    if plan.config.agent.model_name:
-        return plan.config.agent.model_name
+    if spec.config.agent.model_name:
+        return spec.config.agent.model_name
     model = result.agent_info.model_info
     if model is None:
         return None
     return f"{model.provider}/{model.name}" if model.provider else model.name
 
 
-def make_configuration(plan: Plan) -> dict[str, Any]:
+def make_configuration(spec: TrialSpec) -> dict[str, Any]:
     """What was asked for, and the limits that followed from job and task."""
-    written = plan.config.model_dump(mode="json")
+    written = spec.config.model_dump(mode="json")
     asked = {key: value for key, value in written.items() if key not in NOT_CONFIGURATION}
-    return asked | {"limits": find_limits(plan.config, plan.task.config)}
+    return asked | {"limits": find_limits(spec.config, spec.task.config)}
 
 
-def make_environment(plan: Plan, snapshot: Snapshot | None) -> EnvironmentSnapshot:
+def make_environment(spec: TrialSpec, snapshot: Snapshot | None) -> EnvironmentSnapshot:
     """Where it runs: what the environment itself says, else as much as job and task say."""
     if snapshot is not None:
         return EnvironmentSnapshot(
@@ -84,20 +84,20 @@ def make_environment(plan: Plan, snapshot: Snapshot | None) -> EnvironmentSnapsh
             compute_backend=snapshot.compute_backend,
             tool_versions={"proctor": __version__, **snapshot.tool_versions},
         )
-    asked = plan.config.environment
+    asked = spec.config.environment
     return EnvironmentSnapshot(
-        runtime_image=find_image(plan.task, plan.digests.followed or plan.digests.files),
+        runtime_image=find_image(spec.task, spec.digests.followed or spec.digests.files),
         compute_backend=asked.import_path or asked.type or "docker",
         tool_versions={"proctor": __version__},
     )
 
 
-def make_inputs(plan: Plan, trace: Trace | None) -> InputRecord:
+def make_inputs(spec: TrialSpec, trace: Trace | None) -> InputRecord:
     """What the agent is given: every file of the task, each with its digest."""
     return InputRecord(
-        instruction=join_instructions(plan.task),
-        system_prompt=plan.record.system_prompt or find_said(trace, "system"),
-        input_files=refer_files(plan.digests.followed),
+        instruction=join_instructions(spec.task),
+        system_prompt=spec.record.system_prompt or find_said(trace, "system"),
+        input_files=refer_files(spec.digests.followed),
     )
 
 

@@ -7,18 +7,18 @@ import asyncio
 import os
 import stat
 from collections.abc import Mapping
+from functools import cached_property
 
 from proctor.errors import RecordError
 from proctor.harbor.record import RecordSource, build_record, complete_record, find_seconds
-from proctor.harbor.trial_result import TrialResult
-from proctor.record.model import TrialRecord
+from proctor.harbor.trial_result import AgentInfo, TrialResult
+from proctor.record.model import AgentReference, InputRecord, TrialRecord
 from proctor.record.read import render_record
 from proctor.record.rules import find_missing
 from proctor.traces.entry import TraceKind
 from proctor.traces.trace import TRIAL_TRACES, Trace, find_trace
 from proctor.traces.writer import Redactor
 from proctor.trial.environment import Snapshot, Watched
-from proctor.trial.plan import Plan
 from proctor.trial.record import (
     make_agent,
     make_ending,
@@ -27,6 +27,7 @@ from proctor.trial.record import (
     make_run_timing,
     make_task,
 )
+from proctor.trial.spec import TrialSpec
 from proctor.trial.swap import SwappedFile
 
 LONGEST_TRACE = 128 << 20
@@ -37,11 +38,13 @@ that writes without end must not end the runner."""
 class Recording:
     """The record of one trial, and its file."""
 
-    def __init__(self, plan: Plan, redactor: Redactor | None) -> None:
-        self._plan = plan
+    def __init__(self, spec: TrialSpec, directory: str, redactor: Redactor | None) -> None:
+        self._spec = spec
+        self._directory = directory
         self._redactor = redactor
         self._snapshot: Snapshot | None = None
-        self.file = SwappedFile(f"{plan.place}/record.json")
+        self._agent: tuple[AgentInfo, AgentReference] | None = None
+        self.file = SwappedFile(f"{directory}/record.json")
         """record.json."""
 
     def note_phase(self, result: TrialResult, phase: str, watched: Watched | None) -> None:
@@ -71,31 +74,42 @@ class Recording:
     def _make_source(
         self, result: TrialResult, watched: Watched | None, trace: Trace | None, phase: str | None
     ) -> RecordSource:
-        plan = self._plan
+        spec = self._spec
         if watched is not None:
             # An environment that is gone says nothing; what it said stays true.
             self._snapshot = watched.snapshot
-        artifacts = f"{plan.place}/artifacts"
+        artifacts = f"{self._directory}/artifacts"
         when = (None if phase else result.finished_at) or result.started_at
         if when is None:
-            raise RecordError(f"{plan.place}: the trial has not begun")
+            raise RecordError(f"{self._directory}: the trial has not begun")
         return RecordSource(
-            name=plan.config.trial_name,
-            experiment=plan.record.experiment,
-            dataset_id=plan.record.dataset_id,
-            adaptation=plan.record.adaptation,
+            name=spec.config.trial_name,
+            experiment=spec.record.experiment,
+            dataset_id=spec.record.dataset_id,
+            adaptation=spec.record.adaptation,
             when=when,
-            task=make_task(plan),
-            agent=make_agent(plan, result, trace),
-            environment=make_environment(plan, self._snapshot),
-            inputs=make_inputs(plan, trace),
+            task=make_task(spec),
+            agent=make_agent(spec, result, trace) if trace else self._find_agent(result),
+            environment=make_environment(spec, self._snapshot),
+            inputs=make_inputs(spec, trace) if trace else self._inputs,
             timing=make_run_timing(result),
-            directory=plan.place,
+            directory=self._directory,
             trace=trace,
             has_artifacts=os.path.lexists(f"{artifacts}/manifest.json") or has_entries(artifacts),
             ending=None if phase else make_ending(result),
             phase=phase,
         )
+
+    # There is a record for each phase; of what does not change between them, there is one.
+
+    def _find_agent(self, result: TrialResult) -> AgentReference:
+        if self._agent is None or self._agent[0] is not result.agent_info:
+            self._agent = result.agent_info, make_agent(self._spec, result, None)
+        return self._agent[1]
+
+    @cached_property
+    def _inputs(self) -> InputRecord:
+        return make_inputs(self._spec, None)
 
     def _write(self, record: TrialRecord) -> None:
         data = render_record(record)

@@ -46,7 +46,7 @@ async def keep_state(
     run: TrialRun, environment: Environment, artifacts_dir: Path, step: Step | None = None
 ) -> Reverification | None:
     """Keep what the agent left, if it is to be verified again; None where it is not."""
-    if not run.plan.verify_again or run.plan.config.verifier.disable:
+    if not run.spec.verify_again or run.spec.config.verifier.disable:
         return None
     kept = Reverification(step=step, artifacts_dir=artifacts_dir)
     run.kept.append(kept)
@@ -69,7 +69,7 @@ async def _keep(run: TrialRun, environment: Environment, kept: Reverification) -
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     moving = await _find_moving(watched, freezing)
     if moving is None:
-        if not run.plan.is_harbor_compatible:
+        if not run.spec.is_harbor_compatible:
             # In a copy nobody could tell what the image has from what the agent put there.
             await keep_tools(run, environment)
         await freezing.freeze()
@@ -91,11 +91,11 @@ async def _find_moving(watched: Watched, freezing: Freezing) -> str | None:
 
 def _find_hindrance(run: TrialRun, environment: Environment, step: Step | None) -> str | None:
     """Why the tests cannot be run once more in the environment itself."""
-    if run.plan.is_harbor_compatible:
+    if run.spec.is_harbor_compatible:
         return "with --verifier-compat the tests would find what they had left before"
     if is_mounted(environment):
         return "its log directories are the trial's own"
-    if step is not None and step is not run.plan.task.steps[-1]:
+    if step is not None and step is not run.spec.task.steps[-1]:
         return "the next step would begin with what the tests had changed"
     return None
 
@@ -150,7 +150,7 @@ async def verify_again(
 
 async def _verify_all(run: TrialRun, environment: Environment, kept: Reverification) -> None:
     try:
-        for number in range(1, run.plan.verify_again + 1):
+        for number in range(1, run.spec.verify_again + 1):
             await _verify_once(run, environment, kept, number)
             _write(run)
     finally:
@@ -175,7 +175,7 @@ async def _verify_once(
         place.chmod(0o777)
     paths = TrialPaths(run.paths.trial_dir, place)
     # What is found is found by the verification that counts.
-    again = replace(run, findings=[], logger=_SILENT, other_paths=paths)
+    again = replace(run, findings=[], logger=_SILENT, paths=paths)
     async with _opened(run, environment, kept, paths) as where:
         verifying = run_verification(again, where, kept.artifacts_dir, kept.step)
         try:
@@ -206,9 +206,9 @@ async def _opened(
 
 
 def _write(run: TrialRun) -> None:
-    plan = run.plan
+    spec = run.spec
     text = render_verified_again(
-        plan.task.name, plan.digests.task_checksum, plan.verify_again, run.kept
+        spec.task.name, spec.digests.task_checksum, spec.verify_again, run.kept
     )
     try:
         replace_file(run.paths.verify_again_path, run.clean(text).encode())

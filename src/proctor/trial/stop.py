@@ -14,7 +14,7 @@ async def stop_environment(run: TrialRun) -> None:
     if run.is_stopped or environment is None:
         return
     run.is_stopped = True
-    delete = run.plan.config.environment.delete
+    delete = run.spec.config.environment.delete
     stopping = asyncio.ensure_future(environment.stop(delete=delete))
     _STOPPING.add(stopping)
     stopping.add_done_callback(_STOPPING.discard)

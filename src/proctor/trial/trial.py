@@ -46,14 +46,14 @@ from proctor.trial.flakes import Reverification
 from proctor.trial.healthcheck import run_healthcheck
 from proctor.trial.inside import acting_as, empty_directories, is_mounted
 from proctor.trial.making import make_agent, make_environment
-from proctor.trial.opening import open_files, opened, render_config
+from proctor.trial.opening import open_files, opened
 from proctor.trial.order import Kinds
 from proctor.trial.paths import INSIDE
 from proctor.trial.pausing import paused
-from proctor.trial.plan import Plan
 from proctor.trial.recording import LONGEST_TRACE, find_overlong, find_traces, load_trace
 from proctor.trial.reverify import keep_state, noted, verify_again
 from proctor.trial.skills import upload_skills
+from proctor.trial.spec import TrialSpec
 from proctor.trial.stop import stop_environment
 from proctor.trial.trial_run import TrialRun, Watch
 from proctor.trial.verification import find_own_environment, run_verification
@@ -71,7 +71,7 @@ async def run_steps(run: TrialRun, agent: Agent, environment: Environment) -> No
     Raises:
         Exception: what broke between the parts of a step; the trial then has no rewards.
     """
-    steps = run.plan.task.steps
+    steps = run.spec.task.steps
     results: list[StepResult] = []
     run.result.step_results = results
     executed: list[MarkedStep] = []
@@ -81,7 +81,7 @@ async def run_steps(run: TrialRun, agent: Agent, environment: Environment) -> No
         results.append(result)
         await _run_step(run, agent, environment, step, result)
         executed.append(_mark(step, result))
-        stop = find_stop(executed[-1], verifying=not run.plan.config.verifier.disable)
+        stop = find_stop(executed[-1], verifying=not run.spec.config.verifier.disable)
         if stop is not None:
             log = run.logger.warning if stop.level == "warning" else run.logger.debug
             log(stop.message)
@@ -91,7 +91,7 @@ async def run_steps(run: TrialRun, agent: Agent, environment: Environment) -> No
 
 
 def _find_strategy(run: TrialRun) -> Strategy:
-    told = run.plan.task.config.multi_step_reward_strategy
+    told = run.spec.task.config.multi_step_reward_strategy
     return told.value if told else DEFAULT_STRATEGY
 
 
@@ -195,9 +195,9 @@ async def _verify_step(
     artifacts_dir: Path,
     kept: Reverification | None,
 ) -> None:
-    if find_own_environment(run, step) is not None and step is run.plan.task.steps[-1]:
+    if find_own_environment(run, step) is not None and step is run.spec.task.steps[-1]:
         await stop_environment(run)
-    if run.plan.config.verifier.disable:
+    if run.spec.config.verifier.disable:
         return
     timing = result.verifier = TimingInfo()
     with run.timed(timing):
@@ -242,10 +242,10 @@ _ORACLE = "oracle"
 
 async def look_for_solution(run: TrialRun, trace: Trace) -> bool:
     """Find whether most of the solution comes back in the agent's commands; does it?"""
-    plan = run.plan
-    if plan.config.agent.name == _ORACLE:
+    spec = run.spec
+    if spec.config.agent.name == _ORACLE:
         return False
-    solution = plan.shared.once("solution", lambda: _read_solution(plan))
+    solution = _read_solution(spec)
     if solution is None:
         return False
     # Beside the event loop: a trace may be long.
@@ -267,8 +267,8 @@ def _compare(trace: Trace, solution: str) -> Likeness | None:
     return find_likeness(read_commands(entries), solution)
 
 
-def _read_solution(plan: Plan) -> str | None:
-    script = None if plan.task.steps else plan.task.find_solution_script()
+def _read_solution(spec: TrialSpec) -> str | None:
+    script = None if spec.task.steps else spec.task.find_solution_script()
     try:
         return None if script is None else read_small(str(script)).decode(errors="replace")
     except OSError:
@@ -289,13 +289,13 @@ async def close_files(run: TrialRun) -> None:
                 "then is lost"
             )
         )
-    traces = find_traces(run.plan.place)
+    traces = find_traces(run.place)
     _find_overlong_traces(run, traces)
     if run.result.finished_at is None:
         run.result.finished_at = run.clock.now()
     try:
         run.write_findings()
-        trace = await load_trace(run.plan.place, traces)
+        trace = await load_trace(run.place, traces)
         if trace is not None and await look_for_solution(run, trace):
             run.write_findings()
         run.recording.finish(run.result, run.find_watched(), trace)
@@ -323,47 +323,46 @@ def _find_overlong_traces(run: TrialRun, sizes: Mapping[str, int]) -> None:
 
 
 def _write_result(run: TrialRun) -> None:
-    config = render_config(run.plan)
     try:
-        text = render_trial_result(run.result, config)
+        text = render_trial_result(run.result, run.config_text)
     except PydanticSerializationError as error:
         # What an agent says beside its figures is the one thing here that may hold anything.
         run.fail(error)
         for context in run.result.contexts:
             context.rollout_details = context.metadata = None
-        text = render_trial_result(run.result, config)
+        text = render_trial_result(run.result, run.config_text)
     if run.redactor is not None:
         text = run.redactor.redact_text(text.decode()).encode()
-    run.recording.file.give_other(f"{run.plan.place}/result.json", text)
+    run.recording.file.give_other(f"{run.place}/result.json", text)
 
 
-async def run_trial(plan: Plan, kinds: Kinds, watch: Watch, clock: Clock = SYSTEM) -> TrialResult:
-    """Run one agent at one task; a trial that fails is a result like any other.
+async def run_trial(
+    spec: TrialSpec, directory: Path, kinds: Kinds, watch: Watch, clock: Clock = SYSTEM
+) -> TrialResult:
+    """Run one agent at one task, in a directory of its own.
 
-    Raises:
-        CancelledError: it was cancelled; everything is stopped and written.
+    A trial that fails is a result like any other, and so is one that is cancelled: everything is
+    stopped and written before this returns.
     """
-    cancelled = None
-    with opened(plan, kinds, watch, clock) as run:
+    is_cancelled = False
+    with opened(spec, directory, kinds, watch, clock) as run:
         # Each part gets its turn, whatever became of those before it.
         for part in (_run_phases, _recover, _verify_once_more, stop_environment, close_files):
-            if part is _verify_once_more and cancelled is not None:
+            if part is _verify_once_more and is_cancelled:
                 continue
             try:
                 await part(run)
             except asyncio.CancelledError as error:
-                cancelled = error
+                is_cancelled = True
                 if part is _run_phases:
                     run.fail(error)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - the trial's boundary
                 run.fail(error)
-    if cancelled is not None:
-        raise cancelled
     return run.result
 
 
 async def _run_phases(run: TrialRun) -> None:
-    task, config = run.plan.task, run.plan.task.config
+    task, config = run.spec.task, run.spec.task.config
     open_files(run)
     with run.phase("setup"):
         agent = await make_agent(run)
@@ -398,7 +397,7 @@ async def _run_single(run: TrialRun, agent: Agent, environment: Environment) -> 
         # Neither does anything where the verifier is disabled.
         kept = await keep_state(run, environment, run.paths.artifacts_dir)
         await keep_for_clean_room(run, environment, run.paths.artifacts_dir)
-    if not run.plan.config.verifier.disable:
+    if not run.spec.config.verifier.disable:
         with run.phase("verify"):
             await _verify(run, environment, kept)
 
@@ -406,7 +405,7 @@ async def _run_single(run: TrialRun, agent: Agent, environment: Environment) -> 
 async def _start(run: TrialRun, environment: Environment) -> None:
     timeout = run.timeouts.environment
     timing = run.result.environment_setup = TimingInfo()
-    start = environment.start(force_build=run.plan.config.environment.force_build)
+    start = environment.start(force_build=run.spec.config.environment.force_build)
     with run.timed(timing):
         try:
             await asyncio.wait_for(start, timeout)
@@ -460,7 +459,7 @@ async def _recover(run: TrialRun) -> None:
     if run.is_done or environment is None or not run.is_started or run.is_stopped:
         return
     await collect_agent_output(run, run.result)
-    if not run.plan.task.steps:
+    if not run.spec.task.steps:
         await _collect_artifacts(run, environment)
         if run.account is not None and not run.account.is_noted:
             await note_changes(run, environment)
@@ -469,7 +468,7 @@ async def _recover(run: TrialRun) -> None:
 async def _verify_once_more(run: TrialRun) -> None:
     """Verify what is kept; of a task of several steps that was done after each of them."""
     environment = run.environment
-    if run.plan.task.steps or environment is None:
+    if run.spec.task.steps or environment is None:
         return
     # How long it took is how long it took to be scored.
     run.result.finished_at = run.clock.now()

@@ -32,8 +32,8 @@ from proctor.trial.flakes import CleanRoom, Reverification
 from proctor.trial.network import NetworkPlan, plan_network
 from proctor.trial.order import Kinds
 from proctor.trial.paths import TrialPaths
-from proctor.trial.plan import Plan
 from proctor.trial.recording import Recording
+from proctor.trial.spec import TrialSpec
 from proctor.trial.timeouts import Timeouts, find_timeouts
 from proctor.trial.unchanged import Looks
 
@@ -44,7 +44,9 @@ type Watch = Callable[[str], None]
 class TrialRun:
     """A trial that has begun."""
 
-    plan: Plan
+    spec: TrialSpec
+    paths: TrialPaths
+    """Where it leaves everything."""
     kinds: Kinds
     clock: Clock
     watch: Watch
@@ -78,26 +80,28 @@ class TrialRun:
     """The second verification that is still to be made."""
     kept: list[Reverification] = field(default_factory=list)
     """States that are verified again."""
-    other_paths: TrialPaths | None = None
-    """Where it leaves everything, if not where it was planned."""
     phase_name: str = "record"
     _phases: list[tuple[int, str]] = field(default_factory=list)
     """Each phase, after how many findings of the environment it began."""
 
+    @property
+    def place(self) -> str:
+        """The trial's directory, as text."""
+        return str(self.paths.trial_dir)
+
     @cached_property
-    def paths(self) -> TrialPaths:
-        """Where it leaves everything."""
-        return self.other_paths or self.plan.paths
+    def config_text(self) -> str:
+        """The text of config.json."""
+        return self.spec.config.model_dump_json(indent=4)
 
     @cached_property
     def timeouts(self) -> Timeouts:
         """The limits of its phases."""
-        plan = self.plan
-        return plan.shared.once("timeouts", lambda: find_timeouts(plan.config, plan.task.config))
+        return find_timeouts(self.spec.config, self.spec.task.config)
 
     def step_timeouts(self, step: Step) -> Timeouts:
         """The limits of one of its steps."""
-        return find_timeouts(self.plan.config, self.plan.task.config, step.config)
+        return find_timeouts(self.spec.config, self.spec.task.config, step.config)
 
     def network(self, step: Step | None = None) -> NetworkPlan:
         """Which hosts may be reached when."""
@@ -107,11 +111,11 @@ class TrialRun:
 
     @cached_property
     def _network(self) -> NetworkPlan:
-        return self.plan.shared.once("network", lambda: self._plan_network(None))
+        return self._plan_network(None)
 
     def _plan_network(self, step: StepConfig | None) -> NetworkPlan:
-        config = self.plan.config
-        return plan_network(self.plan.task.config, config.agent, config.environment, step)
+        config = self.spec.config
+        return plan_network(self.spec.task.config, config.agent, config.environment, step)
 
     def phase(self, name: str, step: Step | None = None) -> "Phase":
         """A phase: whoever looks on is told, the record says it, and the clocks are compared."""
@@ -190,7 +194,7 @@ class TrialRun:
         """Put all findings beside the record: of earlier attempts, of the environment, our own."""
         watched = self.find_watched()
         own = [*self._place(watched.findings if watched else ()), *self.findings]
-        if found := [*self.plan.carried, *own]:
+        if found := [*self.spec.carried, *own]:
             plain = render_findings(found).decode()
             replace_file(self.paths.findings_path, self.clean(plain).encode())
 

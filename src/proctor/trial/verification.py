@@ -72,7 +72,7 @@ async def _started(
         yield environment
     finally:
         try:
-            await asyncio.shield(environment.stop(delete=run.plan.config.environment.delete))
+            await asyncio.shield(environment.stop(delete=run.spec.config.environment.delete))
         except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
             run.logger.debug("Failed to stop verifier env %r: %s", order.session_id, error)
         if is_watched(environment):
@@ -84,7 +84,7 @@ async def _started(
 
 
 def _order(run: TrialRun, own: EnvironmentConfig, step: Step | None) -> EnvironmentOrder:
-    config, task, paths = run.plan.config, run.plan.task, run.paths
+    config, task, paths = run.spec.config, run.spec.task, run.paths
     return EnvironmentOrder(
         config=config.environment.model_copy(update={"extra_docker_compose": []}),
         environment_dir=_find_context(run, step),
@@ -102,7 +102,7 @@ def _order(run: TrialRun, own: EnvironmentConfig, step: Step | None) -> Environm
 def _find_context(run: TrialRun, step: Step | None) -> Path:
     """What the verifier's environment is built from: the tests, those of the step if it has any."""
     own = step.directory / "tests" if step else None
-    return own if own and own.exists() else run.plan.task.directory / "tests"
+    return own if own and own.exists() else run.spec.task.directory / "tests"
 
 
 def name_session(trial: str, key: str) -> str:
@@ -118,7 +118,7 @@ def name_session(trial: str, key: str) -> str:
 
 def find_own_environment(run: TrialRun, step: Step | None = None) -> EnvironmentConfig | None:
     """What the verifier's own environment is; None where it verifies in the agent's."""
-    config = run.plan.task.config
+    config = run.spec.task.config
     return config.find_verifier_environment(step.config if step else None)
 
 

@@ -55,7 +55,7 @@ def make_verifier(
         PluginError: the class cannot be had.
         ValueError: arguments are given, but no class.
     """
-    config = run.plan.config.verifier
+    config = run.spec.config.verifier
     if config.import_path is None:
         if config.kwargs:
             raise ValueError(
@@ -65,7 +65,7 @@ def make_verifier(
         return None
     kind = cast("Callable[..., Any]", load_class(config.import_path, "verifier", VERIFIER_METHODS))
     made: _Verifier = kind(
-        task=TaskView(run.plan.task),
+        task=TaskView(run.spec.task),
         trial_paths=run.paths,
         environment=environment,
         override_env=dict(config.env) or None,

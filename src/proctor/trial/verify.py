@@ -39,7 +39,6 @@ from proctor.trial.integrity import look_after, look_before, look_for_busy
 from proctor.trial.network_switch import network_of_phase
 from proctor.trial.opened import list_made
 from proctor.trial.paths import INSIDE
-from proctor.trial.plan import Plan
 from proctor.trial.tools import check_tools, keep_tools, look_at_tools, mark_tools
 from proctor.trial.trial_run import TrialRun, host_variables
 from proctor.trial.verifier_class import make_verifier
@@ -54,39 +53,21 @@ class Tests(msgspec.Struct, frozen=True):
     """Directories of the host that go to /tests, a later one over an earlier."""
     script: PurePosixPath
     """The test script, inside."""
-    places: tuple[str, ...]
-    """Where the test script may be on the host."""
 
 
-def find_tests(plan: Plan, step: Step | None) -> Tests:
+def load_tests(task: Task, step: Step | None) -> Tests:
     """The tests of a task, or those that it shares with a step and the step's own.
 
     Raises:
         FileNotFoundError: there is no test script, in harbor's words.
     """
-    known = recall_tests(plan, step)
-    if known is not None and any(os.path.exists(path) for path in known.places):
-        return known
-    return _look_for_tests(plan.task, step)
-
-
-def recall_tests(plan: Plan, step: Step | None) -> Tests | None:
-    """The tests as they were when somebody first looked; None where there were none."""
-    name = step.name if step else None
-    try:
-        return plan.shared.once(("tests", name), lambda: _look_for_tests(plan.task, step))
-    except FileNotFoundError:
-        return None
-
-
-def _look_for_tests(task: Task, step: Step | None) -> Tests:
     os_name = task.config.environment.os
     script = INSIDE.tests_dir / f"test{os_name.script_suffix}"
     shared = task.directory / "tests"
     if step is None:
         if task.find_test_script() is None:
             raise FileNotFoundError(f"No test script found in: {shared} (target OS: {os_name})")
-        return Tests((shared,), script, (str(shared / script.name),))
+        return Tests((shared,), script)
     own = step.directory / "tests"
     if task.find_test_script(step) is None:
         raise FileNotFoundError(
@@ -94,7 +75,7 @@ def _look_for_tests(task: Task, step: Step | None) -> Tests:
             f"{own / script.name} or {shared / script.name}"
         )
     sources = tuple(each for each in (shared, own) if each.exists())
-    return Tests(sources, script, tuple(str(each / script.name) for each in sources))
+    return Tests(sources, script)
 
 
 # Reward files that are odd: two of them, links, or changed after the tests had ended
@@ -256,6 +237,7 @@ async def verify_shared(
     room = await _prepare(run, environment, step)
     guarded = await _guard_tools(run, environment)
     network = run.network(step)
+    uploaded = _find_uploaded(run, step)
     try:
         with acting_as(room, user):
             # Hosts are opened and closed for the whole environment, of which the room is a view.
@@ -265,12 +247,12 @@ async def verify_shared(
         # Tests that never were all there have not changed.
         raise
     except Exception:
-        await _look_after(run, room, step)
+        await look_after(run, room, uploaded, step)
         raise
-    await _look_after(run, room, step)
+    await look_after(run, room, uploaded, step)
     if guarded is not None:
         await check_tools(run, environment, guarded)
-    elif not run.plan.is_harbor_compatible:
+    elif not run.spec.is_harbor_compatible:
         await look_at_tools(run, environment)
     return verified
 
@@ -278,20 +260,23 @@ async def verify_shared(
 def find_verifier_user(run: TrialRun, step: Step | None) -> str | int | None:
     """Who the tests run as: the step's user, else the task's; None: the environment's own."""
     own = step.config.verifier.user if step else None
-    return run.plan.task.config.verifier.user if own is None else own
+    return run.spec.task.config.verifier.user if own is None else own
 
 
-async def _look_after(run: TrialRun, room: Environment, step: Step | None) -> None:
-    if run.plan.is_harbor_compatible or run.plan.config.verifier.import_path is not None:
-        return
-    tests = recall_tests(run.plan, step)
-    if tests is not None:
-        await look_after(run, room, tests.sources, step)
+def _find_uploaded(run: TrialRun, step: Step | None) -> Sequence[Path]:
+    """The directories of tests that are looked at afterwards; none where nobody is to look."""
+    if run.spec.is_harbor_compatible or run.spec.config.verifier.import_path is not None:
+        return ()
+    try:
+        return load_tests(run.spec.task, step).sources
+    except FileNotFoundError:
+        # Whoever uploads them says so.
+        return ()
 
 
 async def _guard_tools(run: TrialRun, environment: Environment) -> Mapping[str, str] | None:
     """Give the tests the image's own tools; how they are then, where somebody could change them."""
-    if run.plan.is_harbor_compatible:
+    if run.spec.is_harbor_compatible:
         return None
     await keep_tools(run, environment)
     is_busy = bool(await environment.list_processes()) if is_watched(environment) else False
@@ -301,7 +286,7 @@ async def _guard_tools(run: TrialRun, environment: Environment) -> Mapping[str, 
 async def _prepare(run: TrialRun, environment: Environment, step: Step | None) -> Environment:
     """Where the verifier is to run, with nothing of the agent in its directories."""
     places = (INSIDE.verifier_dir, INSIDE.tests_dir)
-    if run.plan.is_harbor_compatible:
+    if run.spec.is_harbor_compatible:
         if step is not None:
             await _empty(environment, places)
         return environment
@@ -335,7 +320,7 @@ async def run_verifier(
         was_killed = await _run_script(run, environment, step, script)
         rewards = await list_rewards(environment)
     else:
-        tests = find_tests(run.plan, step)
+        tests = load_tests(run.spec.task, step)
         await _upload_tests(environment, tests.sources)
         with _watch(run, environment) as opened:
             was_killed = await _run_script(run, environment, step, tests.script)
@@ -375,7 +360,7 @@ async def _run_script(
     name = shlex.quote(str(script))
     env = find_verifier_env(run, step)
     command = f"({name}) > {_OUTPUT} 2>&1"
-    if run.plan.is_harbor_compatible:
+    if run.spec.is_harbor_compatible:
         await exec_script(environment, command, str(script), env)
         return False
     command = f"{command}; code=$?; echo {_ENDED} $code; exit $code"
@@ -403,7 +388,7 @@ def find_verifier_env(run: TrialRun, step: Step | None) -> Mapping[str, str] | N
     Raises:
         ValueError: one is to come from the host, which does not have it.
     """
-    task, job = run.plan.task.config.verifier.env, run.plan.config.verifier.env
+    task, job = run.spec.task.config.verifier.env, run.spec.config.verifier.env
     merged = {**task, **(step.config.verifier.env if step else {}), **job}
     return resolve_env(merged, host_variables()) if merged else None
 

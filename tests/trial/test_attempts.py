@@ -1,39 +1,43 @@
-"""Attempts at one task share what they have in common, and it shows in nothing that they leave."""
+"""Attempts at one task: each has its own names in its files, and sees what changed since."""
 
 import asyncio
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from proctor.harbor.trial_result import TrialResult
 from proctor.record.read import parse_record, render_record
-from proctor.trial.plan import Plan, Shared
+from proctor.trial.spec import TrialSpec
 from proctor.trial.unchanged import SeenTrees, find_looks
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment
-from tests.trial.sitters import Stage, load_findings, make_plan, write_task
+from tests.trial.sitters import Stage, load_findings, make_spec, paths_of, write_task
 
 LONG_AGO = 1_000_000_000
 
 
-def attempts_at(plan: Plan, *names: str) -> list[Plan]:
-    """Plans of several trials that share what they may."""
-    shared = Shared()
+def attempts_at(spec: TrialSpec, *names: str) -> list[TrialSpec]:
+    """Several trials that differ in their names alone."""
+    place = spec.uri.rpartition("/")[0]
     return [
-        replace(plan, config=plan.config.model_copy(update={"trial_name": name}), shared=shared)
+        replace(
+            spec,
+            config=spec.config.model_copy(update={"trial_name": name}),
+            uri=f"{place}/{quote(name)}",
+        )
         for name in names
     ]
 
 
-def run(plan: Plan, kind: type[PlainEnvironment] = PlainEnvironment) -> TrialResult:
-    return asyncio.run(Stage(plan, environment_class=kind).run())
+def run(spec: TrialSpec, kind: type[PlainEnvironment] = PlainEnvironment) -> TrialResult:
+    return asyncio.run(Stage(spec, environment_class=kind).run())
 
 
 def test_every_attempt_has_its_own_names_in_its_files(tmp_path: Path) -> None:
-    plan = make_plan(write_task(tmp_path / "task"), tmp_path / "jobs")
-    for attempt in attempts_at(plan, "it__one", "it__two", "odd name, \u00fc"):
+    spec = make_spec(write_task(tmp_path / "task"), tmp_path / "jobs")
+    for attempt in attempts_at(spec, "it__one", "it__two", "odd name, \u00fc"):
         result = run(attempt, MountedEnvironment)
-        name, paths = attempt.config.trial_name, attempt.paths
+        name, paths = attempt.config.trial_name, paths_of(attempt)
         assert result.trial_name == name
         assert result.trial_uri == paths.trial_dir.resolve().as_uri()
         assert paths.config_path.read_text() == attempt.config.model_dump_json(indent=4)
@@ -49,8 +53,8 @@ def test_every_attempt_has_its_own_names_in_its_files(tmp_path: Path) -> None:
 
 def test_tests_that_change_between_attempts_are_found(tmp_path: Path) -> None:
     task = write_task(tmp_path / "task")
-    plan = make_plan(task, tmp_path / "jobs")
-    first, second, third = attempts_at(plan, "it__one", "it__two", "it__three")
+    spec = make_spec(task, tmp_path / "jobs")
+    first, second, third = attempts_at(spec, "it__one", "it__two", "it__three")
     run(first)
     run(second)
     (task / "tests" / "test.sh").write_text("#!/bin/bash\necho 0 > /logs/verifier/reward.txt\n")
@@ -74,12 +78,3 @@ def test_directories_look_alike_until_anything_in_them_changes(tmp_path: Path) -
     (tree / "deep/a").write_text("b")
     assert not seen.look_alike([tree])
     assert not seen.look_alike([tmp_path / "gone"])
-
-
-def test_a_key_that_differs_every_time_does_not_fill_the_memory() -> None:
-    shared = Shared()
-    first: list[int] = shared.once("first", list)
-    for number in range(1000):
-        assert shared.once(number, partial(range, number)) == range(number)
-    assert shared.once("first", list) is first
-    assert len(shared) <= 100
