@@ -15,6 +15,7 @@ from proctor.cli.trace_text import fold, render_entry
 from proctor.digest import sha256_hex
 from proctor.traces.entry import Entry, TraceKind
 from tests.cli.programs import Proctor, Ran, run_child
+from tests.examples import examples
 from tests.ledger.ledgers import artifact_path
 from tests.ledger.trials import open_ledger, seal_files
 from tests.task.trees import JOBS
@@ -295,7 +296,9 @@ hostile = st.text(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(text=hostile, step=st.sampled_from([None, (1, 1)]))
 def test_no_control_character_gets_through_any_field(

@@ -17,6 +17,7 @@ from proctor.traces.atif.read import BEYOND_HARBOR, load_atif, parse_atif
 from proctor.traces.atif.rules import render_atif, to_written_version
 from proctor.traces.entry import Entry
 from tests.conformance.theirs import harbor_module
+from tests.examples import examples
 from tests.traces.atif_mutations import VALUES, changed, every_field, mutations_of, paths_of
 from tests.traces.atif_values import documents, entry_lists
 
@@ -54,7 +55,7 @@ def test_every_changed_field_is_judged_as_harbor_judges_it() -> None:
     assert min(verdicts[True], verdicts[False]) > 100, "both kinds are there in numbers"
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.tuples(st.sampled_from(PATHS), st.sampled_from(VALUES)), min_size=2, max_size=4))
 def test_several_changes_at_once_are_judged_as_harbor_judges_them(
     changes: list[tuple[tuple[str | int, ...], Any]],
@@ -138,14 +139,14 @@ def test_every_real_document_comes_back_whole_and_passes(tmp_path: Path) -> None
         assert json.loads(path.read_bytes()) == json.loads(real.read_bytes())
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(documents())
 def test_what_we_write_of_any_document_passes(atif: Atif) -> None:
     written, _ = to_written_version(atif)
     assert they_take(json.loads(render_atif(written)))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(entry_lists())
 def test_what_we_make_of_any_entries_passes(entries: list[Entry]) -> None:
     atif, _ = from_entries(entries)

@@ -12,6 +12,7 @@ from proctor.exchange.eee import Group, Key, Source, find_row_losses, make_messa
 from proctor.exchange.exporting import ReadTrace, SealedTrial
 from proctor.traces.entry import Entry
 from tests.cli.programs import Proctor
+from tests.examples import examples
 from tests.exchange.sealed import (
     EXPERIMENT,
     honest_traces,
@@ -130,7 +131,7 @@ def lost_fields(trial: SealedTrial, entries: list[Entry]) -> set[str]:
 def test_an_honest_trace_loses_only_what_messages_have_no_place_for(tmp_path: Path) -> None:
     trial = sealed_trial(tmp_path)
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=examples(30), deadline=None)
     @given(honest_traces())
     def check(entries: list[Entry]) -> None:
         no_place = {"timestamp", "stderr", "exit_code", "duration_ms"}
@@ -142,7 +143,7 @@ def test_an_honest_trace_loses_only_what_messages_have_no_place_for(tmp_path: Pa
 def test_any_trace_becomes_messages_in_order(tmp_path: Path) -> None:
     trial = sealed_trial(tmp_path)
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=examples(30), deadline=None)
     @given(entry_lists())
     def check(entries: list[Entry]) -> None:
         messages = make_messages([ReadTrace("", entries, [])])

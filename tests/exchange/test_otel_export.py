@@ -13,6 +13,7 @@ from proctor.exchange.otel import write_trial
 from proctor.exchange.otel_spans import TrialSpans
 from proctor.traces.entry import Entry
 from tests.cli.programs import Proctor
+from tests.examples import examples
 from tests.exchange.sealed import (
     ATIF,
     EXPERIMENT,
@@ -123,7 +124,7 @@ def lost_fields(trial: SealedTrial, entries: list[Entry]) -> set[str]:
 def test_an_honest_trace_comes_back_whole(tmp_path_factory: Any) -> None:
     trial = sealed_trial(tmp_path_factory.mktemp("ledger"))
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=examples(30), deadline=None)
     @given(honest_traces())
     def check(entries: list[Entry]) -> None:
         assert lost_fields(trial, entries) == set()
@@ -134,7 +135,7 @@ def test_an_honest_trace_comes_back_whole(tmp_path_factory: Any) -> None:
 def test_any_trace_becomes_spans_with_a_time_and_an_id_each(tmp_path_factory: Any) -> None:
     trial = sealed_trial(tmp_path_factory.mktemp("ledger"))
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=examples(30), deadline=None)
     @given(entry_lists())
     def check(entries: list[Entry]) -> None:
         spans = list(TrialSpans(trial, [ReadTrace("", entries, [])]))

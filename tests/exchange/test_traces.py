@@ -21,6 +21,7 @@ from proctor.record.ids import check_id
 from proctor.traces.entry import TraceKind
 from proctor.traces.traced_trial import opened_traces
 from tests.audit.directories import COPIED
+from tests.examples import examples
 from tests.ledger.ledgers import find_key, make_ledger
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -203,7 +204,7 @@ def is_name(parts: list[str]) -> bool:
         return False
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(NAMES.filter(is_name), min_size=1, max_size=5))
 def test_any_name_is_a_trial_of_its_own_or_refused_with_a_sentence(paths: list[list[str]]) -> None:
     with tempfile.TemporaryDirectory() as place:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from tests.cli.programs import Proctor, run_here
+from tests.examples import examples
 from tests.ledger.owner import EXPERIMENTS, Move, Owner
 from tests.ledger.views import Counts, view_all
 
@@ -110,7 +111,7 @@ def _compare(experiment: str, views: dict[str, Counts]) -> None:
 
 
 _SETTINGS = settings(
-    max_examples=40,
+    max_examples=examples(40),
     derandomize=True,
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -126,7 +127,7 @@ def test_verify_fails_by_name_or_all_views_agree(
 
 
 @pytest.mark.soak
-@settings(_SETTINGS, max_examples=2000, derandomize=False)
+@settings(_SETTINGS, max_examples=examples(2000), derandomize=False)
 @given(moves=_SEQUENCES)
 def test_two_thousand_ledgers_agree(proctor: Proctor, tmp_path: Path, moves: list[Move]) -> None:
     check_agreement(proctor, tmp_path, moves)

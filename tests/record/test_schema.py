@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 from proctor.record.read import parse_record, render_record
 from proctor.record.schema import render_schema
+from tests.examples import examples
 from tests.record.samples import Json, documents, made, read_data, spelled, tree, without
 
 SCHEMA: Json = json.loads(render_schema())
@@ -55,7 +56,7 @@ def test_records_fit(validator: Any, name: str) -> None:
     validator.validate(json.loads(render_record(made(name, **{"evaluation.reward": None}))))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(document=documents)
 def test_whatever_is_read_fits_before_and_after(validator: Any, document: Json) -> None:
     validator.validate(document)

@@ -41,6 +41,7 @@ from proctor.report.board.text import (
     render_remarks,
 )
 from proctor.report.runs import load_sealed_run
+from tests.examples import examples
 from tests.report.board_ledgers import DATASET, certified, open_board_ledger, sit
 
 
@@ -90,7 +91,7 @@ def check_made_again(directory: Path, deeds: Deeds) -> None:
             assert shown(make_board(ledger, DATASET, at=size)) == was
 
 
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deeds=st.lists(DEED, min_size=3, max_size=10))
 def test_a_board_made_again_is_what_it_was(
     tmp_path_factory: pytest.TempPathFactory, deeds: Deeds
@@ -99,7 +100,7 @@ def test_a_board_made_again_is_what_it_was(
 
 
 @pytest.mark.soak
-@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deeds=st.lists(DEED, min_size=60, max_size=100))
 def test_a_hundred_boards_made_again_are_what_they_were(
     tmp_path_factory: pytest.TempPathFactory, deeds: Deeds

@@ -13,6 +13,7 @@ from proctor.report.comparison.document import tell_comparison
 from proctor.report.comparison.sides import make_side
 from proctor.report.page.text import render_text
 from proctor.report.runs import Run
+from tests.examples import examples
 from tests.report.attempts import make_run
 
 COMMON, UNLIKE = Terms(common=True), Terms(allow_unlike=True)
@@ -194,7 +195,7 @@ REWARDS = st.dictionaries(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(REWARDS, REWARDS, st.integers(40, 220))
 def test_any_two_runs_that_share_a_task_are_told_in_any_width(
     a: dict[str, list[float | None]], b: dict[str, list[float | None]], width: int

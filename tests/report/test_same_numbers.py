@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.audit.directories import publish
 from tests.cli.programs import Proctor, run_here
+from tests.examples import examples
 from tests.harbor.written import failed, rewarded, write_result, write_trial
 from tests.ledger.views import (
     Counts,
@@ -170,7 +171,7 @@ def _check(proctor: Proctor, scratch: Path, trials: list[Trial]) -> None:
 
 
 _SETTINGS = settings(
-    max_examples=12,
+    max_examples=examples(12),
     derandomize=True,
     deadline=None,
     # Each look takes a second: an example as it was found is better than none after minutes.
@@ -194,7 +195,7 @@ def test_every_command_and_page_counts_the_same_trials_alike(
 
 
 @pytest.mark.soak
-@settings(_SETTINGS, max_examples=500, derandomize=False)
+@settings(_SETTINGS, max_examples=examples(500), derandomize=False)
 @given(trials=st.lists(_TRIALS, min_size=1, max_size=12))
 def test_five_hundred_jobs_are_counted_alike(
     proctor: Proctor, tmp_path: Path, trials: list[Trial]

@@ -14,6 +14,7 @@ from pydantic_core import ValidationError
 from proctor.errors import VerifierOutputParseError
 from proctor.reward import read
 from proctor.reward.read import parse_reward_json
+from tests.examples import examples
 
 
 def error_of(text: str) -> Exception:
@@ -136,7 +137,7 @@ def outcome_of(decode: Callable[[str], object], text: str) -> object:
 json_like = st.lists(st.sampled_from([*'[]{}",:1 \\x', '"a":', "{}", "[]", "1,", "[[[", "]]]"]))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(json_like.map("".join))
 def test_depth_and_mistakes_are_met_in_the_order_of_the_text(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:

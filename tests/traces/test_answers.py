@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from proctor.traces.judge import MOST_REASON, read_answer
 from proctor.traces.labels import LABELS
+from tests.examples import examples
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -30,7 +31,7 @@ items = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.text(max_size=80)
     | values.map(json.dumps)

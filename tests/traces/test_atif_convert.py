@@ -14,6 +14,7 @@ from proctor.traces.atif.read import parse_atif
 from proctor.traces.atif.rules import find_problems
 from proctor.traces.entry import Entry
 from proctor.traces.loss import Loss, list_losses
+from tests.examples import examples
 from tests.traces.atif_mutations import DATA, every_field, mutations_of
 from tests.traces.atif_values import documents, entry_lists
 
@@ -40,7 +41,7 @@ def agent_step(*calls: tuple[str, dict[str, Any]], results: list[Any]) -> dict[s
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(documents())
 def test_a_document_comes_back_equal_from_its_entries(atif: Atif) -> None:
     entries, losses = to_entries(atif)
@@ -48,7 +49,7 @@ def test_a_document_comes_back_equal_from_its_entries(atif: Atif) -> None:
     assert from_entries(entries) == (atif, [])
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(documents())
 def test_a_document_comes_back_equal_from_a_written_trajectory(atif: Atif) -> None:
     lines = [msgspec.json.encode(entry) for entry in to_entries(atif)[0]]
@@ -56,7 +57,7 @@ def test_a_document_comes_back_equal_from_a_written_trajectory(atif: Atif) -> No
     assert from_entries(entries)[0] == atif
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(entry_lists())
 def test_entries_of_any_harness_come_back_or_are_listed(entries: list[Entry]) -> None:
     atif, losses = from_entries(entries)
@@ -68,14 +69,14 @@ def test_entries_of_any_harness_come_back_or_are_listed(entries: list[Entry]) ->
     assert all(path == "entries[0]" for path in lost)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(entry_lists())
 def test_a_document_made_from_entries_survives_the_way_back(entries: list[Entry]) -> None:
     atif, _ = from_entries(entries)
     assert from_entries(to_entries(atif)[0])[0] == atif
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(documents("ATIF-v1.8"))
 def test_of_audio_all_is_kept_but_the_parts_themselves(atif: Atif) -> None:
     entries, losses = to_entries(atif)

@@ -13,6 +13,7 @@ from proctor.errors import TraceError
 from proctor.traces.atif.model import UNKNOWN_AGENT, Agent, Atif
 from proctor.traces.atif.read import has_doubled_key, load_atif, parse_atif
 from proctor.traces.atif.rules import render_atif
+from tests.examples import examples
 from tests.traces.atif_mutations import DATA, changed, every_field
 from tests.traces.atif_values import documents
 
@@ -47,7 +48,7 @@ def test_a_document_with_every_field_is_read_whole() -> None:
 
 
 @given(documents())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_what_is_written_is_read_again_as_it_was(atif: Atif) -> None:
     data = render_atif(atif)
     assert data.endswith(b"}\n")
@@ -370,7 +371,7 @@ def test_a_document_that_breaks_a_rule_is_not_written() -> None:
         render_atif(later)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_no_bytes_make_the_reader_crash(data: st.DataObject) -> None:
     text = bytearray((DATA / "every-field.json").read_bytes())

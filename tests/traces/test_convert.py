@@ -22,6 +22,7 @@ from proctor.traces.entry import Entry, TraceKind
 from proctor.traces.trajectory import load_trajectory
 from proctor.traces.writer import Redactor
 from tests.conformance.theirs import harbor_module
+from tests.examples import examples
 from tests.traces.atif_values import documents, entry_lists
 
 DATA = Path(__file__).resolve().parent.parent / "data"
@@ -69,7 +70,7 @@ def test_every_real_document_comes_back_equal_through_a_file(path: Path) -> None
         assert they_take(back)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(documents())
 def test_any_document_comes_back_equal_through_a_file(
     tmp_path_factory: pytest.TempPathFactory, atif: Atif
@@ -82,7 +83,7 @@ def test_any_document_comes_back_equal_through_a_file(
     assert they_take(back)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(entry_lists())
 def test_any_trajectory_becomes_atif_that_harbor_takes(
     tmp_path_factory: pytest.TempPathFactory, entries: list[Entry]

@@ -15,6 +15,7 @@ from proctor.digest import sha256_file
 from proctor.traces import media
 from proctor.traces.entry import Entry
 from proctor.traces.media import Medium, collect_media
+from tests.examples import examples
 from tests.unprivileged import unprivileged
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(40))
@@ -233,7 +234,7 @@ def test_a_name_that_could_be_base64_stays_a_name(root: Path, name: str) -> None
     assert collect_media([named(name)], str(root)).missing == []
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.text(st.characters())
     | st.lists(st.sampled_from(["..", ".", "", "a", "parent", "/", "\0", "pipe", "workspace"])).map(

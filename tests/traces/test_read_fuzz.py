@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from proctor.errors import TraceError
 from proctor.traces.trajectory import Chunk, load_trajectory
+from tests.examples import examples
 
 SEEDS = (
     b"""\
@@ -108,7 +109,7 @@ _KEYS = st.sampled_from(["step", "role", "content", "media", "metadata", "exit_c
 _LINES = st.dictionaries(_KEYS, _JSON, max_size=6).map(json.dumps) | st.text(max_size=20)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(lines=st.lists(_LINES, max_size=6), end=st.sampled_from(["", "\n", "\r\n"]))
 def test_generated_lines(
     lines: list[str], end: str, tmp_path_factory: pytest.TempPathFactory

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from proctor.traces.trajectory import load_trajectory
 from proctor.traces.writer import Redactor, TrajectoryWriter
+from tests.examples import examples
 
 KEY = 'sk-"abc"\n/+é\\123 !'
 
@@ -265,7 +266,7 @@ def texts_with(draw: st.DrawFn, secrets: list[str]) -> str:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data(), SECRETS | PLAIN_SECRETS, st.booleans())
 def test_no_secret_is_left_in_any_string(
     data: st.DataObject, secrets: list[str], named: bool
@@ -277,7 +278,7 @@ def test_no_secret_is_left_in_any_string(
     assert [s for s in secrets for left in found if s in left] == []
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data(), PLAIN_SECRETS)
 def test_no_secret_is_left_in_the_bytes_of_a_line(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, secrets: list[str]

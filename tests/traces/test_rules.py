@@ -12,6 +12,7 @@ from proctor.traces.entry import Entry
 from proctor.traces.label_rules import Classifier, classify
 from proctor.traces.labels import LABELS
 from proctor.traces.turn import ToolCall, Turn, turns_to_entries
+from tests.examples import examples
 from tests.traces.labelled import measure
 
 LABELLED = Path(__file__).parent.parent / "data" / "labelled-turns"
@@ -179,7 +180,7 @@ entries = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(entries, max_size=12))
 def test_every_turn_of_any_entries_has_a_label(trace: list[Entry]) -> None:
     whole = classify(trace)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from proctor.traces.step_search import read_steps, survey_piece
 from proctor.traces.trajectory import load_trajectory
 from tests.cli.programs import environment
+from tests.examples import examples
 
 ODD = [
     '{"\\u0073tep": 3, "role": "user"}',
@@ -66,7 +67,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 lines = st.lists(st.sampled_from(ODD) | st.integers(0, 5).map(plain), max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(lines=lines, ended=st.booleans(), first=st.integers(0, 4), more=st.integers(0, 2))
 def test_any_lines_give_what_a_full_reading_gives(
     scratch: Path, lines: list[str], ended: bool, first: int, more: int

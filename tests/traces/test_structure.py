@@ -23,6 +23,7 @@ from proctor.traces.behaviour import (
     measure_transitions,
 )
 from proctor.traces.labels import LABELS, count_labels, find_dominant
+from tests.examples import examples
 
 LETTERS = dict(zip("EVDX", LABELS, strict=True))
 sequences = st.text(alphabet="EVDX", min_size=1, max_size=30)
@@ -55,7 +56,7 @@ def test_loops_show_where_the_matrix_hides_them() -> None:
     assert found["deliberation"] is None
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(sequences, sequences)
 def test_distances_lie_between_0_and_1_and_go_both_ways(first: str, second: str) -> None:
     for measure in (measure_transitions, measure_order):

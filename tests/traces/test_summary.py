@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from proctor.traces.counts import MOST_GAPS, Steps
 from proctor.traces.entry import Entry
 from proctor.traces.summary import TraceSummary, describe_labels, merge_parts, summarise
+from tests.examples import examples
 from tests.traces.samples import called, entries, gave, ran, said
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(entries, max_size=30))
 def test_any_entries_give_numbers_that_add_up(trace: list[Entry]) -> None:
     found = summarise(trace)

@@ -15,6 +15,7 @@ from benchmarks.trace_reading import read_as_peer
 from proctor.traces.entry import Entry
 from proctor.traces.trajectory import load_trajectory
 from proctor.traces.writer import KEYS, TrajectoryWriter
+from tests.examples import examples
 from tests.traces.rows import rows_of
 
 AT = 1_763_248_000_123_456_789
@@ -169,7 +170,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.dictionaries(st.sampled_from(KEYS[1:-2]), VALUES, max_size=6), max_size=5))
 def test_no_value_stops_the_harness_and_every_reader_takes_the_line(
     tmp_path_factory: pytest.TempPathFactory, entries: list[dict[str, Any]]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from starlette.routing import BaseRoute, Mount, Route
 
 from proctor.web.app import ROUTES
+from tests.examples import examples
 from tests.web.subjects import JOBS, SEALED, snapshot
 from tests.web.test_bad_requests import check_plain
 
@@ -67,7 +68,7 @@ def targets(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", ["jobs_client", "ledger_client"])
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(target=targets())
 def test_no_address_is_a_defect(
     name: str, target: tuple[str, str], request: pytest.FixtureRequest
@@ -87,7 +88,7 @@ def test_no_address_is_a_defect(
 
 
 @pytest.mark.parametrize("name", ["jobs_client", "ledger_client"])
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
 @given(target=targets(), method=st.sampled_from(["POST", "PUT", "DELETE", "PATCH"]))
 def test_nobody_writes_without_a_token(
     name: str, target: tuple[str, str], method: str, request: pytest.FixtureRequest

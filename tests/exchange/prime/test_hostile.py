@@ -13,6 +13,7 @@ from proctor.exchange.prime.listing import Listed
 from proctor.exchange.prime.trial import render_sample, submit_sample
 from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.sealing import check_submission
+from tests.examples import examples
 from tests.exchange.prime.samples import CALL, evaluation, make_a, make_b, submit
 
 SCALARS = (
@@ -40,7 +41,7 @@ SAMPLES = st.builds(
 NAMES = st.text(min_size=1, max_size=12) | st.sampled_from(["../x", "\ud800", "a" * 400])
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(SAMPLES | ANYTHING, NAMES)
 def test_any_json_is_refused_with_a_sentence_or_can_be_sealed(sample: Any, name: str) -> None:
     try:
@@ -55,7 +56,7 @@ def test_any_json_is_refused_with_a_sentence_or_can_be_sealed(sample: Any, name:
         assert isinstance(json.loads(line), dict)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.dictionaries(st.text(max_size=5), ANYTHING, max_size=4))
 def test_the_raw_sample_is_written_as_python_would(sample: dict[str, Any]) -> None:
     try:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from proctor.report.gate.judging import judge
 from proctor.report.gate.junit import clean, render_junit
 from proctor.report.gate.limits import Limits
+from tests.examples import examples
 from tests.report.gate.runs import run_of
 
 LIMITS = Limits(min_mean=0.9)
@@ -85,7 +86,7 @@ def test_the_numbers_are_properties() -> None:
 
 
 @given(hostile, hostile)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_names_make_a_document_that_is_read_back(name: str, text: str) -> None:
     root = rendered(1.0, 0.0, None, name=name, text=text)
     check_schema(root)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from proctor.report.gate.judging import judge
 from proctor.report.gate.limits import Limits, Miss
 from proctor.report.gate.markdown import escape, render_markdown
+from tests.examples import examples
 from tests.report.gate.runs import run_of
 
 LIMITS = Limits(min_mean=0.9)
@@ -40,7 +41,7 @@ def test_what_is_shown_is_the_text(text: str) -> None:
 
 
 @given(st.text(max_size=20), st.text(max_size=20))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_every_row_has_the_cells_of_its_table(name: str, text: str) -> None:
     judged = judge(run_of(1.0, 0.0, None, name=name, text=text), LIMITS)
     page = render_markdown([judged], LIMITS, Miss.SCORE)

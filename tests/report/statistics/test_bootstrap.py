@@ -12,6 +12,7 @@ from proctor.errors import StatisticsError
 from proctor.report.statistics import resampling
 from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.intervals import Interval
+from tests.examples import examples
 from tests.lazy_imports import LazyModule
 
 SCIPY = LazyModule("scipy.stats")
@@ -49,7 +50,7 @@ def test_scipy_finds_the_same_ends_up_to_chance(n: int, even: bool) -> None:
 
 
 @given(clustered)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_ends_lie_among_the_values_and_order_does_not_matter(
     clusters: list[list[float]],
 ) -> None:
@@ -63,7 +64,7 @@ def test_the_ends_lie_among_the_values_and_order_does_not_matter(
 
 
 @given(clustered, st.integers(0, 3))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_lanes_add_up_what_plain_additions_do(clusters: list[list[float]], seed: int) -> None:
     columns = [
         [round(1000 * (sum(cluster) + 100)) for cluster in clusters],

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from proctor.errors import StatisticsError
 from proctor.report.statistics.paired import compare_paired
 from proctor.report.statistics.signs import EXACT, MCNEMAR
+from tests.examples import examples
 from tests.lazy_imports import LazyModule
 
 STATSMODELS = LazyModule("statsmodels.stats.contingency_tables")
@@ -58,7 +59,7 @@ def test_nothing_in_common_is_no_comparison() -> None:
 
 
 @given(sides, sides)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_turning_the_sides_round_turns_the_sign_round(
     a: dict[str, list[float]], b: dict[str, list[float]]
 ) -> None:
@@ -72,7 +73,7 @@ def test_turning_the_sides_round_turns_the_sign_round(
 
 
 @given(sides, sides)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_the_order_of_tasks_and_attempts_does_not_matter(
     a: dict[str, list[float]], b: dict[str, list[float]]
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from proctor.errors import StatisticsError
 from proctor.report.statistics.intervals import Interval
 from proctor.report.statistics.passk import pass_all, pass_at
+from tests.examples import examples
 
 attempts = st.lists(st.booleans(), min_size=1, max_size=8)
 
@@ -26,7 +27,7 @@ def test_each_task_is_the_share_of_all_choices(passed: list[bool], k: int) -> No
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), attempts, min_size=1), st.integers(1, 4))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_both_lie_in_0_to_1_in_their_intervals_and_are_one_at_k_1(
     tasks: dict[str, list[bool]], k: int
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from proctor.report.statistics import signs
 from proctor.report.statistics.signs import EXACT, MONTE_CARLO, binomial_two_sided, sign_flip
+from tests.examples import examples
 from tests.lazy_imports import LazyModule
 
 SCIPY = LazyModule("scipy.stats")
@@ -38,7 +39,7 @@ def test_scipy_finds_the_same_binomial_tail(wins: int, losses: int) -> None:
 
 
 @given(st.lists(st.integers(-10, 10), min_size=1, max_size=8))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_differences_on_a_grid_are_counted_exactly(differences: list[int]) -> None:
     p_value, method = sign_flip([each / 10 for each in differences], 1)
     assert method == EXACT
@@ -46,7 +47,7 @@ def test_differences_on_a_grid_are_counted_exactly(differences: list[int]) -> No
 
 
 @given(st.lists(st.integers(-1_000_000, 1_000_000), min_size=1, max_size=8))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_few_differences_are_counted_exactly(differences: list[int]) -> None:
     # A prime beyond the finest grid, so that most of these lie on none.
     p_value, method = sign_flip([each / 1_000_003 for each in differences], 1)
