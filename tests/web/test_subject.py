@@ -13,12 +13,14 @@ from proctor.errors import NotThereError
 from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.exchange.intake import take_in
 from proctor.ledger.api import Ledger
+from proctor.report.in_jobs import load_jobs
 from proctor.web.app import make_app
+from proctor.web.job_files import JobFiles
 from proctor.web.subject import Subject
 from proctor.web.trials.known import opened_trial
 from tests.web.browsing import NO_TLS, serving
 from tests.web.jobs import JOB, GrowingJob
-from tests.web.subjects import JOBS, SEALED, seal_jobs
+from tests.web.subjects import JOBS, SEALED, all_jobs, seal_jobs
 
 HOSTILE = '"><script>document.title="owned"</script><img src=x onerror=\'document.title="owned"\'>'
 
@@ -35,6 +37,21 @@ def test_a_trial_is_found_by_its_name_alone(sealed: Path, trial: str) -> None:
     first = min(each.name for each in (JOBS / JOB).iterdir() if each.is_dir())
     with pytest.raises(NotThereError), opened_trial(Subject(ledger=sealed), JOB, first[:-1]):
         pass
+
+
+LISTED = ("status", "task_id", "reward", "reason_code", "exception", "agent", "model", "dataset_id",
+          "seconds", "cost_usd", "timestamp", "place")  # fmt: skip
+
+
+def test_the_list_of_a_job_has_the_facts_of_its_report() -> None:
+    count = 0
+    for job in all_jobs():
+        listed = {row.name: row for row in JobFiles(job).look().trials}
+        for row in load_jobs(str(job)).attempts:
+            count += 1
+            for fact in LISTED:
+                assert getattr(listed[row.name], fact) == getattr(row, fact), (row.name, fact)
+    assert count > 150
 
 
 def test_a_job_and_a_ledger_give_the_same_trial(sealed: Path) -> None:

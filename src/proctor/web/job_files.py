@@ -18,8 +18,9 @@ from typing import Any
 from proctor.errors import JobError, NotSealedError
 from proctor.harbor.documents import JOB, LOCK, STATE, JobDocument
 from proctor.harbor.job import PublishedResult
-from proctor.harbor.record import find_reward
+from proctor.harbor.record import NO_MODEL, find_reward
 from proctor.harbor.render import render_json
+from proctor.harbor.stats import ADHOC
 from proctor.harbor.trial import load_trial
 from proctor.ledger.counting import NOT_COUNTED, RESTARTED, SET_ASIDE, UNSEALED
 from proctor.ledger.row import NOT_IN_A_LOG, TrialRow
@@ -214,7 +215,8 @@ class JobFiles:
                 name, place, status, task_id=_task_of(name), exception=_cut(str(error))
             )
         trial, document = found.trial, found.document
-        model = document.agent_info.model_info
+        info = document.agent_info.model_info
+        model = f"{info.provider}/{info.name}" if info and info.provider else trial.model
         return self._row(
             name,
             place,
@@ -224,15 +226,19 @@ class JobFiles:
             reason_code=found.reason,
             exception=trial.exception,
             agent=trial.agent,
-            model=f"{model.provider}/{model.name}" if model and model.provider else trial.model,
-            dataset_id=trial.source,
+            model=model or NO_MODEL,
+            dataset_id=trial.source or ADHOC,
             seconds=_seconds(document.started_at, document.finished_at),
             cost_usd=trial.usage.cost_usd,
-            timestamp=document.started_at,
+            timestamp=document.finished_at or document.started_at,
         )
 
     def _row(self, name: str, place: str, status: str, **facts: Any) -> TrialRow:
-        """A row of what a page of many trials shows: no record is made for it."""
+        """A row with the facts that a list shows, as `load_jobs` has them.
+
+        No record is made for it: that reads the whole trace of a trial, and a list of thousands
+        must not wait for gigabytes of traces.
+        """
         experiment = self.directory.name
         return TrialRow(NOT_IN_A_LOG, experiment, name, "", status, place=place, **facts)
 
