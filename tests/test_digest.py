@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.digest import Sha256Reader, sha256_file, sha256_hex
+from proctor.digest import Sha256Reader, is_digest, sha256_file, sha256_hex
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -28,3 +28,9 @@ def test_a_stream_that_is_read_through_has_the_digest_of_what_was_read() -> None
     reader = Sha256Reader(io.BytesIO(b"abcdef"))
     assert (reader.read(2), reader.digest) == (b"ab", sha256_hex(b"ab"))
     assert (reader.read(), reader.digest) == (b"cdef", sha256_hex(b"abcdef"))
+
+
+def test_a_digest_is_64_lower_case_hex_digits() -> None:
+    assert is_digest("0123456789abcdef" * 4)
+    assert not is_digest("0123456789abcdef" * 3)
+    assert not is_digest("0123456789ABCDEF" * 4)

@@ -1,8 +1,8 @@
-"""proctor sits an agent down to a benchmark, watches, marks exactly, and keeps the evidence.
+"""proctor runs an agent on a benchmark, scores it exactly as harbor does, and keeps the evidence.
 
-The package itself holds only its version. Import the units by name;
-`tests/test_layers.py` is their map.
+The package itself holds only its version. Import the subpackages by name;
+`tests/test_layers.py` maps them.
 """
 
 __version__ = "0.1.0"
-"""The version in pyproject.toml, written out: asking the installed metadata slows every start."""
+"""The version in pyproject.toml, repeated: reading installed metadata slows every start."""

@@ -1,13 +1,13 @@
 """Read and write files below a directory without ever leaving it.
 
-    open_below(root, "a/b")      a regular file for reading
-    create_below(root, "a/b")    a new file, with the directories it needs
-    list_below(root, "a")        the names in a directory
-    make_below(root, "a/b")      a directory, and those above it
-    check_relative("a/b")        refuses what is not a plain relative path
+    open_below(root, "a/b")      open a regular file for reading
+    create_below(root, "a/b")    create a new file and the directories it needs
+    list_below(root, "a")        list the names in a directory
+    make_below(root, "a/b")      make a directory and its parents
+    check_relative("a/b")        refuse anything but a plain relative path
 
-The root may be anything that its owner names. Below it no link is followed, whatever a stranger put
-there and whenever: each directory is opened from the one above it. Nothing here is durable.
+The root itself may be any path. Below it no link is followed, even one planted while this runs:
+each directory is opened relative to the one above it. Nothing here is durable.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ _NO_NAMES = frozenset({"", ".", ".."})
 
 
 def check_relative(path: str) -> list[str]:
-    """The parts of a plain relative path: with slashes, and nothing between them but names.
+    """Split a plain relative path into its names.
 
     Raises:
-        OSError: it is absolute, leads upwards, or has an empty part or a null character.
+        OSError: it is absolute, has an empty, `.` or `..` part, or a null character.
     """
     parts = path.split("/")
     if "\0" in path or not _NO_NAMES.isdisjoint(parts):
@@ -37,7 +37,7 @@ def check_relative(path: str) -> list[str]:
 
 
 def open_below(root: Path | str, path: str) -> BinaryIO:
-    """A regular file below a directory, for reading.
+    """Open a regular file below a directory for reading.
 
     Raises:
         OSError: it cannot be opened, is not a regular file, or a link is on the way.
@@ -53,12 +53,12 @@ def open_below(root: Path | str, path: str) -> BinaryIO:
 
 @contextlib.contextmanager
 def create_below(root: Path | str, path: str) -> Iterator[BinaryIO]:
-    """A new file below a directory, to be written in the block; it gets its name at the end.
+    """Create a file below a directory; it gets its name when the block ends without an error.
 
-    Missing directories are made. Where the block fails, no file is left.
+    Missing directories are made. If the block raises, no file is left.
 
     Raises:
-        FileExistsError: something is there already; it stays.
+        FileExistsError: the path exists; it is left unchanged.
         OSError: it cannot be written, or a link is on the way.
     """
     *folders, name = check_relative(path)
@@ -77,7 +77,7 @@ def create_below(root: Path | str, path: str) -> Iterator[BinaryIO]:
 
 
 def list_below(root: Path | str, path: str) -> list[str]:
-    """The names in a directory below another.
+    """List the names in a directory below `root`.
 
     Raises:
         OSError: it cannot be read, or a link is on the way.
@@ -87,10 +87,10 @@ def list_below(root: Path | str, path: str) -> list[str]:
 
 
 def make_below(root: Path | str, path: str) -> None:
-    """Make a directory below another, unless it is there.
+    """Make a directory below `root`, and its parents, unless it exists.
 
     Raises:
-        OSError: it cannot be made, something else is there, or a link is on the way.
+        OSError: it cannot be made, another kind of file is there, or a link is on the way.
     """
     with _opened(root, check_relative(path), path, make=True):
         pass
@@ -100,7 +100,7 @@ def make_below(root: Path | str, path: str) -> None:
 def _opened(
     root: Path | str, folders: Sequence[str], path: str, *, make: bool = False
 ) -> Iterator[int]:
-    """The directory that these names lead to, as a descriptor."""
+    """Open the directory that these names lead to; yields its descriptor."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in folders:
@@ -120,7 +120,7 @@ def _open(name: str, flags: int, folder: int, path: str) -> int:
         return os.open(name, flags, dir_fd=folder)
     except OSError as error:
         error.filename = path
-        # The kernel says "not a directory" or "too many levels" of a link that it does not follow.
+        # For a link that O_NOFOLLOW refuses, the kernel reports ENOTDIR or ELOOP.
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(name, folder):
             message = f"{name!r} is a link, which is not followed"
             raise OSError(errno.ELOOP, message, path) from error

@@ -1,23 +1,22 @@
-"""What a reader noticed about a file: one value for every kind of file.
+"""A finding about an input file, in one shape for every kind of file.
 
-A strict reader raises the first problem; a salvaging one returns all of them beside what it kept.
-Nothing here knows what was read.
+A strict reader raises the first problem; a lenient one returns all of them with what it kept.
 """
 
 import msgspec
 
 
 class Diagnostic(msgspec.Struct, frozen=True, gc=False):
-    """One thing a reader noticed."""
+    """One problem or note about an input file."""
 
     code: str
-    """What kind of thing, in kebab-case; stable, for programs."""
+    """The kind, in kebab-case; stable, for programs."""
     message: str
-    """A sentence for a person: what was found, what was expected. No path and no line in it."""
+    """A sentence for a person: what was found, what was expected. Without path and line."""
     line: int | None = None
-    """Counted from 1, where the file has lines."""
+    """Line number from 1, for files that have lines."""
     is_problem: bool = True
-    """False for what is worth knowing and breaks nothing: a check does not fail for it."""
+    """False for a note, which does not make a check fail."""
 
     def __str__(self) -> str:
         at = "" if self.line is None else f"line {self.line}: "

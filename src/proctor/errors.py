@@ -1,47 +1,47 @@
-"""Every error class of proctor, as a tree. The message of each is a sentence for a person.
+"""Every error class of proctor, as a tree. Each message is a sentence for a person.
 
 ProctorError
-├── InputError                      what was given cannot be used as it is
+├── InputError                      an input cannot be used
 │   ├── JobError                    a Harbor job or trial directory
 │   │   └── MixedJobsError          jobs that must not be scored as one
 │   ├── CertificateError            a score certificate
 │   ├── TraceError                  a trajectory, a conversation or an ATIF file
-│   │   └── ChangedTraceError       it was changed while it was looked at
+│   │   └── ChangedTraceError       it changed while it was being read
 │   ├── TaskError                   a task directory or a dataset of them
 │   ├── RecordError                 a TrialRecord
-│   │   └── IncompleteRecordError   not yet what `complete` promises
+│   │   └── IncompleteRecordError   called complete, but fields are missing
 │   ├── PolicyError                 a scoring policy or its parameters
 │   │   ├── InvalidKeepPolicyError
 │   │   └── InvalidAggregationModeError
 │   ├── ScoreRecordError            a score record, or a score that does not fit one
 │   ├── AgentError                  an agent's settings, its files or its version command
-│   ├── ConfigError                 what a job is told to do
-│   ├── PrimeError                  Prime's interface, or what it gave of an evaluation
-│   ├── PluginError                 a class that was named by its import path
+│   ├── ConfigError                 a job's configuration
+│   ├── PrimeError                  Prime's API, or an evaluation it returned
+│   ├── PluginError                 a class given by its import path
 │   ├── ImageError                  an image for the sandbox, or a Dockerfile
-│   ├── UnsupportedError            a task that asks for what is not there, such as GPUs
-│   ├── LedgerError                 a directory that is no usable ledger, or what it will not take
-│   │   ├── NotSealedError          a record that may not be sealed: a secret in it, evidence gone
-│   │   ├── ConflictError           a trial that is sealed already, with other bytes
-│   │   └── BusyError               another process writes to it, for longer than was waited
+│   ├── UnsupportedError            a task that needs what is missing, such as GPUs
+│   ├── LedgerError                 an unusable ledger, or something it rejects
+│   │   ├── NotSealedError          a record that may not be sealed: secrets, lost evidence
+│   │   ├── ConflictError           a trial already sealed with different bytes
+│   │   └── BusyError               another process held its lock for too long
 │   ├── KeyFileError                a key that cannot be read, or may not be used
 │   ├── NoteError                   a checkpoint or another signed note that cannot be read
 │   ├── ProofFileError              a proof or a claim that cannot be read
 │   ├── NotReplayableError          a recorded trial that cannot be run again
-│   └── StatisticsError             numbers without the statistic asked for, or a sum amiss
-├── DamageError                     a check failed: what is there is not what was sealed
-│   ├── MissingArtifactError        evidence that is not there
-│   ├── AlteredArtifactError        evidence that is not what was sealed
-│   ├── ForkError                   a log signed two histories that contradict each other
-│   ├── ProofError                  a Merkle proof that does not lead where it says
-│   └── SignatureError              a signature that is missing, or not the key's
+│   └── StatisticsError             a statistic is undefined, or counts do not add up
+├── DamageError                     verification failed: data differs from what was sealed
+│   ├── MissingArtifactError        evidence is missing
+│   ├── AlteredArtifactError        evidence differs from what was sealed
+│   ├── ForkError                   a log signed two contradicting histories
+│   ├── ProofError                  a Merkle proof does not match its root
+│   └── SignatureError              a signature is missing, or from another key
 ├── SandboxError                    the sandbox could not be built or used
 │   ├── SandboxDiedError            its PID 1 ended while it was in use
-│   └── StateTooLargeError          what was written in it is too much to be kept
-├── DockerError                     Docker could not do what it was asked for
+│   └── StateTooLargeError          its written files are too large to keep
+├── DockerError                     a Docker operation failed
 │   ├── ContainerDiedError          the container ended while it was in use
-│   └── EngineError                 there is no Docker engine, or it may not be used
-├── SlowTransferError               files came out of an environment too slowly
+│   └── EngineError                 no Docker engine, or no permission to use it
+├── SlowTransferError               copying files out of an environment was too slow
 ├── TrialError                      what ended a phase of a trial
 │   ├── EnvironmentStartTimeoutError
 │   ├── AgentSetupTimeoutError
@@ -50,39 +50,39 @@ ProctorError
 │   ├── HealthcheckError
 │   ├── NonZeroAgentExitCodeError
 │   ├── AddTestsDirError
-│   ├── ToolsChangedError           the tests had tools that are not the image's
+│   ├── ToolsChangedError           the tests ran with tools that are not the image's
 │   ├── DownloadVerifierDirError
-│   └── ModelError                  a model's endpoint gave no answer; each has a reason code
-│       ├── ModelUnreachableError   no connection, or every one broke off
-│       ├── ModelTimeoutError       (no TimeoutError: the agent itself was in time)
+│   └── ModelError                  a model endpoint gave no answer; with a reason code
+│       ├── ModelUnreachableError   no connection, or each one was cut off
+│       ├── ModelTimeoutError       (not a TimeoutError: the agent itself was in time)
 │       ├── ModelServerError        5xx
 │       ├── ModelRateLimitError     429
 │       ├── ModelAuthError          401, 403
 │       ├── ModelNotFoundError      404
-│       ├── ModelContextError       more tokens than the model takes
+│       ├── ModelContextError       the context window is exceeded
 │       ├── ModelRequestError       any other refusal
-│       └── ModelAnswerError        what came is no answer
+│       └── ModelAnswerError        the response is not an answer
 ├── RewardError                     a verifier left no usable reward
 │   ├── RewardFileNotFoundError     (also a FileNotFoundError, as in harbor)
 │   ├── RewardFileEmptyError
-│   ├── LinkedRewardError           a link that leads out of the trial; harbor follows it
+│   ├── LinkedRewardError           a link that leads out of the trial; harbor follows these
 │   └── VerifierOutputParseError
-├── NotThereError                   nothing of that name is looked at by the viewer
+├── NotThereError                   the viewer has no such page
 └── MetricError                     a metric could not be computed
 
-The reward and trial errors have harbor's names and messages, model errors apart. The reason code of
-a reward or model error is data on its class, so that nobody has to find it again in the text.
+Reward and trial errors, except model errors, have harbor's names and messages. The reason code of
+a reward or model error is stored on its class, so it is never parsed out of the message.
 """
 
 from typing import ClassVar
 
 
 class ProctorError(Exception):
-    """Base of everything proctor raises on purpose."""
+    """Base of every error that proctor raises deliberately."""
 
 
 class InputError(ProctorError):
-    """What was given cannot be used: says where, what was found and what was expected."""
+    """An input cannot be used; the message says where, what was found and what was expected."""
 
 
 class JobError(InputError):
@@ -90,7 +90,7 @@ class JobError(InputError):
 
 
 class MixedJobsError(JobError):
-    """Jobs that would not make one honest number together."""
+    """Jobs that cannot honestly be combined into one number."""
 
 
 class CertificateError(InputError):
@@ -98,11 +98,11 @@ class CertificateError(InputError):
 
 
 class TraceError(InputError):
-    """A trace that cannot be read as what it claims to be."""
+    """A trace that cannot be read in the format it claims."""
 
 
 class ChangedTraceError(TraceError):
-    """A trace is not what it was a moment ago; looked at again, it may be read."""
+    """A trace changed while it was being read; reading it again may succeed."""
 
 
 class TaskError(InputError):
@@ -114,15 +114,15 @@ class RecordError(InputError):
 
 
 class IncompleteRecordError(RecordError):
-    """A record that is called complete and lacks what that promises."""
+    """A record marked complete that lacks required fields."""
 
     def __init__(self, message: str, missing: tuple[str, ...]) -> None:
         super().__init__(message)
         self.missing = missing
-        """The fields that are missing, in the order of the format."""
+        """The missing fields, in the order of the format."""
 
     def __reduce__(self) -> tuple[type, tuple[str, tuple[str, ...]]]:
-        """How it travels between processes."""
+        """Support pickling, which the default fails at because of the second argument."""
         return type(self), (str(self), self.missing)
 
 
@@ -131,11 +131,11 @@ class PolicyError(InputError):
 
 
 class InvalidKeepPolicyError(PolicyError):
-    """Which tasks are kept: unknown policy or bad parameter."""
+    """Which tasks to keep: an unknown policy or a bad parameter."""
 
 
 class InvalidAggregationModeError(PolicyError):
-    """How the trials of one task become one score: unknown mode or nothing to aggregate."""
+    """How to aggregate the trials of a task: an unknown mode, or nothing to aggregate."""
 
 
 class ScoreRecordError(InputError):
@@ -143,13 +143,13 @@ class ScoreRecordError(InputError):
 
 
 class RewardError(ProctorError):
-    """A verifier ended and left no reward that counts."""
+    """The verifier finished without a usable reward."""
 
     reason_code: ClassVar[str] = "harbor_trial_failed"
 
 
 class RewardFileNotFoundError(RewardError, FileNotFoundError):
-    """Neither reward.txt nor reward.json is there."""
+    """Neither reward.txt nor reward.json exists."""
 
     reason_code: ClassVar[str] = "harbor_reward_missing"
 
@@ -173,27 +173,27 @@ class VerifierOutputParseError(RewardError):
 
 
 class NotThereError(ProctorError):
-    """Nothing of that name is looked at."""
+    """The viewer has no page or item of this name."""
 
 
 class MetricError(ProctorError):
-    """A metric that gives no value for these rewards."""
+    """A metric is undefined for these rewards."""
 
 
 class AgentError(InputError):
-    """An agent that cannot be had as it is asked for: its settings, files or version command."""
+    """An agent cannot be used: bad settings, missing files, or a failing version command."""
 
 
 class ConfigError(InputError):
-    """A job's configuration that cannot be used: names the file and the key."""
+    """A job's configuration cannot be used; the message names the file and the key."""
 
 
 class PrimeError(InputError):
-    """Prime's interface does not give what was asked for, or what it gave cannot be used."""
+    """Prime's API failed, or returned something unusable."""
 
 
 class PluginError(InputError):
-    """A class named by its import path that cannot be had."""
+    """A class given by its import path cannot be loaded."""
 
 
 class ImageError(InputError):
@@ -201,23 +201,23 @@ class ImageError(InputError):
 
 
 class UnsupportedError(InputError):
-    """Something that this environment does not have: a field of a task, or a clean room."""
+    """Something this environment does not support: a task's field, or a clean verifier room."""
 
 
 class LedgerError(InputError):
-    """A ledger that cannot be used as it is, or something that it will not take."""
+    """A ledger that cannot be used, or something it rejects."""
 
 
 class NotSealedError(LedgerError):
-    """A record that may not be sealed; says why, and nothing was written."""
+    """A record may not be sealed; the message says why. Nothing was written."""
 
 
 class ConflictError(LedgerError):
-    """The trial is sealed already with other bytes; names both digests."""
+    """The trial is already sealed with different bytes; the message names both digests."""
 
 
 class BusyError(LedgerError):
-    """Another process writes to the ledger; nothing was written, and it may be tried again."""
+    """Another process is writing to the ledger. Nothing was written; try again."""
 
 
 class KeyFileError(InputError):
@@ -229,71 +229,71 @@ class NoteError(InputError):
 
 
 class ProofFileError(InputError):
-    """A proof or a claim that cannot be read as one; what it says was not looked at."""
+    """A proof or a claim that cannot be parsed; its contents were not checked."""
 
 
 class NotReplayableError(InputError):
-    """A recorded trial that cannot be run again; that may be nobody's fault."""
+    """A recorded trial that cannot be run again; not necessarily an error in the record."""
 
 
 class StatisticsError(InputError):
-    """Numbers that a statistic is not defined for, or counts that do not add up."""
+    """A statistic is undefined for these numbers, or counts do not add up."""
 
 
 class DamageError(ProctorError):
-    """What is there is not what was sealed. A check that was asked for failed: exit code 1."""
+    """Data differs from what was sealed. Commands exit with code 1."""
 
 
 class MissingArtifactError(DamageError):
-    """Evidence that an entry names and the ledger does not hold."""
+    """Evidence that an entry names is missing from the ledger."""
 
 
 class AlteredArtifactError(DamageError):
-    """Evidence that is there and is not what was sealed."""
+    """Evidence differs from what was sealed."""
 
 
 class ForkError(DamageError):
-    """A log signed two checkpoints that no single history has."""
+    """A log signed two checkpoints that cannot belong to one history."""
 
 
 class ProofError(DamageError):
-    """A Merkle proof that does not lead where it says."""
+    """A Merkle proof that does not match its root."""
 
 
 class SignatureError(DamageError):
-    """A signature that is missing, or that the key did not make."""
+    """A signature that is missing, or made by another key."""
 
 
 class SandboxError(ProctorError):
-    """A sandbox that could not be built, or could not do what it was asked for."""
+    """A sandbox could not be built, or an operation in it failed."""
 
 
 class SandboxDiedError(SandboxError):
-    """A sandbox whose PID 1 ended while it was in use: somebody killed it, or memory ran out."""
+    """PID 1 of a sandbox ended while it was in use: it was killed, or memory ran out."""
 
 
 class StateTooLargeError(SandboxError):
-    """What was written in an environment is too much to be kept beside it."""
+    """The files written in an environment are too large to keep."""
 
 
 class DockerError(ProctorError):
-    """Docker could not do what it was asked for: a container, an image or a copy."""
+    """A Docker operation failed: on a container, an image or a copy."""
 
 
 class ContainerDiedError(DockerError):
-    """A container whose first process ended while it was in use; the engine still answers."""
+    """A container's first process ended while it was in use; the engine still responds."""
 
 
 class EngineError(DockerError):
-    """No docker program, no engine that answers, or no right to talk to it."""
+    """No docker program, no responding engine, or no permission to use it."""
 
 
 class SlowTransferError(ProctorError):
-    """Files that came out of an environment too slowly; those that came in time are kept."""
+    """Copying files out of an environment was too slow; files already copied are kept."""
 
 
 class TrialError(ProctorError):
-    """What ended a phase of a trial; the class name is what result.json says."""
+    """The error that ended a phase of a trial; its class name goes into result.json."""
 
 
 class EnvironmentStartTimeoutError(TrialError, TimeoutError):
@@ -301,15 +301,15 @@ class EnvironmentStartTimeoutError(TrialError, TimeoutError):
 
 
 class AgentSetupTimeoutError(TrialError, TimeoutError):
-    """The agent took too long to be set up."""
+    """Setting up the agent took too long."""
 
 
 class AgentTimeoutError(TrialError, TimeoutError):
-    """The agent took too long; what it left is verified all the same."""
+    """The agent took too long; its work is still verified."""
 
 
 class VerifierTimeoutError(TrialError, TimeoutError):
-    """The verifier took too long; a reward that it left does not count."""
+    """The verifier took too long; a reward it wrote does not count."""
 
 
 class HealthcheckError(TrialError):
@@ -317,53 +317,53 @@ class HealthcheckError(TrialError):
 
 
 class NonZeroAgentExitCodeError(TrialError):
-    """The agent's command failed; what it left is verified all the same."""
+    """The agent's command failed; its work is still verified."""
 
 
 class AddTestsDirError(TrialError):
-    """The tests could not be put into the environment."""
+    """The tests could not be copied into the environment."""
 
 
 class ToolsChangedError(TrialError):
-    """The tests had tools that are not the image's own: what they say does not count."""
+    """The tests ran with tools that are not the image's own, so their result does not count."""
 
 
 class DownloadVerifierDirError(TrialError):
-    """What the verifier left could not be fetched."""
+    """The verifier's output could not be copied out."""
 
 
 class ModelError(TrialError):
-    """A model's endpoint gave no answer."""
+    """A model endpoint gave no answer."""
 
     reason_code: ClassVar[str] = "harbor_trial_failed"
 
 
 class ModelUnreachableError(ModelError):
-    """There was no connection to the endpoint, or each broke off before the answer was whole."""
+    """No connection to the endpoint, or each one was cut off before the answer was complete."""
 
     reason_code: ClassVar[str] = "harbor_broker_connection_failed"
 
 
 class ModelTimeoutError(ModelError):
-    """The endpoint did not answer in the time that one request has."""
+    """The endpoint did not answer within the time limit of one request."""
 
     reason_code: ClassVar[str] = "harbor_broker_connection_failed"
 
 
 class ModelServerError(ModelError):
-    """The endpoint has a fault of its own: 5xx, or an error where the answer should be."""
+    """The endpoint failed: 5xx, or an error in place of the answer."""
 
     reason_code: ClassVar[str] = "harbor_broker_connection_failed"
 
 
 class ModelRateLimitError(ModelError):
-    """The endpoint takes no more requests for now, or the account is used up: 429."""
+    """The endpoint is limiting requests, or the account's quota is used up: 429."""
 
     reason_code: ClassVar[str] = "harbor_broker_connection_failed"
 
 
 class ModelAuthError(ModelError):
-    """The endpoint does not take the key: 401, 403."""
+    """The endpoint rejects the key: 401, 403."""
 
 
 class ModelNotFoundError(ModelError):
@@ -371,12 +371,12 @@ class ModelNotFoundError(ModelError):
 
 
 class ModelContextError(ModelError):
-    """The conversation has more tokens than the model takes."""
+    """The conversation exceeds the model's context window."""
 
 
 class ModelRequestError(ModelError):
-    """The endpoint refuses the request as it is."""
+    """The endpoint rejects the request."""
 
 
 class ModelAnswerError(ModelError):
-    """What came from the endpoint is no answer: not JSON, no choice in it, endless."""
+    """The endpoint's response is not an answer: not JSON, without a choice, or endless."""

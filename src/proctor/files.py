@@ -1,21 +1,21 @@
-"""Durable writes and small reads: the only fsync.
+"""Durable writes and bounded reads. The only module that calls fsync.
 
-    write_atomic(path, data)    the file is the old one or the new one, never half of either
-    replace_file(path, data)    the same without waiting for the disk: for what is rewritten often
-    replace_durably(path, data) the same, on the disk when it returns
-    write_small(path, data)     no more than that, in as few system calls as there can be
-    write_new(path, data)       the file is there whole or not at all, and nobody's is replaced
-    append_durably(path, …)     more bytes at the end of a file, on the disk or not there at all
-    cut_file(path, size)        fewer bytes at the end of a file
-    sync_file, sync_directory   what was written without waiting is on the disk
-    read_small(path)            the whole file in as few system calls as Python allows
-    read_inside(root, path)     the same, unless a link on the way leads out of the root
-    find_way_out(root, path)    the link that leads out, if there is one
-    read_head(path, size)       the beginning of a file of any size
-    open_plain(path)            a plain file for reading, whatever a stranger put in its place
-    walk_files(root)            what lies below a directory, no link followed
+    write_atomic(path, data)    replace a file durably: a crash leaves the old or the new one
+    replace_file(path, data)    replace a file atomically, not durably: for frequent rewrites
+    replace_durably(path, data) replace one of our own files atomically and durably
+    write_small(path, data)     write a file in three system calls, neither atomic nor durable
+    write_new(path, data)       create a file durably; fail if the path exists
+    append_durably(path, …)     append to a file durably, or leave it unchanged
+    cut_file(path, size)        truncate a file durably
+    sync_file, sync_directory   flush earlier writes to the disk
+    read_small(path)            read a whole file in as few system calls as Python allows
+    read_inside(root, path)     the same, but refuse links that lead out of the root
+    find_way_out(root, path)    the link that leads out of the root, if there is one
+    read_head(path, size)       read the beginning of a file of any size
+    open_plain(path)            open a regular file; refuse links, pipes and devices
+    walk_files(root)            list the files below a directory without following links
 
-Nothing here knows what the bytes mean.
+Many of these paths are written by agents and task authors, so they are treated as hostile.
 """
 
 import contextlib
@@ -29,16 +29,16 @@ from typing import BinaryIO, cast
 
 _FIRST_READ = 16384
 LARGEST_UNPACKED = 1 << 34
-"""Bytes that are unpacked to a temporary place at once: 16 GiB, whatever the disk would take."""
+"""Most bytes unpacked into a temporary directory at once: 16 GiB, even on a larger disk."""
+# Nothing read whole through this module has a legitimate reason to be larger.
 _LARGEST = 1 << 28
-"""Files above this are refused: nothing that is read whole here is honestly that large."""
 
 
 def read_small(path: str, largest: int = _LARGEST) -> bytes:
-    """All bytes of a regular file, in three system calls when it is under 16 KiB.
+    """Read all bytes of a regular file, in three system calls when it is under 16 KiB.
 
-    Never waits on a pipe and never drains a device: a stranger may have put one there. To look
-    what it is would take a fourth call, so what is none and short gives the few bytes it has.
+    Never blocks on a pipe and never drains a device, which an agent may have put there. Checking
+    the file type costs a fourth call, so a short pipe or device returns the few bytes it has.
 
     Raises:
         OSError: unreadable, larger than `largest` bytes (EFBIG), or not a regular file and endless.
@@ -55,10 +55,10 @@ def read_small(path: str, largest: int = _LARGEST) -> bytes:
 
 
 def read_inside(root: str, path: str, largest: int = _LARGEST) -> bytes:
-    """All bytes of a file below a directory that a stranger filled.
+    """Read all bytes of a file below a directory whose contents are not trusted.
 
-    A link is followed where it stays inside the directory. Elsewhere it would show the reader's own
-    files, and another value on every machine.
+    A link is followed only if it stays inside the directory. Any other link would expose the
+    reader's own files, and give a different value on every machine.
 
     Raises:
         OSError: as for `read_small`; EXDEV: a link on the way leads out.
@@ -70,9 +70,9 @@ def read_inside(root: str, path: str, largest: int = _LARGEST) -> bytes:
 
 
 def find_way_out(root: str, path: str) -> str | None:
-    """The first link on the way from a directory down to a path, if that leads out of it.
+    """Return the first link between a directory and a path below it, if it leads out of it.
 
-    None where there is no link, where all stay inside, and where nothing is there at all.
+    None if there is no link, if all links stay inside, or if the path does not exist.
     """
     place = root
     for part in path.removeprefix(root).strip("/").split("/") if root else path.split("/"):
@@ -88,7 +88,7 @@ def find_way_out(root: str, path: str) -> str | None:
 
 
 def read_head(path: str, size: int) -> bytes:
-    """The first `size` bytes of a regular file, or all of it when it has fewer.
+    """Read the first `size` bytes of a regular file, or all of it when it has fewer.
 
     Raises:
         OSError: unreadable, or not a regular file.
@@ -103,10 +103,10 @@ def read_head(path: str, size: int) -> bytes:
 
 
 def open_plain(path: Path | str) -> BinaryIO:
-    """A plain file for reading; a link, a pipe or a device in its place is refused.
+    """Open a regular file for reading; refuse a link, a pipe or a device in its place.
 
     Raises:
-        OSError: it cannot be opened, or is no plain file.
+        OSError: it cannot be opened, or is not a regular file.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     fd = os.open(path, flags)
@@ -115,14 +115,15 @@ def open_plain(path: Path | str) -> BinaryIO:
     except BaseException:
         os.close(fd)
         raise
-    # Whoever fails after this, an interrupt too, leaves the descriptor to the file.
+    # From here on the file object owns the descriptor, also when an interrupt arrives.
     return cast(BinaryIO, os.fdopen(fd, "rb", buffering=0))
 
 
 def walk_files(root: str, left_out: Collection[str] = ()) -> Iterator[tuple[str, str | None]]:
-    """All that is no directory below one, by relative path, and what it is if no plain file.
+    """List everything but directories below `root`, as relative paths.
 
-    `left_out` are names in the root itself.
+    The second value is None for a regular file, else a description of what it is. `left_out`
+    names entries of the root itself that are skipped.
 
     Raises:
         OSError: a directory cannot be read.
@@ -137,8 +138,8 @@ def walk_files(root: str, left_out: Collection[str] = ()) -> Iterator[tuple[str,
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
-            # A stranger may dig so deep; that must not keep anybody from reading the rest.
-            yield folder[cut:], "a directory too deep to be looked into"
+            # An agent can nest directories beyond PATH_MAX; the rest must stay readable.
+            yield folder[cut:], "a directory nested too deep to read"
             continue
         folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
         for entry in entries:
@@ -164,27 +165,29 @@ def _read_all(fd: int, path: str, largest: int) -> bytes:
     status = _check_regular(fd, path)
     if status.st_size > largest:
         raise OSError(errno.EFBIG, f"larger than {largest >> 20} MiB", path)
-    # From the start again, since joining what was read with the rest would hold it twice.
+    # Read again from the start: joining the first block and the rest would hold both in memory.
     os.lseek(fd, 0, os.SEEK_SET)
     with os.fdopen(fd, "rb", buffering=0, closefd=False) as file:
         return file.read()
 
 
 def find_room(directory: str) -> int:
-    """Bytes of a stranger's that may be unpacked in a directory: a limit, and half of the disk.
+    """Return how many untrusted bytes may be unpacked below a directory.
+
+    The smaller of `LARGEST_UNPACKED` and half of the free disk space.
 
     Raises:
-        OSError: the directory cannot be looked at.
+        OSError: the directory cannot be read.
     """
     return min(LARGEST_UNPACKED, shutil.disk_usage(directory).free // 2)
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Put data at path, durable when this returns; a crash leaves the old file or the new one.
+    """Replace a file durably; a crash leaves the old file or the new one.
 
     Raises:
-        OSError: it cannot be written, or what is there is no plain file: a device stays a device,
-            and a link may be a stranger's.
+        OSError: it cannot be written, or the path holds something other than a regular file.
+            A device is never replaced, and a link may have been planted.
     """
     if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
         raise OSError(errno.EINVAL, "not a plain file", str(path))
@@ -192,9 +195,9 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def replace_file(path: Path | str, data: bytes) -> None:
-    """Put data at path in one step, seen whole by every reader and after a kill; not durable.
+    """Replace a file in one step: readers, and a killed process, see the old or the new one.
 
-    One writer a path at a time. What a kill leaves of an unfinished write goes with the next one.
+    Not durable, and only one writer per path at a time. The next write replaces what a kill left.
 
     Raises:
         OSError: it cannot be written; the old file stays.
@@ -202,7 +205,7 @@ def replace_file(path: Path | str, data: bytes) -> None:
     directory, name = os.path.split(path)
     temporary = f"{directory or '.'}/.{name}.tmp"
     try:
-        # A stranger who knows the name may have put a link there.
+        # The temporary name is predictable, so somebody may have planted a link there.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(temporary, flags, 0o666)
         try:
@@ -217,10 +220,10 @@ def replace_file(path: Path | str, data: bytes) -> None:
 
 
 def replace_durably(path: str, data: bytes) -> None:
-    """The same, and durable when this returns; what is there must be a plain file of our own.
+    """Replace one of our own regular files atomically; durable when this returns.
 
     Raises:
-        OSError: it cannot be written, and the old file stays; or only the name is not durable yet.
+        OSError: it cannot be written and the old file stays, or its new name is not durable yet.
     """
     directory, name = os.path.split(path)
     temporary = f"{directory}/.{name}.tmp"
@@ -228,7 +231,7 @@ def replace_durably(path: str, data: bytes) -> None:
     try:
         fd = os.open(temporary, flags, 0o666)
     except FileExistsError:
-        # What a kill left, or a link or a pipe of somebody else's: only the name goes.
+        # Left by a kill, or a link or pipe that somebody planted: unlinking removes only the name.
         os.unlink(temporary)
         fd = os.open(temporary, flags, 0o666)
     try:
@@ -241,10 +244,10 @@ def replace_durably(path: str, data: bytes) -> None:
 
 
 def write_small(path: str, data: bytes, *, is_new: bool = False) -> None:
-    """Put data at path in three system calls, in place of what is there; neither whole nor durable.
+    """Write a file in three system calls; neither atomic nor durable.
 
     Raises:
-        FileExistsError: it `is_new`, and something is there, a link among them.
+        FileExistsError: with `is_new`: the path exists, even as a link.
         OSError: it cannot be written.
     """
     how = os.O_EXCL if is_new else os.O_TRUNC
@@ -257,21 +260,21 @@ def write_small(path: str, data: bytes, *, is_new: bool = False) -> None:
 
 def write_all(fd: int, data: bytes) -> None:
     """Write all of the data to an open file."""
-    # A disk that fills up takes a part first and refuses the rest.
+    # A write to a disk that fills up is accepted in part before the next one fails.
     written = os.write(fd, data)
     while written < len(data):
         written += os.write(fd, memoryview(data)[written:])
 
 
 def append_durably(path: Path, data: bytes, *, at: int) -> None:
-    """Add data to a file that ends at `at`, durable when this returns; a file that is not is made.
+    """Append to a file that ends at `at`, creating it if `at` is 0; durable when this returns.
 
     Raises:
-        FileExistsError: the file does not end there: somebody else wrote.
-        OSError: it cannot be written; what was written of it is taken back.
+        FileExistsError: the file does not end at `at`: another process wrote to it.
+        OSError: it cannot be written; a partial write is truncated away.
     """
     made = os.O_EXCL | os.O_CREAT if at == 0 else 0
-    # Not to wait for a reader, where somebody put a pipe there.
+    # O_NONBLOCK: opening a planted pipe for writing would wait for a reader.
     flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_APPEND
     fd = os.open(path, flags | made, 0o666)
     try:
@@ -281,7 +284,7 @@ def append_durably(path: Path, data: bytes, *, at: int) -> None:
             write_all(fd, data)
             os.fdatasync(fd)
         except OSError:
-            # A full disk takes a part first.
+            # A full disk may have accepted part of the data.
             os.ftruncate(fd, at)
             raise
     finally:
@@ -291,7 +294,7 @@ def append_durably(path: Path, data: bytes, *, at: int) -> None:
 
 
 def cut_file(path: Path, size: int) -> None:
-    """Take off what a regular file has beyond a size, durable when this returns.
+    """Truncate a regular file to a size; durable when this returns.
 
     Raises:
         OSError: it cannot be written, or is not a regular file.
@@ -306,12 +309,12 @@ def cut_file(path: Path, size: int) -> None:
 
 
 def write_new(path: Path, data: bytes, *, mode: int = 0o666) -> None:
-    """Put data at a path where nothing is, durable when this returns; two at once are one.
+    """Create a file durably; of two concurrent writers exactly one succeeds.
 
-    `mode` says who may use the file, as far as the umask lets them.
+    `mode` is the permission of the new file, before the umask.
 
     Raises:
-        FileExistsError: something is there, a link among them.
+        FileExistsError: the path exists, even as a link.
         OSError: it cannot be written.
     """
     _write_beside(path, data, os.link, mode)
@@ -320,7 +323,7 @@ def write_new(path: Path, data: bytes, *, mode: int = 0o666) -> None:
 def _write_beside(
     path: Path, data: bytes, give_name: Callable[[Path, Path], None], mode: int = 0o666
 ) -> None:
-    """Write the data under another name, then give it its own in one step."""
+    """Write to a temporary name, then rename or link it into place in one step."""
     temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
@@ -330,15 +333,15 @@ def _write_beside(
             os.fsync(file.fileno())
         give_name(temporary, path)
     finally:
-        # Gone already where the name was changed; still there where it was added.
+        # After a rename the temporary name is gone; after a link it still exists.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-    # The directory too, or a power cut can lose the file's name.
+    # Sync the directory too, or a power cut can lose the file's name.
     sync_directory(path.parent)
 
 
 def sync_file(path: Path | str) -> None:
-    """See that what was written to a file is on the disk; its name is its directory's business.
+    """Flush a file's contents to the disk; its name is flushed by `sync_directory`.
 
     Raises:
         OSError: it cannot be opened, or the disk failed.
@@ -347,7 +350,7 @@ def sync_file(path: Path | str) -> None:
 
 
 def sync_directory(directory: Path | str) -> None:
-    """See that the names in a directory are on the disk.
+    """Flush the names in a directory to the disk.
 
     Raises:
         OSError: it cannot be opened, or the disk failed.

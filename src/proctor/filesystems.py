@@ -1,7 +1,4 @@
-"""What is mounted where, which file systems are of a network, and who can write to a directory.
-
-Nothing here mounts or unmounts.
-"""
+"""Mount points, network file systems, and who can write to a directory. Does not mount anything."""
 
 import grp
 import os
@@ -20,13 +17,14 @@ NETWORK = frozenset(
         *("fuse.sshfs", "fuse.s3fs", "fuse.rclone", "fuse.glusterfs", "fuse.ceph-fuse"),
         *("fuse.ceph", "fuse.gcsfuse", "fuse.juicefs", "fuse.goofys", "fuse.blobfuse"),
         *("fuse.blobfuse2", "fuse.davfs2", "fuse.curlftpfs", "fuse.mfs", "fuse.seaweedfs"),
-        # A directory of the host in a virtual machine or container: the host has a kernel of its
-        # own, which does not see the locks of this one. So it is with Docker Desktop and WSL.
+        # A directory of the host, seen from a virtual machine or container (Docker Desktop, WSL):
+        # the host's kernel does not see the locks that this kernel takes.
         *("9p", "virtiofs", "drvfs", "vboxsf", "prl_fs", "fuse.grpcfuse", "fuse.osxfs"),
         "fuse.vmhgfs-fuse",
     }
 )
-"""File systems that another machine writes too, as the kernel names them."""
+"""File systems that other machines may write to, by the kernel's names."""
+# mountinfo writes spaces, tabs, newlines and backslashes as octal escapes.
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -35,7 +33,7 @@ class Mount:
     """One line of mountinfo."""
 
     root: str
-    """Which directory of the file system is mounted."""
+    """The directory of the file system that is mounted."""
     target: str
     kind: str
     """The file system: ext4, overlay, cgroup2."""
@@ -44,10 +42,10 @@ class Mount:
 
 
 def list_mounts(pid: int | str = "self") -> list[Mount]:
-    """The mounts of a process's namespace, in order; later ones cover earlier ones.
+    """List the mounts of a process's namespace, in order; later ones cover earlier ones.
 
     Raises:
-        OSError: there is no such process, or it may not be looked at.
+        OSError: the process does not exist, or may not be inspected.
     """
     return list(
         _parse(Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8", errors="replace"))
@@ -67,7 +65,7 @@ def _plain(text: str) -> str:
 
 
 def file_system_of(path: Path) -> str:
-    """The kind of file system that a path is on."""
+    """Name the kind of file system that a path is on."""
     real = path.resolve()
     above = {str(real), *map(str, real.parents)}
     best = Mount("/", "/", "unknown", "")
@@ -78,7 +76,7 @@ def file_system_of(path: Path) -> str:
 
 
 def find_network(path: Path) -> str | None:
-    """The kind of network file system that a path is on; None where it is on none, or not known."""
+    """Name the network file system that a path is on; None if it is local or unknown."""
     try:
         device = path.stat().st_dev
     except OSError:
@@ -88,17 +86,17 @@ def find_network(path: Path) -> str | None:
 
 @cache
 def _find_network(path: Path, _device: int | None) -> str | None:
-    """The same, asked once of each device that is mounted there: every append asks."""
+    """Look up once per path and device: every append to a ledger asks."""
     try:
         kind = file_system_of(path)
     except OSError:
-        # Without /proc the kernel does not say.
+        # Without /proc the kernel does not tell.
         return None
     return kind if kind in NETWORK else None
 
 
 def find_stranger(directory: Path) -> str | None:
-    """Who but this user and root could have put things into a directory; a sentence."""
+    """Say who other than this user and root can write to a directory; None if nobody can."""
     try:
         found = directory.stat()
     except OSError:
@@ -106,9 +104,9 @@ def find_stranger(directory: Path) -> str | None:
     if found.st_uid not in (os.geteuid(), 0):
         return f"{directory}: belongs to {_name_of(found.st_uid)}, not to this user"
     if found.st_mode & stat.S_IWOTH:
-        return f"{directory}: everybody can write there"
+        return f"{directory}: world-writable"
     if found.st_mode & stat.S_IWGRP and not _is_own_group(found):
-        return f"{directory}: its group, {found.st_gid}, can write there"
+        return f"{directory}: writable by its group, {found.st_gid}"
     return None
 
 
@@ -120,7 +118,7 @@ def _name_of(uid: int) -> str:
 
 
 def _is_own_group(found: os.stat_result) -> bool:
-    """Whether a directory's group is its owner's own, as most systems make one for each user."""
+    """Whether the group is the owner's private group, as most systems create one per user."""
     try:
         group = grp.getgrgid(found.st_gid)
         owner = pwd.getpwuid(found.st_uid).pw_name

@@ -1,4 +1,4 @@
-"""Classes by import path, `module.path:ClassName`: the one place that imports code of strangers."""
+"""Load classes by import path, `module.path:ClassName`: the only place that imports user code."""
 
 import importlib
 from collections.abc import Sequence
@@ -7,11 +7,11 @@ from proctor.errors import PluginError
 
 
 def load_class(import_path: str, kind: str, methods: Sequence[str] = ()) -> type:
-    """The class that an import path names; `kind` says in messages what it was to be.
+    """Import the class that a path names; `kind` says in messages what was expected.
 
     Raises:
-        PluginError: it is no import path, cannot be imported, names no class, or one that lacks
-            some of the methods.
+        PluginError: it is not an import path, the module cannot be imported, has no such class, or
+            the class lacks some of the methods.
     """
     module_name, colon, class_name = import_path.partition(":")
     if not colon or not module_name or not class_name:
@@ -21,6 +21,7 @@ def load_class(import_path: str, kind: str, methods: Sequence[str] = ()) -> type
         )
     try:
         module = importlib.import_module(module_name)
+    # User code can raise anything at import.
     except Exception as error:
         raise PluginError(
             f"{import_path}: the {kind}'s module cannot be imported: "
@@ -35,7 +36,7 @@ def load_class(import_path: str, kind: str, methods: Sequence[str] = ()) -> type
 
 def _check_methods(import_path: str, found: type, kind: str, methods: Sequence[str]) -> None:
     missing = [name for name in methods if not callable(getattr(found, name, None))]
-    # Those that a class above it wants and nobody has written: it cannot be made.
+    # Abstract methods of a base class that were not implemented: instantiating it would fail.
     missing += sorted(set(getattr(found, "__abstractmethods__", ())).difference(missing))
     if methods and missing:
         article = "an" if kind[0] in "aeiou" else "a"

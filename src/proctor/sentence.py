@@ -1,22 +1,23 @@
-"""Pieces of the sentences that people read, said the same way everywhere."""
+"""Helpers for messages: counts, reasons and quoted values, formatted the same everywhere."""
 
 import json
 
+# Characters of a value that a message quotes.
 _SHOWN = 60
 
 
 def count_of(number: int, noun: str, plural: str | None = None) -> str:
-    """A number of things: 1 entry, 2 entries."""
+    """Format a count with its noun: 1 entry, 2 entries."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def reason_of(error: OSError | ValueError) -> str:
-    """Why a file could not be opened or read: the system's words, or Python's for a bad name."""
+    """Say why a file could not be opened or read; a ValueError comes from an invalid file name."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 def shown(value: object) -> str:
-    """The beginning of a JSON value."""
+    """Format a JSON value for a message, shortened."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (ValueError, RecursionError):
@@ -25,7 +26,7 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Text with its control characters spelled out: what is hostile is never sent to a terminal."""
+    """Escape control characters: untrusted text must not reach a terminal raw."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _spelled(char) for char in text)

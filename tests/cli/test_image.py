@@ -96,4 +96,4 @@ def test_a_cache_that_everybody_can_write_to_is_refused(proctor: Proctor, cache:
     cache.chmod(0o1777)
     ran = proctor("image", "list")
     assert (ran.code, ran.out) == (2, "")
-    assert "cache: everybody can write there, and what lies in a cache is run; set" in ran.err
+    assert "cache: world-writable, and what lies in a cache is run; set" in ran.err

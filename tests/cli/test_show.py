@@ -212,7 +212,7 @@ def test_what_is_not_known_of_a_record_is_called_so(proctor: Proctor, tmp_path: 
 
 
 def test_a_hollow_record_has_its_problem_said(proctor: Proctor) -> None:
-    assert "  problem: is called complete, but " in (
+    assert "  problem: is marked complete, but " in (
         proctor("show", DATA / "g1-complete-hollow.json").out
     )
 

@@ -113,4 +113,4 @@ def test_a_task_that_cannot_be_hashed_is_a_sentence(proctor: Proctor, tmp_path: 
     (tmp_path / "tests" / "loop").symlink_to("..")
     ran = proctor("task", "digest", tmp_path)
     assert (ran.code, ran.out) == (2, "")
-    assert "its links lead round in a circle" in ran.err
+    assert "its links form a cycle" in ran.err

@@ -71,7 +71,7 @@ def test_a_real_trial_gives_a_record(trial: Path) -> None:
 def test_with_its_task_a_real_trial_gives_a_complete_record(trial: Path) -> None:
     task = find_task(trial)
     if not (task / "task.toml").exists():
-        with pytest.raises(InputError, match=r"not a task that harbor would take|no such"):
+        with pytest.raises(InputError, match=r"not a valid task|no such"):
             make(trial, task=task)
         return
     made = make(trial, task=task)
@@ -200,7 +200,7 @@ def test_a_word_for_no_version_leaves_a_record_partial(tmp_path: Path, version: 
     made = make(trial, task=find_task(trial))
     assert made.record.agent.adapter_revision == version
     assert [str(missing) for missing in made.missing] == [
-        f"agent.adapter_revision is {version!r}, which is no revision"
+        f"agent.adapter_revision is {version!r}, which is not a revision"
     ]
 
 

@@ -45,7 +45,7 @@ def test_a_task_that_leads_the_runner_to_other_files_of_this_machine_is_refused(
         assert names(resolved) == ["b"]
         (refused,) = resolved.refused
         assert refused.reason.startswith(f"{name} is a link that leads out of the ")
-        assert f"to {tmp_path / 'elsewhere'}; the agent could be given files" in refused.reason
+        assert f"to {tmp_path / 'elsewhere'}; it could give the agent files" in refused.reason
 
 
 def move_away(place: Path, target: Path) -> None:
@@ -63,7 +63,7 @@ def test_tasks_of_one_dataset_may_share_files_by_links(tmp_path: Path) -> None:
     move_away(dataset / "a" / "instruction.md", dataset / "shared" / "instruction.md")
     move_away(dataset / "a" / "tests", dataset / "shared" / "tests")
     assert names(resolve_path(dataset)) == ["a"]
-    with pytest.raises(TaskError, match="-p with the whole dataset lets it share files"):
+    with pytest.raises(TaskError, match="or pass the whole dataset with -p"):
         resolve(job_config(tasks=[{"path": dataset / "a"}]))
 
 

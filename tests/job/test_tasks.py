@@ -192,7 +192,9 @@ def test_what_is_worth_knowing_of_a_task_is_said_once(tmp_path: Path) -> None:
     resolved = resolve(config)
     assert len(resolved.tasks) == 3
     assert len(resolved.notes) == 1
-    assert resolved.notes[0].startswith("a: task.toml: agent.timeout_secs is no key of harbor's")
+    assert resolved.notes[0].startswith(
+        "a: task.toml: agent.timeout_secs is not a key that harbor knows"
+    )
 
 
 def test_equal_directories_are_read_and_hashed_once(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_the_digest_is_that_of_the_spelling() -> None:
 def test_text_that_is_not_nfc_is_refused(value: Json) -> None:
     with pytest.raises(ScoreRecordError) as caught:
         render_canonical(value)
-    assert str(caught.value) == ("the document holds text that is not NFC; expected NFC throughout")
+    assert str(caught.value) == ("the document has text that is not NFC; expected NFC throughout")
 
 
 def test_a_document_is_read_in_any_spelling() -> None:
@@ -55,7 +55,7 @@ def test_a_number_that_is_not_whole_is_refused(number: str) -> None:
     with pytest.raises(ScoreRecordError) as caught:
         parse_json(f'{{"a": {number}}}'.encode())
     assert str(caught.value) == (
-        f"the document holds the number {number}; expected whole numbers only"
+        f"the document has the number {number}; expected whole numbers only"
     )
 
 
@@ -66,7 +66,7 @@ def test_what_is_not_json_in_utf8_is_refused(data: bytes) -> None:
 
 
 def test_a_document_nested_beyond_reason_is_refused() -> None:
-    with pytest.raises(ScoreRecordError, match=r"^the document is nested too deeply to be read$"):
+    with pytest.raises(ScoreRecordError, match=r"^the document is nested too deeply to parse$"):
         parse_json(b"[" * 200_000)
 
 

@@ -75,7 +75,7 @@ def test_a_trial_without_its_manifest(tmp_path: Path) -> None:
 def test_another_runs_manifest_is_refused() -> None:
     other = MANIFEST_BYTES.replace(b'claude-sonnet-4"', b'gpt"')
     assert other != MANIFEST_BYTES
-    with pytest.raises(RecordError, match="the manifest is of 'experiment-001:tool_loop:gpt'"):
+    with pytest.raises(RecordError, match="the manifest belongs to 'experiment-001:tool_loop:gpt'"):
         parse_g2(TRIAL_BYTES, other, "t", salvage=True)
 
 
@@ -128,7 +128,7 @@ def test_the_generations_own_rules_hold(changes: Json, message: str) -> None:
 def test_unknown_keys_are_problems_that_salvage_lists() -> None:
     trial = spelled(tree(TRIAL, colour=1))
     manifest = spelled({**json.loads(MANIFEST_BYTES), "shape": 2})
-    with pytest.raises(RecordError, match="t: colour is no key of the format"):
+    with pytest.raises(RecordError, match="t: colour is not a key of the format"):
         parse_g2(trial, manifest, "t")
     loaded = parse_g2(trial, manifest, "t", salvage=True)
     assert {"colour", "manifest.shape"} <= set(loaded.without_place)

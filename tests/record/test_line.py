@@ -279,7 +279,7 @@ def test_bytes_that_are_not_one_json_text_in_utf8_are_malformed(data: bytes) -> 
 
 def test_json_nested_beyond_reason_is_malformed() -> None:
     data = b'{"x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
-    with pytest.raises(JobError, match=r"^the result is nested too deeply to be read as JSON$"):
+    with pytest.raises(JobError, match=r"^the result is nested too deeply to parse$"):
         parse_numbers(data)
     assert summarize_result(data) == MALFORMED
 
@@ -309,7 +309,7 @@ def test_a_count_that_cannot_be_written_is_malformed() -> None:
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        (JobNumbers(0, 10**4300, 0, ()), "the number of trials is too large to be written"),
+        (JobNumbers(0, 10**4300, 0, ()), "the number of trials is too large to format"),
         (JobNumbers(3, 0, 0, (math.nan,)), "nan x 3 trials cannot be rounded"),
         (JobNumbers(3, 0, 0, (math.inf,)), "inf x 3 trials cannot be rounded"),
         (JobNumbers(10**400, 0, 0, ()), f"0.0 x 1{'0' * 39} trials cannot be rounded"),

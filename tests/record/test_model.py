@@ -173,10 +173,10 @@ ROUND["again"] = ROUND
 @pytest.mark.parametrize(
     ("configuration", "message"),
     [
-        ({"a": [float("nan")]}, "holds nan; expected a finite number"),
-        ({"a": {"b": float("-inf")}}, "holds -inf"),
+        ({"a": [float("nan")]}, "has nan; expected a finite number"),
+        ({"a": {"b": float("-inf")}}, "has -inf"),
         ({"a": {1: 2}}, "has the key 1; expected text"),
-        ({"a": {3}}, "holds a set; expected what JSON has"),
+        ({"a": {3}}, "has a set; expected a JSON value"),
         ({"a": "\ud800"}, "lone surrogate"),
         (ROUND, "nested more than 100 levels deep"),
     ],

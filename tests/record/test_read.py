@@ -40,13 +40,13 @@ HOSTILE = [
     (b"[" * 100_000, "nested more than 150 levels deep"),
     (with_value("[" * 160 + "]" * 160), "nested more than 150 levels deep"),
     (with_value("[" * 120 + "]" * 120), "agent.configuration: is nested more than 100 levels"),
-    (with_value("NaN"), "holds NaN; expected a finite number"),
-    (with_value("-Infinity"), "holds -Infinity; expected a finite number"),
-    (with_value("1e999"), "holds inf; expected a finite number"),
-    (with_value("9" * 5000), "holds a number of too many digits"),
-    (with_value('"\\ud800"'), "holds a lone surrogate, which is no text"),
-    (GOOD.replace(b"12.0", b"1e999"), "holds inf; expected a finite number"),
-    (b" " * (LARGEST + 1), "16,777,217 bytes; expected a record, which has 16 MiB at most"),
+    (with_value("NaN"), "has NaN; expected a finite number"),
+    (with_value("-Infinity"), "has -Infinity; expected a finite number"),
+    (with_value("1e999"), "has inf; expected a finite number"),
+    (with_value("9" * 5000), "has a number with too many digits"),
+    (with_value('"\\ud800"'), "has a lone surrogate, which is not valid text"),
+    (GOOD.replace(b"12.0", b"1e999"), "has inf; expected a finite number"),
+    (b" " * (LARGEST + 1), "16,777,217 bytes; expected a record of at most 16 MiB"),
     (spelled({"schema_version": 3}), "schema_version is 3; expected 2, or none"),
     (spelled({"schema_version": "2"}), "schema_version is 2; expected 2, or none"),
     (spelled({"schema_version": True}), "schema_version is True; expected 2, or none"),
@@ -72,18 +72,18 @@ PROBLEMS = [
         GOOD.replace(b'"tokens_in": 1200', b'"tokens_in": 1, "tokens_in": 1200'),
         "has the key 'tokens_in' twice in one object",
     ),
-    ("unknown-key", spelled(tree(colour="red")), "colour is no key of the format"),
+    ("unknown-key", spelled(tree(colour="red")), "colour is not a key of the format"),
     (
         "unknown-key",
         spelled(tree(**{"inputs.input_files": [{"path": "a", "hash": "0" * 64, "size": 3}]})),
-        "inputs.input_files[0].size is no key of the format",
+        "inputs.input_files[0].size is not a key of the format",
     ),
     (
         "token-algebra",
         spelled(tree(**{"cost.cache_read_tokens": 1201})),
         "cost has 1,201 cached tokens (read 1,201, written unknown) of 1,200 input tokens",
     ),
-    ("hollow-complete", read_data("g1-complete-hollow.json"), "which is no SHA-256"),
+    ("hollow-complete", read_data("g1-complete-hollow.json"), "which is not a SHA-256"),
     ("bad-addition", spelled(tree(**{"task.visibility": "secret"})), "task.visibility is 'secret'"),
 ]
 
@@ -218,14 +218,14 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="absent: cannot be read: No such file or directory"):
         load_record(tmp_path / "absent")
-    with pytest.raises(RecordError, match="is no plain file; expected a record"):
+    with pytest.raises(RecordError, match="is not a regular file; expected a record"):
         load_record(tmp_path)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "record.json"
     os.mkfifo(pipe)
-    with pytest.raises(RecordError, match="is no plain file; expected a record"):
+    with pytest.raises(RecordError, match="is not a regular file; expected a record"):
         load_record(pipe)
 
 
@@ -240,5 +240,5 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path) -> None:
 def test_a_message_about_a_file_names_it(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     path.write_text(json.dumps(tree(colour=1)))
-    with pytest.raises(RecordError, match=f"^{path}: colour is no key of the format$"):
+    with pytest.raises(RecordError, match=f"^{path}: colour is not a key of the format$"):
         load_record(path)

@@ -288,7 +288,7 @@ def test_our_own_reward_errors_carry_the_same_codes(
             " Odd-Thing  happened\u00a0__ ",
             17,
             "odd_thing_happened___",
-            "no rule fits; this is the text itself as a slug",
+            "no rule matches; this is a slug of the text",
         ),
     ],
 )

@@ -303,7 +303,7 @@ def test_no_field_may_be_added(path: tuple[str | int, ...], message: str) -> Non
             -1,
             "final.total_tasks is -1; expected a whole number, 0 or more",
         ),
-        (("k",), 2.0, "the document holds the number 2.0; expected whole numbers only"),
+        (("k",), 2.0, "the document has the number 2.0; expected whole numbers only"),
     ],
 )
 def test_a_field_that_breaks_the_format_is_named(

@@ -90,7 +90,7 @@ def test_the_legacy_keep_policy_cannot_be_planned() -> None:
             "keep_policy is 'best_of_k'; expected one of off, drop_lowest_n, threshold_band",
         ),
         ({"keep_policy": 1}, "keep_policy is 1; expected a text"),
-        ({"drop_lowest_n": 1}, "drop_lowest_n is 1; expected 0 where nothing is dropped"),
+        ({"drop_lowest_n": 1}, "drop_lowest_n is 1; expected 0 for a policy that drops nothing"),
         ({"drop_lowest_n": -1}, "drop_lowest_n is -1; expected a whole number, 0 or more"),
         ({"drop_lowest_n": True}, "drop_lowest_n is True; expected a whole number, 0 or more"),
         (
@@ -99,15 +99,15 @@ def test_the_legacy_keep_policy_cannot_be_planned() -> None:
                 "drop_lowest_n": 1,
                 "threshold_f64be": "3fe0000000000000",
             },
-            "drop_lowest_n is 1; expected 0 where nothing is dropped",
+            "drop_lowest_n is 1; expected 0 for a policy that drops nothing",
         ),
         (
             {"threshold_f64be": "3fe0000000000000"},
-            "threshold_f64be is '3fe0000000000000'; expected null where there is no band",
+            "threshold_f64be is '3fe0000000000000'; expected null without a band",
         ),
         (
             {"keep_policy": "drop_lowest_n", "threshold_f64be": "0000000000000000"},
-            "threshold_f64be is '0000000000000000'; expected null where there is no band",
+            "threshold_f64be is '0000000000000000'; expected null without a band",
         ),
         (
             {"keep_policy": "threshold_band"},

@@ -41,13 +41,14 @@ def test_what_harbor_ignores_in_silence_is_noted(tmp_path: Path) -> None:
     (tmp_path / "tests/link").symlink_to("test.sh")
     os.mkfifo(tmp_path / "pipe")
     assert said(tmp_path) == [
-        "note: task.toml: frob is no key of harbor's and is ignored",
-        "note: instruction.md says nothing",
+        "note: task.toml: frob is not a key that harbor knows and is ignored",
+        "note: instruction.md is empty",
         "note: no solution/solve.sh; the oracle agent would fail",
         "note: tests/test.bat is never run: the task is for linux",
         "note: steps/ is never used: task.toml names no steps",
-        "note: the digest in lock.json does not cover tests/a.pyc and 1 more: to be ignored",
-        "note: dataset digest v1 does not cover pipe and 1 more: a link or no regular file",
+        "note: the digest in lock.json does not cover tests/a.pyc and 1 more: "
+        "ignored by .gitignore or harbor's default patterns",
+        "note: dataset digest v1 does not cover pipe and 1 more: a link or special file",
     ]
 
 
@@ -57,7 +58,7 @@ def test_what_a_task_of_steps_never_uses_is_noted(tmp_path: Path) -> None:
     write(tmp_path, {"steps/one/instruction.md": " "})
     (tmp_path / "steps/two/solution/solve.sh").unlink()
     assert said(tmp_path) == [
-        "note: steps/one/instruction.md says nothing",
+        "note: steps/one/instruction.md is empty",
         "note: no steps/two/solution/solve.sh; the oracle agent would fail",
         "note: instruction.md is never shown: each step has its own",
         "note: tests/test.sh is never run: each step has its own",
@@ -85,8 +86,8 @@ def test_what_breaks_every_trial_is_a_problem(tmp_path: Path) -> None:
     make_task(tmp_path / "pipe").joinpath("instruction.md").unlink()
     os.mkfifo(tmp_path / "pipe" / "instruction.md")
     assert said(tmp_path / "links") == [
-        f"tests: its links lead round in a circle, back to {tmp_path / 'links'}",
-        "note: task.toml: frob is no key of harbor's and is ignored",
+        f"tests: its links form a cycle through {tmp_path / 'links'}",
+        "note: task.toml: frob is not a key that harbor knows and is ignored",
     ]
     assert said(tmp_path / "text") == ["instruction.md: not UTF-8: invalid start byte at offset 0"]
     assert said(tmp_path / "pipe") == ["instruction.md: cannot be read: is not a regular file"]
@@ -97,7 +98,7 @@ def test_an_environment_that_is_a_file_is_noted(tmp_path: Path) -> None:
     (tmp_path / "environment/Dockerfile").unlink()
     (tmp_path / "environment").rmdir()
     (tmp_path / "environment").write_text("")
-    assert said(tmp_path) == ["note: environment is no directory"]
+    assert said(tmp_path) == ["note: environment is not a directory"]
 
 
 def test_a_real_dataset_names_all_that_harbor_passes_over() -> None:
@@ -134,7 +135,5 @@ def test_tasks_that_share_a_name_are_noted(tmp_path: Path) -> None:
 def test_a_dataset_without_a_task_is_a_problem(tmp_path: Path) -> None:
     write(tmp_path, {"docs/page.md": ""})
     check = check_dataset(tmp_path)
-    assert [found.message for found in check.diagnostics] == [
-        "holds no task that harbor would take"
-    ]
+    assert [found.message for found in check.diagnostics] == ["has no task that harbor accepts"]
     assert check.has_problem

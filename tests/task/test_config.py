@@ -123,16 +123,16 @@ def test_the_old_network_key_gives_way_to_the_new(text: str, mode: NetworkMode) 
     ("text", "sentence"),
     [
         ("[task]\nname = 'hello'", "task.toml: task.name is 'hello': 'hello'; expected 'organis"),
-        ("[agent]\nallowed_hosts = ['a']", "agent: allowed_hosts goes only with network_mode"),
-        ("[agent]\nnetwork_mode = 'allowlist'", "agent: network_mode is 'allowlist' and allowed_"),
-        ("[environment]\nallowed_hosts = ['a']", "environment: allowed_hosts goes only with"),
+        ("[agent]\nallowed_hosts = ['a']", "agent: allowed_hosts requires network_mode"),
+        ("[agent]\nnetwork_mode = 'allowlist'", "agent: network_mode is 'allowlist', but allowed_"),
+        ("[environment]\nallowed_hosts = ['a']", "environment: allowed_hosts requires"),
         (
             "[verifier]\nnetwork_mode = 'allowlist'\nallowed_hosts = ['http://a']",
             "verifier.allowed_hosts: 'http://a'; expected a host name without scheme",
         ),
         (
             "[verifier]\nenvironment_mode = 'shared'\n[verifier.environment]",
-            "verifier: environment_mode is 'shared' and there is an environment of its own",
+            "verifier: environment_mode is 'shared', but an environment is given too",
         ),
         (
             "environment.mcp_servers = [{name = 'a'}]",

@@ -99,7 +99,7 @@ def test_each_missing_piece_is_named(tmp_path: Path, removed: str, fault: Diagno
     if removed.startswith("environment"):
         (tmp_path / "environment").rmdir()
     assert find_faults(tmp_path) == [fault]
-    with pytest.raises(TaskError, match=f"not a task that harbor would take: {fault.message}"):
+    with pytest.raises(TaskError, match=f"not a valid task: {fault.message}"):
         load_task(tmp_path)
 
 
@@ -108,7 +108,7 @@ def test_all_faults_of_a_task_are_named_at_once(tmp_path: Path) -> None:
     (tmp_path / "steps" / "two").mkdir(parents=True)
     assert [str(fault) for fault in find_faults(tmp_path)] == [
         "no environment/",
-        "no steps/one/, which [[steps]] names",
+        "no steps/one/, but [[steps]] lists it",
         "no steps/one/tests/test.sh and no tests/test.sh; a task for linux that is verified in "
         "the agent's environment needs it",
         "no steps/two/instruction.md",
@@ -141,14 +141,14 @@ def test_a_step_whose_name_no_file_can_have_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "task.toml").write_text(f"[[steps]]\nname = '{'x' * 300}'\n")
     (fault,) = find_faults(tmp_path)
     assert fault.code in ENDS_JOB
-    assert fault.message.endswith("File name too long; harbor ends the job over it")
+    assert fault.message.endswith("File name too long; harbor aborts the job on it")
 
 
 def test_a_directory_that_may_not_be_entered_is_a_fault(open_path: Path) -> None:
     make_task(open_path / "task").chmod(0)
     with unprivileged():
         (fault,) = find_faults(open_path / "task")
-    expected = "task.toml cannot be looked at: Permission denied; harbor ends the job over it"
+    expected = "task.toml cannot be read: Permission denied; harbor aborts the job on it"
     assert (fault.code, fault.message) == ("unreadable", expected)
 
 

@@ -115,5 +115,5 @@ def test_patterns_that_take_for_ever_are_refused(tmp_path: Path, line: str) -> N
 def test_a_name_that_is_not_utf8_is_a_sentence(tmp_path: Path) -> None:
     make_task(tmp_path)
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/tests/\xff")).write_text("x")
-    with pytest.raises(TaskError, match="holds a file whose name is not UTF-8"):
+    with pytest.raises(TaskError, match="has a file whose name is not UTF-8"):
         lock_digest(tmp_path)

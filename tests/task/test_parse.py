@@ -42,7 +42,7 @@ def test_keys_that_nobody_reads_are_named_by_their_path() -> None:
     assert found.config is not None
     assert {one.code for one in found.diagnostics} == {"unknown-key"}
     assert not any(one.is_problem for one in found.diagnostics)
-    assert [one.message.split(" is no key")[0] for one in found.diagnostics] == [
+    assert [one.message.split(" is not a key")[0] for one in found.diagnostics] == [
         "task.toml: frobnicate",
         "task.toml: agent.timeout_secs",
         "task.toml: verifier.environment.cpu",
@@ -54,23 +54,23 @@ def test_keys_that_nobody_reads_are_named_by_their_path() -> None:
 
 def test_a_slip_of_the_pen_gets_a_hint() -> None:
     assert messages("[agent]\ntimeout_secs = 3\nxyz = 1") == [
-        "task.toml: agent.timeout_secs is no key of harbor's and is ignored; "
+        "task.toml: agent.timeout_secs is not a key that harbor knows and is ignored; "
         "did you mean timeout_sec?",
-        "task.toml: agent.xyz is no key of harbor's and is ignored",
+        "task.toml: agent.xyz is not a key that harbor knows and is ignored",
     ]
 
 
 def test_of_very_many_ignored_keys_the_rest_is_counted() -> None:
     found = messages("".join(f"key{n} = 1\n" for n in range(150)))
     assert len(found) == 101
-    assert found[-1] == "task.toml: 50 more keys are none of harbor's and are ignored"
+    assert found[-1] == "task.toml: 50 more keys are unknown to harbor and ignored"
 
 
 def test_old_keys_are_noted() -> None:
     text = 'schema_version = "1"\nversion = "2"\n[environment]\nmemory = 2048\nstorage = "1G"\n'
     text += '[[steps]]\nname = "a"\nverifier.environment = {allow_internet = true}\n'
     assert messages(text) == [
-        "task.toml: version is ignored, because schema_version is there too",
+        "task.toml: version is ignored, because schema_version is set too",
         "task.toml: steps[0].verifier.environment.allow_internet is an old key; use network_mode",
         "task.toml: environment.memory is ignored, because it is not text such as '2G'; "
         "use memory_mb",
@@ -111,7 +111,7 @@ def test_what_ends_a_whole_job_of_harbor_comes_first(text: str, code: str) -> No
     found = parse_config(text).diagnostics[0]
     assert found.code == code
     assert code in ENDS_JOB
-    assert "harbor ends the whole job over it" in found.message
+    assert "harbor aborts the whole job on it" in found.message
 
 
 LONG = "a." * 200_000
@@ -157,7 +157,7 @@ def test_a_file_of_another_encoding_is_named_with_its_byte(tmp_path: Path) -> No
     assert load_config(path).diagnostics == (
         Diagnostic(
             "config-not-utf8",
-            "task.toml is not UTF-8 (byte 0xe9 at offset 10); harbor ends the whole job over it",
+            "task.toml is not UTF-8 (byte 0xe9 at offset 10); harbor aborts the whole job on it",
         ),
     )
 

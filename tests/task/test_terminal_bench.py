@@ -56,7 +56,7 @@ def test_a_compose_file_that_no_dockerfile_can_say_is_kept_and_noted(tmp_path: P
     mapped = map_task(old_task(tmp_path, compose("    ports: ['80:80']\n")), tmp_path / "hello")
     assert (mapped.directory / "environment" / "docker-compose.yaml").exists()
     assert [str(note) for note in mapped.notes] == [
-        "docker-compose.yaml is kept; no Dockerfile can say: ports"
+        "docker-compose.yaml is kept; a Dockerfile cannot express: ports"
     ]
 
 
@@ -103,7 +103,7 @@ def test_a_link_round_in_a_circle_is_refused(tmp_path: Path) -> None:
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     source = old_task(tmp_path)
     os.mkfifo(source / "data" / "pipe")
-    assert "data/pipe is no file, directory or link" in sentence_for(tmp_path, source)
+    assert "data/pipe is not a file, directory or link" in sentence_for(tmp_path, source)
 
 
 @pytest.mark.parametrize("context", ["/etc", "../beside", "a/../../b"])
@@ -130,8 +130,8 @@ def test_a_yaml_that_grows_without_end_is_refused_at_once(tmp_path: Path) -> Non
         ("task.yaml", "[" * 20_000, "task.yaml: not readable as YAML: "),
         ("task.yaml", "difficulty: easy\n", "task.yaml: instruction: Field required"),
         ("task.yaml", "- 1\n", "task.yaml: all of it: "),
-        ("task.yaml", "a: b\n" * (1 << 18), "cannot be mapped: "),
-        ("solution.yaml", "- ls\n", "uses solution.yaml, which harbor does not take"),
+        ("task.yaml", "a: b\n" * (1 << 18), "cannot be converted: "),
+        ("solution.yaml", "- ls\n", "uses solution.yaml, which harbor does not support"),
     ],
 )
 def test_what_cannot_be_mapped_gets_a_sentence(
@@ -150,7 +150,7 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
 def test_what_is_at_the_target_is_left_alone(tmp_path: Path) -> None:
     source = old_task(tmp_path)
     map_task(source, tmp_path / "hello")
-    with pytest.raises(TaskError, match="is there already"):
+    with pytest.raises(TaskError, match="already exists"):
         map_task(source, tmp_path / "hello")
     assert load_task(tmp_path / "hello").name == "hello"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hello", "old"]

@@ -1,10 +1,10 @@
-"""What of a record decides whether two numbers may stand side by side.
+"""The parts of a record that decide whether two numbers may be compared.
 
-    settings_digest   the agent's own settings: runs of one agent, set up alike, share it
-    RunConditions          what the whole run was given beyond what its tasks say, and where it ran
-    TaskConditions         what one task was: its revision, its image, its limits
+    settings_digest   the agent's own settings: equal for runs of one agent with equal settings
+    RunConditions     what applied to the whole run beyond what its tasks say, and where it ran
+    TaskConditions    one task: its revision, its image, its limits
 
-Harbor's settings are distinguished by name; of settings in another shape, all are the agent's own.
+Harbor's settings are distinguished by name; settings in any other shape all count as the agent's.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from proctor.digest import sha256_hex
+from proctor.digest import is_digest, sha256_hex
 
 type Settings = Mapping[str, Any]
 
@@ -37,22 +37,21 @@ _OVERRIDES: Final = {
         "override_tpu",
     ),
 }
-_OF_THE_RUN: Final = frozenset({*_MULTIPLIERS, *_OVERRIDES, "limits", "artifacts"})
+_RUN_SETTINGS: Final = frozenset({*_MULTIPLIERS, *_OVERRIDES, "limits", "artifacts"})
 _LIMITS: Final = "limits"
+# Prefix of the path and digest of the Dockerfile, where harbor built the image itself.
 _BUILT_FROM: Final = "harbor-dockerfile:"
-"""Before the path and the digest of the Dockerfile, where harbor built the image itself."""
-_SHA256: Final = re.compile("[0-9a-f]{64}")
 _OWN_ENVIRONMENT: Final = re.compile(r"proctor\.environments\.(\w+)[.:]")
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
 class RunConditions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run was given beyond what its tasks say. Runs of unlike conditions are not mixed."""
+    """What applied to a run beyond what its tasks say. Runs under different ones are not mixed."""
 
     backend: str
-    """What ran it, such as docker or sandbox."""
+    """Environment type, such as docker or sandbox."""
     profile: str | None = None
-    """Name of the scoring rules; null: scored elsewhere."""
+    """Name of the scoring rules; null: not scored by proctor."""
     changed: dict[str, float | bool | str] = {}
     """Multipliers and overrides that are not the default, by their names in harbor's settings."""
 
@@ -63,47 +62,47 @@ class RunConditions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskConditions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task was when the trial ran."""
+    """The state of a task when the trial ran."""
 
     revision: str
     """Its checksum or revision, or `unknown`."""
     image: str
     """Image or root file system; a digest pins it, a tag or a path does not."""
     limits: dict[str, float | None] = {}
-    """Seconds and resources that were in effect; empty where they are not on record."""
+    """Limits in effect, in seconds and resource units; empty if not recorded."""
     verifier: str | None = None
-    """Digest over the verifier's own files; null: they are not on record."""
+    """Digest over the verifier's own files; null: not recorded."""
 
     @property
     def has_pinned_image(self) -> bool:
-        """Whether the image is named by its content; the file it was built from is not it."""
+        """Whether the image is named by its content. The Dockerfile's digest does not pin it."""
         if self.image.startswith(_BUILT_FROM):
             return False
         return "@sha256:" in self.image or self.image.startswith("sha256:")
 
 
 def settings_digest(adapter_revision: str | None, settings: Settings) -> str:
-    """Names the agent's own settings, without limits and places: 12 hex digits."""
+    """Digest of the agent's own settings, without limits and paths: 12 hex digits."""
     agent = settings.get("agent")
     if isinstance(agent, Mapping):
         own = {key: value for key, value in agent.items() if key not in _OVERRIDES["agent"]}
         further = {"instructions": settings.get("extra_instruction_paths") or []}
     else:
-        own = {key: value for key, value in settings.items() if key not in _OF_THE_RUN}
+        own = {key: value for key, value in settings.items() if key not in _RUN_SETTINGS}
         further = {}
     document = {"revision": adapter_revision, "agent": own, **further}
     return sha256_hex(_ENCODER.encode(document))[:_SHOWN_DIGITS]
 
 
 def find_requested_model(settings: Settings) -> str | None:
-    """The model that was requested; the one that answered may have another name."""
+    """The requested model; the one that answered may have another name."""
     agent = settings.get("agent")
     found = agent.get("model_name") if isinstance(agent, Mapping) else None
     return found if isinstance(found, str) else None
 
 
 def render_model(model: str, settings: Settings) -> str:
-    """The model of a record, and the one that was requested where that is another name."""
+    """The model of a record, with the requested one if its name differs."""
     requested = find_requested_model(settings)
     if requested is None or model in (requested, requested.partition("/")[2]):
         return model
@@ -111,10 +110,11 @@ def render_model(model: str, settings: Settings) -> str:
 
 
 def find_run_conditions(settings: Settings, backend: str, profile: str | None) -> RunConditions:
-    """The conditions of a run, from the settings of one of its trials."""
+    """Derive the conditions of a run from the settings of one of its trials."""
     changed: dict[str, float | bool | str] = {}
     for name in _MULTIPLIERS:
         value = settings.get(name)
+        # The default of every multiplier is 1, so recording it changes nothing.
         if value is not None and value != 1:
             changed[name] = _plain(value)
     for part, names in _OVERRIDES.items():
@@ -124,7 +124,7 @@ def find_run_conditions(settings: Settings, backend: str, profile: str | None) -
         for name in names:
             if (value := given.get(name)) is not None and value is not False:
                 changed[f"{part}.{name}"] = _plain(value)
-    # A trial whose environment could not be started has the import path on record, not the name.
+    # If the environment could not start, the record has its import path instead of its name.
     own = _OWN_ENVIRONMENT.match(backend)
     name = own[1] if own else backend
     return RunConditions(backend=name, profile=profile, changed=changed)
@@ -133,7 +133,7 @@ def find_run_conditions(settings: Settings, backend: str, profile: str | None) -
 def find_task_conditions(
     settings: Settings, revision: str, image: str, verifier: str | None = None
 ) -> TaskConditions:
-    """The conditions of one task."""
+    """Derive the conditions of one task."""
     given = settings.get(_LIMITS)
     limits = {}
     if isinstance(given, Mapping):
@@ -142,12 +142,12 @@ def find_task_conditions(
 
 
 def verifier_digest(files: Iterable[tuple[str, str]]) -> str | None:
-    """Names the files that scored a trial, each a path and a SHA-256: 12 hex digits.
+    """Digest of the files that scored a trial, given as (path, SHA-256): 12 hex digits.
 
-    None where there are none, or where a digest is no SHA-256: what scored it is then not known.
+    None if there are no files, or if a digest is not a SHA-256: the verifier is then unknown.
     """
     listed = sorted(files)
-    if not listed or not all(_SHA256.fullmatch(digest) for _, digest in listed):
+    if not listed or not all(is_digest(digest) for _, digest in listed):
         return None
     return sha256_hex(_ENCODER.encode(listed))[:_SHOWN_DIGITS]
 

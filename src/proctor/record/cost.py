@@ -1,14 +1,14 @@
-"""What a trial cost: tokens counted one way, the record's fields, and where the amount is from.
+"""What a trial cost: token counts in one convention, the record's fields, and the amount's source.
 
-Tokens: `input` is all input, cache reads and cache writes included; `cache_read` and `cache_write`
-are parts of it. So cache_read + cache_write <= input, and nothing is counted twice. null is "not
-known", never 0. Providers count differently: each source is read by the constructor that names its
-convention, and a number that breaks the invariant is refused, never clamped.
+Tokens: `input` is all input, including cache reads and cache writes; `cache_read` and `cache_write`
+are parts of it. So cache_read + cache_write <= input, and nothing is counted twice. null means
+unknown, never 0. Providers count differently: each source has a constructor for its convention, and
+numbers that break the invariant are rejected, not clamped.
 
-Money: amounts are USD. A provider's own amount and our estimate are kept apart by `CostBasis`,
-which is stored beside the record because the format has no place for it. `estimated_cost_usd` is
-the provider's amount where there is one, else the estimate, else null. An unknown amount is never
-0, and a sum states how many trials it covers. Prices are in prices.py, loaded when one is needed.
+Money: amounts are in USD. `CostBasis` tells a provider's own amount from our estimate; it is stored
+next to the record because the format has no field for it. `estimated_cost_usd` is the provider's
+amount if there is one, else the estimate, else null. An unknown amount is never 0, and a sum states
+how many trials it covers. prices.py is loaded only when a price is needed.
 """
 
 import math
@@ -26,20 +26,20 @@ from proctor.sentence import count_of
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of one call to a model, or of many.
+    """Tokens of one or more calls to a model.
 
     Raises:
-        RecordError: when made from numbers that cannot be, such as more cached input than input.
+        RecordError: the numbers are impossible, such as more cached input than input.
     """
 
     input: int | None = None
-    """All input tokens; cache reads and cache writes are among them."""
+    """All input tokens, including cache reads and cache writes."""
     output: int | None = None
     """All output tokens."""
     cache_read: int | None = None
-    """Input tokens that came from a cache."""
+    """Input tokens read from a cache."""
     cache_write: int | None = None
-    """Input tokens that were put into a cache."""
+    """Input tokens written to a cache."""
 
     def __post_init__(self) -> None:
         if problem := find_token_problem(self):
@@ -54,7 +54,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         cache_read_input_tokens: int | None,
         output_tokens: int | None,
     ) -> Self:
-        """Anthropic's counts, whose `input_tokens` leaves out all that went through the cache."""
+        """Convert Anthropic's counts, whose `input_tokens` excludes all cached tokens."""
         parts = (input_tokens, cache_creation_input_tokens, cache_read_input_tokens)
         _check_counts(zip(_ANTHROPIC, parts, strict=True))
         known = None if input_tokens is None else sum(part or 0 for part in parts)
@@ -73,7 +73,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         cached_tokens: int | None,
         completion_tokens: int | None,
     ) -> Self:
-        """OpenAI's counts, whose prompt holds the cached tokens; it reports no cache writes."""
+        """Convert OpenAI's counts: input includes cached tokens; cache writes are unknown."""
         return cls(input=prompt_tokens, output=completion_tokens, cache_read=cached_tokens)
 
     @classmethod
@@ -84,7 +84,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         n_cache_tokens: int | None,
         n_output_tokens: int | None,
     ) -> Self:
-        """Harbor's counts: input with its cache reads in it; cache writes are not reported."""
+        """Convert harbor's counts: input includes cache reads; cache writes are unknown."""
         return cls(input=n_input_tokens, output=n_output_tokens, cache_read=n_cache_tokens)
 
 
@@ -92,7 +92,7 @@ _ANTHROPIC = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_t
 
 
 def find_token_problem(usage: Usage) -> str | None:
-    """What cannot be in these numbers, as a sentence, or None."""
+    """Explain why these numbers are impossible; None if they are not."""
     try:
         _check_counts(zip(usage.__struct_fields__, msgspec.structs.astuple(usage), strict=True))
     except RecordError as error:
@@ -108,7 +108,7 @@ def find_token_problem(usage: Usage) -> str | None:
 
 
 def sum_usage(usages: Sequence[Usage]) -> Usage:
-    """All of them together; what one of them does not know is not known of the sum."""
+    """Add up token counts; what is unknown in one is unknown in the sum."""
     return Usage(
         input=_sum([usage.input for usage in usages]),
         output=_sum([usage.output for usage in usages]),
@@ -124,7 +124,7 @@ def _sum(counts: Sequence[int | None]) -> int | None:
 
 def _check_counts(counts: Iterable[tuple[str, int | None]]) -> None:
     for name, count in counts:
-        # Callers hand over numbers from JSON: the type is a hope until it is looked at.
+        # Callers pass values from JSON, so the annotated type is not guaranteed.
         if count is not None and (type(count) is not int or count < 0):
             raise RecordError(f"{name} is {count!r} tokens; expected a whole number, 0 or more")
 
@@ -134,25 +134,25 @@ def _shown(count: int | None) -> str:
 
 
 LARGEST_USD: Final = 1e9
-"""No trial costs more; a larger number is no amount of money."""
+"""Upper limit of a plausible amount; a larger number is rejected as an error."""
 _FREE: Final = "0 USD is reported for tokens that were counted; it may mean that no price was known"
 
 
 class CostRecord(Part):
-    """Tokens and money of one trial. The advisor's tokens are not among the agent's."""
+    """Tokens and money of one trial. The advisor's tokens are not part of the agent's."""
 
     tokens_in: Count | None = None
-    """All input tokens of the agent; cache reads and cache writes are among them."""
+    """All input tokens of the agent, including cache reads and cache writes."""
     tokens_out: Count | None = None
     """All output tokens of the agent."""
     cache_read_tokens: Count | None = None
-    """Input tokens that came from a cache; part of tokens_in."""
+    """Input tokens read from a cache; part of tokens_in."""
     cache_write_tokens: Count | None = None
-    """Input tokens that were put into a cache; part of tokens_in."""
+    """Input tokens written to a cache; part of tokens_in."""
     estimated_cost_usd: Annotated[float, Field(ge=0)] | None = None
-    """USD: the provider's amount where it gave one, else an estimate; null: not known."""
+    """USD: the provider's amount if it reported one, else an estimate; null: unknown."""
     advisor_calls: Count | None = None
-    """How often an advisor model was asked."""
+    """Number of calls to an advisor model."""
     advisor_input_tokens: Count | None = None
     """All input tokens of the advisor."""
     advisor_output_tokens: Count | None = None
@@ -165,18 +165,18 @@ class Spending(msgspec.Struct, frozen=True, kw_only=True):
     usages: tuple[Usage, ...]
     """One per call, or a single one for all calls together."""
     model: str | None
-    """The model as the harness names it, "provider/model" as a rule; null: not known."""
+    """The model's name in the harness, usually "provider/model"; null: unknown."""
     is_per_call: bool = False
     """Whether each usage is one call: some prices depend on the size of a call."""
     who: str = "agent"
-    """Who asked: agent or advisor."""
+    """Who called the model: agent or advisor."""
 
 
 class Matched(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose price was taken for a model."""
+    """The entry of the price table that was used for a model."""
 
     asked: str
-    """The model as it was named."""
+    """The model's name in the record."""
     provider: str
     """The provider in the price table."""
     model: str
@@ -191,31 +191,31 @@ class CostBasis(msgspec.Struct, frozen=True, kw_only=True):
     amount_usd: float | None = None
     """USD; null exactly when kind is unknown."""
     price_source: str | None = None
-    """Whose price table, for an estimate."""
+    """Name of the price table, for an estimate."""
     price_version: str | None = None
     """Version of the price table."""
     price_table_sha256: str | None = None
     """Digest of the price table's file: the same digest gives the same estimate."""
     price_date: str | None = None
-    """The day, in UTC, whose prices were taken: the day of the trial."""
+    """The UTC day of the trial, whose prices were used."""
     matched: tuple[Matched, ...] = ()
-    """Whose prices were taken, one per model."""
+    """The price table entries used, one per model."""
     notes: tuple[str, ...] = ()
-    """What makes an amount more or less than the true one."""
+    """Reasons why the amount may be too high or too low."""
     why_unknown: str | None = None
     """Why there is no amount."""
 
 
 def unknown_cost(why: str) -> CostBasis:
-    """No amount, and why."""
+    """An unknown amount, with the reason."""
     return CostBasis(kind="unknown", why_unknown=why)
 
 
 def reported_cost(amount_usd: float) -> CostBasis:
-    """The provider's own amount.
+    """An amount that the provider reported.
 
     Raises:
-        RecordError: it is no amount of money.
+        RecordError: it is not a plausible amount.
     """
     if isinstance(amount_usd, bool) or not 0 <= amount_usd <= LARGEST_USD:
         raise RecordError(
@@ -227,31 +227,30 @@ def reported_cost(amount_usd: float) -> CostBasis:
 def find_cost(
     spendings: Sequence[Spending], when: datetime, *, reported_usd: float | None = None
 ) -> CostBasis:
-    """The provider's amount where it gave one, else an estimate from tokens and listed prices.
+    """The provider's amount if it reported one, else an estimate from tokens and listed prices.
 
-    An amount is estimated for all spendings or for none: when one of them has no price, the whole
-    is unknown.
+    If one of the spendings has no price, the whole amount is unknown.
 
     Raises:
-        RecordError: the reported amount is no amount of money.
+        RecordError: the reported amount is not plausible.
     """
     if reported_usd is not None:
         basis = reported_cost(reported_usd)
         free = (_FREE,) if basis.amount_usd == 0 and _has_tokens(spendings) else ()
         return msgspec.structs.replace(basis, notes=free)
-    asked = next((each for each in spendings if not _is_free(each)), None)
+    asked = next((each for each in spendings if not is_free(each)), None)
     if asked is not None and not (asked.model or "").strip():
-        # The price table is slow to load, and agents without a model need none.
+        # Loading the price table is slow, and agents without a model do not need it.
         return unknown_cost(f"the {asked.who}'s model is not known")
     estimated: CostBasis = import_module("proctor.record.prices").estimate_cost(spendings, when)
     return estimated
 
 
 def merge_bases(bases: Sequence[CostBasis]) -> CostBasis:
-    """Amounts of one trial as one: unknown when one of them is, and estimated when one of them is.
+    """Merge the amounts of one trial: unknown if any is unknown, estimated if any is estimated.
 
     Raises:
-        RecordError: they add up to no amount of money.
+        RecordError: the sum is not a plausible amount.
     """
     if unknown := [basis for basis in bases if basis.amount_usd is None]:
         return unknown[0]
@@ -275,8 +274,8 @@ def _add(amounts: Iterable[float]) -> float:
         return math.inf
 
 
-def _is_free(spending: Spending) -> bool:
-    """Whether it is known that nothing was asked of a model."""
+def is_free(spending: Spending) -> bool:
+    """Whether it is known that the model was not used."""
     return all(usage.input == 0 and usage.output == 0 for usage in spending.usages)
 
 
@@ -291,7 +290,7 @@ def make_cost(
     advisor: Usage | None = None,
     advisor_calls: int | None = None,
 ) -> CostRecord:
-    """The record's fields."""
+    """Build the cost fields of a record."""
     return CostRecord(
         tokens_in=usage.input,
         tokens_out=usage.output,
@@ -305,10 +304,10 @@ def make_cost(
 
 
 def usage_in(cost: CostRecord) -> Usage:
-    """The agent's tokens in a record.
+    """The agent's token counts in a record.
 
     Raises:
-        RecordError: they break the token algebra.
+        RecordError: they contradict each other.
     """
     return Usage(
         input=cost.tokens_in,
@@ -319,7 +318,7 @@ def usage_in(cost: CostRecord) -> Usage:
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """How many trials a sum rests on."""
+    """How many trials a sum covers."""
 
     known: int
     total: int
@@ -330,10 +329,10 @@ class Coverage(msgspec.Struct, frozen=True):
 
 
 class TotalCost(msgspec.Struct, frozen=True, kw_only=True):
-    """The known amounts of many trials."""
+    """The sum of the known amounts of many trials."""
 
     amount_usd: float | None
-    """Sum of what is known; null when nothing is."""
+    """Sum of the known amounts; null if there are none."""
     reported_usd: float | None
     """The part that providers reported."""
     estimated_usd: float | None
@@ -341,11 +340,11 @@ class TotalCost(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Coverage
     """How many trials have an amount."""
     noted: int
-    """How many of the amounts carry a note."""
+    """How many of the amounts have a note."""
 
 
 def total_cost(bases: Iterable[CostBasis]) -> TotalCost:
-    """Sum of the known amounts, with how many there are."""
+    """Sum the known amounts, and count them."""
     all_bases = list(bases)
     known = [basis for basis in all_bases if basis.amount_usd is not None]
     return TotalCost(

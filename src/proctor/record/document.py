@@ -1,17 +1,16 @@
-"""Bytes of unknown origin to a JSON document, and a document to a model.
+"""Parse untrusted bytes to a JSON document, and a document to a model.
 
-Always refused, because no record can hold it: invalid JSON or UTF-8, nan and infinity, numbers and
-nesting beyond reason, lone surrogates, more than 16 MiB. A byte order mark and a repeated key are
-problems that a salvaging reader tolerates: the mark is skipped, the last value counts.
+Always refused: invalid JSON or UTF-8, nan and infinity, excessive numbers and nesting, lone
+surrogates, more than 16 MiB. A byte order mark and a repeated key are problems that a lenient
+reader tolerates: the mark is skipped, the last value counts.
 
-Keys that a model does not know are taken out on reading and put back where they were on writing.
-The later writing of the first generation added optional keys (ADDED): what they hold is not judged,
-apart from the few rules that need no other file. Unknown keys are kept only when salvaging.
+Keys that a model does not have are removed on reading and restored to their position on writing.
+Later records of the first generation have optional added keys (ADDED); only a few simple rules are
+checked for them. Unknown keys are kept only by a lenient reader.
 """
 
 import codecs
 import json
-import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from proctor.diagnostic import Diagnostic
+from proctor.digest import is_digest
 from proctor.errors import IncompleteRecordError, RecordError
 from proctor.files import read_small
 from proctor.json_values import check_values
@@ -29,28 +29,28 @@ from proctor.record.fields import check_json
 from proctor.record.model import TrialRecord
 from proctor.record.rules import check_complete
 
+# pydantic names Python's types, but the author of a record writes JSON.
 _SHOWN = 60
 _EXPECTED = {
     "dict_type": "an object",
     "model_type": "an object",
     "tuple_type": "a valid array",
 }
-"""pydantic names Python's types; a record's author writes JSON."""
 
 
 def render_path(path: Sequence[str | int]) -> str:
-    """A place in a document, such as inputs.input_files[0].hash."""
+    """Format a path in a document, such as inputs.input_files[0].hash."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".") or "the document"
 
 
 def render_refusal(error: ValidationError) -> str:
-    """The first thing that was refused: where, what was found, what was expected."""
+    """Describe the first validation error: where, what was found, what was expected."""
     return _render(error.errors(include_url=False)[0])
 
 
 def find_unknown(error: ValidationError) -> list[tuple[str | int, ...]] | None:
-    """The keys that no model knows, when nothing else was refused; else None."""
+    """List the unknown keys, if there is no other validation error; else None."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
     if any(detail["type"] != "extra_forbidden" for detail in details):
         return None
@@ -64,7 +64,7 @@ def _render(detail: ErrorDetails) -> str:
         case "missing":
             return f"{where} is missing"
         case "extra_forbidden":
-            return f"{where} is no key of the format"
+            return f"{where} is not a key of the format"
         case "value_error":
             return f"{where}: {message.removeprefix('Value error, ')}"
     expected = _EXPECTED.get(detail["type"]) or message.removeprefix("Input should be ")
@@ -79,7 +79,7 @@ def _shown_value(value: object) -> str:
 
 
 type KeyPath = tuple[str | int, ...]
-"""Keys and positions from the top of a document to one place in it."""
+"""Keys and indexes from the top of a document to one value in it."""
 
 ADDED: Final[frozenset[KeyPath]] = frozenset(
     {
@@ -98,29 +98,27 @@ ADDED: Final[frozenset[KeyPath]] = frozenset(
         ("meta_harness_provenance",),
     }
 )
-"""What the later writing of the first generation may hold beyond it."""
-
-_DIGEST = re.compile("[0-9a-f]{64}")
+"""Keys that later records of the first generation may have."""
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """One key that the record has no place for, with its value."""
+    """A key that the record has no field for, with its value."""
 
     path: KeyPath
-    """Where it stood."""
+    """Its path in the document."""
     position: int
-    """Which key of its object it was, counted from 0."""
+    """Its index among the keys of its object, from 0."""
     value: Any
-    """As the file had it."""
+    """The value from the file."""
 
     @property
     def is_known(self) -> bool:
-        """Whether a generation of the format has this key."""
+        """Whether a later generation of the format has this key."""
         return self.path in ADDED
 
 
 def take_out(tree: dict[str, Any], paths: Sequence[KeyPath]) -> tuple[Kept, ...]:
-    """Remove keys from a document, and keep them."""
+    """Remove keys from a document and return them."""
     places = [(path, _find_object(tree, path)) for path in paths]
     kept = [Kept(path, list(at).index(path[-1]), at[path[-1]]) for path, at in places if at]
     for item in kept:
@@ -157,7 +155,7 @@ def _find_object(tree: dict[str, Any], path: KeyPath) -> Any:
 
 
 def find_addition_problems(kept: Sequence[Kept]) -> Iterator[Diagnostic]:
-    """What breaks a rule of the added keys."""
+    """Check the rules for the added keys."""
     added = {item.path: item.value for item in kept if item.is_known}
     for path, allowed, expected in _SCALARS:
         if path in added and not allowed(added[path]):
@@ -166,15 +164,15 @@ def find_addition_problems(kept: Sequence[Kept]) -> Iterator[Diagnostic]:
     if added.get(("outputs", "terminated")) and added.get(("outputs", "truncated")):
         message = "outputs.terminated and outputs.truncated are both true; expected one at most"
         yield Diagnostic("bad-addition", message)
-    yield from _find_halves(added)
+    yield from _find_unpaired(added)
     yield from _find_bad_artifacts(added)
 
 
-def _find_halves(added: dict[KeyPath, Any]) -> Iterator[Diagnostic]:
+def _find_unpaired(added: dict[KeyPath, Any]) -> Iterator[Diagnostic]:
     first, second = ("lifecycle_execution",), ("lifecycle_provenance",)
     if (added.get(first) is None) != (added.get(second) is None):
         there, missing = (second, first) if added.get(first) is None else (first, second)
-        message = f"{there[0]} is there without {missing[0]}; expected both or neither"
+        message = f"{there[0]} is present without {missing[0]}; expected both or neither"
         yield Diagnostic("bad-addition", message)
 
 
@@ -194,7 +192,7 @@ def _is_artifact(value: object) -> bool:
     if not isinstance(value, dict) or value.keys() != {"kind", "path", "sha256", "media_type"}:
         return False
     texts = list(value.values())
-    return all(isinstance(text, str) for text in texts) and bool(_DIGEST.fullmatch(value["sha256"]))
+    return all(isinstance(text, str) for text in texts) and is_digest(value["sha256"])
 
 
 def _is_count(value: object) -> bool:
@@ -215,30 +213,31 @@ _SCALARS = (
 
 
 LARGEST: Final = 16 << 20
-"""Bytes. A record names its files, it does not hold them."""
+"""Largest record in bytes. A record names its files and does not contain them."""
+# Below Python's recursion limit, and above the deepest object that `fields.MAX_NESTING` allows.
 _LEVELS = 150
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A JSON object and what was noticed about its bytes."""
+    """A JSON object, with findings about its bytes."""
 
     tree: dict[str, Any]
-    """The object, keys in the order of the file. No other code holds it: it may be changed."""
+    """The object, keys in file order. Not shared: the caller may change it."""
     diagnostics: tuple[Diagnostic, ...]
 
 
 def parse_document(data: bytes, source: str) -> Document:
-    """The JSON object that bytes spell.
+    """Parse the JSON object in bytes.
 
     Raises:
-        RecordError: they spell none, or one that cannot be kept.
+        RecordError: they are not a JSON object, or one that cannot be stored.
     """
     if len(data) > LARGEST:
         raise RecordError(f"{source}: {render_too_large(len(data))}")
     try:
         check_values(data)
     except ValueError as error:
-        raise RecordError(f"{source}: holds {error}") from error
+        raise RecordError(f"{source}: has {error}") from error
     notes: list[Diagnostic] = []
     if data.startswith(codecs.BOM_UTF8):
         notes.append(Diagnostic("byte-order-mark", "begins with a byte order mark; expected {"))
@@ -254,8 +253,8 @@ def parse_document(data: bytes, source: str) -> Document:
 
 
 def render_too_large(size: int) -> str:
-    """That this many bytes are no record."""
-    return f"{size:,} bytes; expected a record, which has {LARGEST >> 20} MiB at most"
+    """Message for a file that is too large to be a record."""
+    return f"{size:,} bytes; expected a record of at most {LARGEST >> 20} MiB"
 
 
 _KINDS = {
@@ -276,7 +275,7 @@ def _parse_tree(data: bytes, source: str, notes: list[Diagnostic]) -> object:
         return found
 
     def refuse(literal: str) -> NoReturn:
-        raise RecordError(f"{source}: holds {literal}; expected a finite number")
+        raise RecordError(f"{source}: has {literal}; expected a finite number")
 
     try:
         return json.loads(data.decode(), object_pairs_hook=collect, parse_constant=refuse)
@@ -286,7 +285,7 @@ def _parse_tree(data: bytes, source: str, notes: list[Diagnostic]) -> object:
         at = f"line {error.lineno} column {error.colno}"
         raise RecordError(f"{source}: not JSON at {at}: {error.msg}") from error
     except ValueError as error:
-        raise RecordError(f"{source}: holds a number of too many digits") from error
+        raise RecordError(f"{source}: has a number with too many digits") from error
     except RecursionError as error:
         raise RecordError(f"{source}: is nested more than {_LEVELS} levels deep") from error
 
@@ -298,15 +297,15 @@ def _describe_twice(pairs: list[tuple[str, Any]]) -> Diagnostic:
 
 
 def load_bytes(path: Path) -> bytes:
-    """The bytes of a file that is small enough to be a record's.
+    """Read a file that is small enough to be a record.
 
     Raises:
-        RecordError: it cannot be read, is no plain file or too large.
+        RecordError: it cannot be read, is not a regular file or too large.
     """
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise RecordError(f"{path}: is no plain file; expected a record")
+            raise RecordError(f"{path}: is not a regular file; expected a record")
         if status.st_size > LARGEST:
             raise RecordError(f"{path}: {render_too_large(status.st_size)}")
         return read_small(str(path))
@@ -317,7 +316,9 @@ def load_bytes(path: Path) -> bytes:
 def validate[Model: BaseModel](
     model: type[Model], tree: dict[str, Any], source: str
 ) -> tuple[Model, tuple[Kept, ...]]:
-    """The model's value, and the keys that it has no place for. Takes such keys out of the tree.
+    """Validate a document; return the model and the keys it has no field for.
+
+    Removes these keys from the tree.
 
     Raises:
         RecordError: the document breaks the format in any other way.
@@ -336,21 +337,21 @@ def validate[Model: BaseModel](
 
 
 def check_strict(record: TrialRecord, diagnostics: Iterable[Diagnostic], source: str) -> None:
-    """Refuse a record at its first problem.
+    """Raise the first problem of a record.
 
     Raises:
-        IncompleteRecordError: it is called complete and is not.
+        IncompleteRecordError: it is marked complete but is not.
         RecordError: any other problem.
     """
     for diagnostic in diagnostics:
         if not diagnostic.is_problem:
             continue
         if diagnostic.code == "hollow-complete":
-            _refuse_hollow(record, source)
+            _raise_incomplete(record, source)
         raise RecordError(f"{source}: {diagnostic.message}")
 
 
-def _refuse_hollow(record: TrialRecord, source: str) -> None:
+def _raise_incomplete(record: TrialRecord, source: str) -> None:
     try:
         check_complete(record)
     except IncompleteRecordError as error:

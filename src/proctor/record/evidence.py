@@ -1,9 +1,8 @@
-"""Whether the files that a record names exist under a root, with the digests it gives.
+"""Whether the files that a record names exist below a root, with the recorded digests.
 
-Paths from a record are hostile: nothing outside the root is looked at, by no `..` and by no link,
-nothing but a plain file is opened. A path inside a container that is not under the root is not
-there: it cannot be checked, which is said and is no failure of an input file. A trace that is
-named and is not there is one.
+Paths in a record are untrusted: nothing outside the root is opened, neither through `..` nor
+through a link, and only regular files are. A path inside a container cannot be checked; for an
+input file that is reported but is not a failure. A missing trace is a failure.
 """
 
 import os
@@ -14,21 +13,20 @@ from typing import Literal
 
 import msgspec
 
-from proctor.digest import sha256_file
+from proctor.digest import is_digest, sha256_file
 from proctor.errors import RecordError
 from proctor.record.model import TrialRecord
-from proctor.record.rules import is_sha256
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """One file that a record names."""
 
     field: str
-    """Where the record names it."""
+    """The record's field that names it."""
     path: str
-    """As the record names it."""
+    """The path in the record."""
     state: Literal["verified", "present", "absent", "differs", "refused"]
-    """verified: the digest matches; present: exists, and the record gives no digest to compare."""
+    """verified: the digest matches; present: it exists, but the record has no digest of it."""
     message: str
     """A sentence for a person."""
     is_problem: bool = False
@@ -36,12 +34,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_evidence(record: TrialRecord, root: Path) -> tuple[Evidence, ...]:
-    """Every file that the record names, and its state under the root."""
+    """List every file that the record names, with its state below the root."""
     return (*_find_inputs(record, root), *_find_traces(record, root))
 
 
 def check_evidence(record: TrialRecord, root: Path) -> None:
-    """Refuse a record whose files are not what it says.
+    """Refuse a record whose files are not as recorded.
 
     Raises:
         RecordError: an input file differs, a trace is missing, or a path leads out of the root.
@@ -73,7 +71,7 @@ def _find_traces(record: TrialRecord, root: Path) -> Iterator[Evidence]:
         if isinstance(found, Evidence):
             yield msgspec.structs.replace(found, is_problem=True)
         else:
-            message = f"{field}: {path!r} is there"
+            message = f"{field}: {path!r} exists"
             yield Evidence(field=field, path=path, state="present", message=message)
 
 
@@ -85,15 +83,15 @@ def _compare(field: str, path: str, digest: str, file: Path) -> Evidence:
     if actual == digest:
         message = f"{field}: {path!r} has the digest that the record gives"
         return Evidence(field=field, path=path, state="verified", message=message)
-    if not is_sha256(digest):
-        message = f"{field}: {path!r} is there; the record's hash {digest[:40]!r} is no SHA-256"
+    if not is_digest(digest):
+        message = f"{field}: {path!r} exists; the record's hash {digest[:40]!r} is not a SHA-256"
         return Evidence(field=field, path=path, state="present", message=message)
     message = f"{field}: {path!r} has the SHA-256 {actual}; the record says {digest}"
     return Evidence(field=field, path=path, state="differs", message=message, is_problem=True)
 
 
 def _find_file(field: str, path: str, root: Path) -> Path | Evidence:
-    """The plain file under the root, or why there is none."""
+    """Return the regular file below the root, or the reason why there is none."""
     try:
         real_root = root.resolve(strict=True)
         joined = real_root / path
@@ -103,20 +101,20 @@ def _find_file(field: str, path: str, root: Path) -> Path | Evidence:
         if not file.is_relative_to(real_root):
             return _refuse(field, path, f"leads out of {str(root)!r}")
         if not stat.S_ISREG(file.stat().st_mode):
-            return _refuse(field, path, "is no plain file")
+            return _refuse(field, path, "is not a regular file")
     except FileNotFoundError:
         message = f"{field}: {path!r} is not under {str(root)!r}"
         return Evidence(field=field, path=path, state="absent", message=message)
     except (OSError, RuntimeError, ValueError) as error:
-        # A loop of links, a name that is too long, a NUL or a lone surrogate in it.
-        return _refuse(field, path, f"cannot be looked at: {error}")
+        # A cycle of links, a name that is too long, or a NUL or a lone surrogate in the name.
+        return _refuse(field, path, f"cannot be read: {error}")
     return file
 
 
 def _leave(field: str, path: str) -> Evidence:
-    """A path that does not lead under the root: a container's, or one with too many .."""
+    """A path that is not below the root: one of the container, or one with too many `..`."""
     if Path(path).is_absolute():
-        message = f"{field}: {path!r} is a path of the container; it was not looked for"
+        message = f"{field}: {path!r} is a path in the container; not checked"
         return Evidence(field=field, path=path, state="absent", message=message)
     return _refuse(field, path, "leads out of the root")
 

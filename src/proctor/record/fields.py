@@ -1,8 +1,8 @@
-"""The scalars of the format, and the strictness that all parts of a record share.
+"""The scalar types of the format, and the strictness that all parts of a record share.
 
-Types are not coerced: "12" is no number and true is no 1. A whole number is read where the format
-says float. Times are read as aec-bench reads them (ISO 8601 with or without an offset, or an
-epoch number) and are kept as given; whether a time needs an offset is rules.py's business.
+Types are not coerced: "12" is not a number and true is not 1. A whole number is accepted for a
+float. Times are read as aec-bench reads them (ISO 8601 with or without an offset, or an epoch
+number) and kept as given; rules.py decides where an offset is required.
 """
 
 import json
@@ -16,11 +16,11 @@ from proctor.digest import sha256_hex
 from proctor.errors import RecordError
 
 MAX_NESTING: Final = 100
-"""Levels of a free object. Readers of this format stop at 200, the record's own levels included."""
+"""Deepest free-form object. Readers of this format stop at 200, including the record's levels."""
 
 
 class Part(BaseModel):
-    """A part of a record: frozen, no keys beyond its own, no coercion, no nan and no infinity."""
+    """A part of a record: frozen, no unknown keys, no coercion, no nan and no infinity."""
 
     model_config = ConfigDict(
         defer_build=True,
@@ -40,18 +40,19 @@ def _check_not_blank(text: str) -> str:
 def _check_offset(time: datetime) -> datetime:
     offset = time.utcoffset()
     if offset is not None and offset % timedelta(minutes=1):
-        # It would be written cut to the minute, and so as another instant.
+        # It would be written truncated to the minute, which is another instant.
         raise ValueError("expected an offset from UTC in whole minutes")
     return time
 
 
 def check_json(value: object, levels: int = MAX_NESTING) -> None:
-    """Refuse what no JSON document can hold.
+    """Refuse what JSON cannot represent.
 
     Raises:
-        ValueError: nan or infinity, text that is no Unicode, a key that is no text, a value of
-            another kind, or nesting beyond those levels (so a value that holds itself too).
+        ValueError: nan or infinity, invalid Unicode, a key that is not text, a value of another
+            type, or nesting deeper than `levels` (which includes cycles).
     """
+    # Level by level instead of recursively, so that depth cannot exhaust the stack.
     level: list[object] = [value]
     for _ in range(levels + 1):
         inner: list[object] = []
@@ -78,16 +79,16 @@ def _check_keys(item: dict[Any, Any]) -> None:
 def _check_scalar(item: object) -> None:
     match item:
         case float() if not math.isfinite(item):
-            raise ValueError(f"holds {item}; expected a finite number")
+            raise ValueError(f"has {item}; expected a finite number")
         case str():
             try:
                 item.encode()
             except UnicodeEncodeError:
-                raise ValueError("holds a lone surrogate, which is no text") from None
+                raise ValueError("has a lone surrogate, which is not valid text") from None
         case None | bool() | int() | float() | list() | tuple() | dict():
             pass
         case _:
-            raise ValueError(f"holds a {type(item).__name__}; expected what JSON has")
+            raise ValueError(f"has a {type(item).__name__}; expected a JSON value")
 
 
 def _check_object(value: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def _check_text(text: str) -> str:
 
 
 type Text = Annotated[str, AfterValidator(_check_text)]
-"""Any text; "" too."""
+"""Any text, also empty."""
 
 type NonEmptyStr = Annotated[
     str,
@@ -109,29 +110,29 @@ type NonEmptyStr = Annotated[
     AfterValidator(_check_not_blank),
     Field(json_schema_extra={"pattern": r"\S"}),
 ]
-"""Text that is not blank; kept as it is, blanks around it included."""
+"""Text that is not blank; surrounding blanks are kept."""
 
 type Timestamp = Annotated[datetime, Field(strict=False), AfterValidator(_check_offset)]
 
 type Object = Annotated[dict[str, Any], AfterValidator(_check_object)]
-"""A free JSON object."""
+"""A free-form JSON object."""
 
 Item = TypeVar("Item")
-# No `type` statement: as a named type it would get a definition of its own in the schema.
+# Not a `type` statement: a named type would get its own definition in the schema.
 Array = Annotated[tuple[Item, ...], Field(strict=False)]
-"""A JSON array. Not strict, because a parsed document has lists; its items are."""
+"""A JSON array. Not strict, because a parsed document has lists; its items are strict."""
 
 type Count = Annotated[int, Field(ge=0)]
 type Seconds = Annotated[float, Field(ge=0)]
 
 
 def configuration_digest(configuration: Object) -> str:
-    """SHA-256 of an agent's whole configuration: the same settings give the same digest.
+    """SHA-256 of an agent's whole configuration: equal settings give equal digests.
 
-    Spelled as JSON with sorted keys, no blanks, raw UTF-8 and Python's numbers (1 is not 1.0).
+    Hashed as JSON with sorted keys, no blanks, raw UTF-8 and Python's numbers (1 is not 1.0).
 
     Raises:
-        RecordError: it holds what JSON cannot.
+        RecordError: it has values that JSON cannot represent.
     """
     try:
         check_json(configuration)

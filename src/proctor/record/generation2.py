@@ -1,9 +1,9 @@
-"""The second generation's two documents, a trial and the manifest of its run, read into one record.
+"""Read the second generation's two documents, a trial and its run's manifest, into one record.
 
-The parts that a record can hold, and the rules between statuses and times, are checked. What has no
-place in a record (authorities, qualification, regimes) is taken as free JSON and listed by path;
-the original bytes are kept beside the record. Such a record is always `partial`, because the second
-generation makes no promise of completeness. Without an evaluation the reward is null.
+Checks the parts that a record can hold, and the rules between statuses and times. What a record has
+no field for (authorities, qualification, regimes) is accepted as free-form JSON and listed by path;
+the original bytes are kept with the record. Such a record is always `partial`, because the second
+generation does not promise completeness. Without an evaluation the reward is null.
 """
 
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from proctor.diagnostic import Diagnostic
+from proctor.digest import is_digest
 from proctor.errors import RecordError
 from proctor.record.cost import CostRecord
 from proctor.record.document import check_strict, parse_document, render_path, validate
@@ -31,7 +32,7 @@ from proctor.record.model import (
     ValidityCheck,
 )
 from proctor.record.read import LoadedRecord
-from proctor.record.rules import find_problems, is_sha256
+from proctor.record.rules import find_problems
 
 _TERMINAL = ("completed", "failed", "cancelled", "invalid")
 _TOLERANCE = timedelta(milliseconds=1)
@@ -47,20 +48,20 @@ type AwareTime = Annotated[Timestamp, AfterValidator(_check_aware)]
 
 
 class ArtifactRef(Part):
-    """Bytes by their digest."""
+    """A reference to bytes by their digest."""
 
     artifact_id: NonEmptyStr
     """artifacts/sha256/ and the digest, under a directory of its first two digits."""
     sha256: NonEmptyStr
     """Digest of the bytes."""
     size_bytes: Annotated[int, Field(gt=0)]
-    """How many."""
+    """Number of bytes."""
     media_type: NonEmptyStr
-    """What they are."""
+    """Media type."""
 
     @model_validator(mode="after")
     def _check_id(self) -> Self:
-        if not is_sha256(self.sha256):
+        if not is_digest(self.sha256):
             raise ValueError(f"sha256 is {self.sha256[:80]!r}; expected 64 lower-case hex digits")
         expected = f"artifacts/sha256/{self.sha256[:2]}/{self.sha256}"
         if self.artifact_id != expected:
@@ -69,10 +70,10 @@ class ArtifactRef(Part):
 
 
 class InputFile(Part):
-    """A file that went in."""
+    """An input file of the trial."""
 
     artifact: ArtifactRef
-    """Its bytes."""
+    """Its contents."""
     source: Text | None = None
     """Where it came from."""
 
@@ -83,30 +84,30 @@ class TrialInput(Part):
     instruction: NonEmptyStr
     """The task's instruction."""
     task_revision: NonEmptyStr
-    """What the task consisted of."""
+    """Digest or revision of the task's contents."""
     task_kind: Literal["artifact", "lifecycle", "world"] = "artifact"
-    """What kind of task it is."""
+    """Kind of task."""
     visibility: Literal["public", "holdout"] | None = None
-    """Who may see the task."""
+    """Whether the task is public."""
     system_prompt: Text | None = None
-    """The system prompt, where one was used."""
+    """The system prompt, if one was used."""
     input_files: Array[InputFile] | None = None
     """Files that decide the trial."""
 
 
 class TrialOutput(Part):
-    """What the agent left."""
+    """The agent's output."""
 
     agent_output: AgentOutput | None = None
-    """The answer that was handed in."""
+    """The submitted answer."""
     raw_output: ArtifactRef | None = None
     """The answer's bytes."""
     conversation: ArtifactRef | None = None
-    """The messages as the provider saw them."""
+    """The messages that the provider saw."""
     trajectory: ArtifactRef | None = None
-    """What happened, step by step."""
+    """The steps of the run."""
     agent_result: Object | None = None
-    """What the harness says about its own run."""
+    """The harness's report about its own run."""
     artifacts: Array[Object] = ()
     """All files by role."""
     terminated: bool = False
@@ -129,33 +130,33 @@ class TrialV2(Part):
     task_id: NonEmptyStr
     """Name of the task."""
     attempt: Annotated[int, Field(ge=1)] = 1
-    """Counted from 1."""
+    """Number of the attempt, from 1."""
     execution_status: Literal["planned", "running", "completed", "failed", "cancelled", "invalid"]
-    """How far the agent's work went."""
+    """Progress of the agent's run."""
     evaluation_status: Literal["not_requested", "pending", "completed", "invalid", "failed"]
-    """How far scoring went."""
+    """Progress of scoring."""
     evidence_status: Literal["not_required", "pending", "verified", "incomplete", "invalid"]
-    """How far the evidence was closed."""
+    """Progress of collecting evidence."""
     started_at: AwareTime
-    """When the trial began."""
+    """Start of the trial."""
     completed_at: AwareTime | None = None
-    """When it ended; there exactly when the execution status is a final one."""
+    """End of the trial; set exactly when the execution status is final."""
     input: TrialInput
     """What the agent was given."""
     output: TrialOutput | None = None
-    """What it left."""
+    """The agent's output."""
     evaluation: EvaluationResult | None = None
-    """What it scored."""
+    """The score."""
     timing: TimingRecord
-    """How long it took."""
+    """Durations."""
     cost: CostRecord | None = None
-    """What it used."""
+    """Tokens and money."""
     authority_evidence: Array[Object] = ()
-    """Who vouches for what."""
+    """Attestations by authorities."""
     provider_evidence: Object | None = None
-    """What the provider vouches for."""
+    """Attestation by the provider."""
     extension_refs: Array[Object] = ()
-    """Further documents, adaptation among them."""
+    """Further documents, such as adaptation."""
 
     @model_validator(mode="after")
     def _check_statuses(self) -> Self:
@@ -185,41 +186,41 @@ class TrialV2(Part):
 
 
 class RepositoryDataset(Part):
-    """A dataset that lies in a repository."""
+    """A dataset in a repository."""
 
     kind: Literal["repository"]
-    """What tells it from the other."""
+    """Discriminator of the union."""
     dataset_id: NonEmptyStr
     """Its name."""
     source_revision: NonEmptyStr
-    """The commit, 40 hex digits."""
+    """Git commit, 40 hex digits."""
     manifest_path: NonEmptyStr
-    """Where in the repository."""
+    """Path in the repository."""
 
     @property
     def text(self) -> str:
-        """As late records of the first generation name it."""
+        """Its id in late records of the first generation."""
         return f"repository:{self.dataset_id}@{self.source_revision}:{self.manifest_path}"
 
 
 class BundleDataset(Part):
-    """A dataset that is an artifact."""
+    """A dataset stored as an artifact."""
 
     kind: Literal["bundle"]
-    """What tells it from the other."""
+    """Discriminator of the union."""
     dataset_id: NonEmptyStr
     """Its name."""
     artifact: ArtifactRef
-    """Its bytes."""
+    """Its contents."""
 
     @property
     def text(self) -> str:
-        """As late records of the first generation name it."""
+        """Its id in late records of the first generation."""
         return f"bundle:{self.dataset_id}@{self.artifact.sha256}"
 
 
 class RunManifest(Part):
-    """What all trials of a run have in common."""
+    """The settings that all trials of a run share."""
 
     schema_version: Literal[2]
     """Always 2."""
@@ -228,27 +229,27 @@ class RunManifest(Part):
     experiment_id: NonEmptyStr
     """Name of the experiment."""
     dataset: Annotated[RepositoryDataset | BundleDataset, Field(discriminator="kind")] | None = None
-    """Which dataset."""
+    """The dataset."""
     source: Object
-    """Which source of the harness."""
+    """The harness's source."""
     agent: AgentReference
-    """The agent that ran."""
+    """The agent."""
     execution_environment: EnvironmentSnapshot
-    """Where."""
+    """The environment."""
     provider_route: Object
-    """Through which provider."""
+    """The provider that was used."""
     expected_authorities: Array[Object] = ()
-    """Who must vouch for what."""
+    """Authorities whose attestations are required."""
     evaluation_regime: Any = None
-    """How it was to be scored."""
+    """How trials are to be scored."""
     qualification: Object | None = None
-    """What the run was to qualify."""
+    """What the run is to qualify for."""
 
 
 UNKNOWN: Final = "unknown"
-"""Used in a salvaged record for what only the missing manifest says."""
+"""Placeholder in a leniently read record for values of a missing manifest."""
 
-_HOMELESS: Final = (
+_TRIAL_ONLY: Final = (
     "run_id",
     "attempt",
     "execution_status",
@@ -265,7 +266,7 @@ _HOMELESS: Final = (
     "provider_evidence",
     "extension_refs",
 )
-_HOMELESS_IN_MANIFEST: Final = (
+_MANIFEST_ONLY: Final = (
     "source",
     "provider_route",
     "expected_authorities",
@@ -277,11 +278,11 @@ _HOMELESS_IN_MANIFEST: Final = (
 def parse_g2(
     record: bytes, manifest: bytes | None, source: str, *, salvage: bool = False
 ) -> LoadedRecord:
-    """A trial with its manifest. Without one, a salvaging reader puts "unknown" for its fields.
+    """Read a trial with its manifest. Without a manifest, a lenient reader fills in "unknown".
 
     Raises:
-        RecordError: a document breaks its format, the manifest is another run's, or, when strict,
-            there is none.
+        RecordError: a document breaks its format, the manifest belongs to another run, or, when
+            strict, there is no manifest.
     """
     document = parse_document(record, source)
     notes = [*document.diagnostics]
@@ -295,9 +296,9 @@ def parse_g2(
         run_kept = [f"manifest.{render_path(item.path)}" for item in taken]
         _check_same_run(trial, run, source)
     else:
-        notes.append(_describe_lonely(trial))
+        notes.append(_describe_missing_manifest(trial))
     unknown = [render_path(item.path) for item in kept] + run_kept
-    notes += [_describe_unknown(path) for path in unknown if path not in _FAMILIAR]
+    notes += [_describe_unknown(path) for path in unknown if path not in _SHARED_ADDITIONS]
     made = _make_record(trial, run)
     notes += find_problems(made)
     if not salvage:
@@ -308,33 +309,33 @@ def parse_g2(
         original=record,
         document=document.tree,
         manifest=manifest,
-        without_place=(*_find_homeless(trial, run), *unknown),
+        without_place=(*_find_without_place(trial, run), *unknown),
         diagnostics=tuple(notes),
     )
 
 
-_FAMILIAR = frozenset({"cost.model_calls", "evaluation.stewardship"})
-"""Keys of the second generation inside parts that are otherwise the first's."""
+# Keys that the second generation adds to parts it shares with the first.
+_SHARED_ADDITIONS = frozenset({"cost.model_calls", "evaluation.stewardship"})
 
 
 def _check_same_run(trial: TrialV2, run: RunManifest, source: str) -> None:
     if run.run_id != trial.run_id:
         raise RecordError(
             f"{source}: the trial belongs to run {trial.run_id!r}; "
-            f"the manifest is of {run.run_id!r}"
+            f"the manifest belongs to {run.run_id!r}"
         )
 
 
-def _describe_lonely(trial: TrialV2) -> Diagnostic:
+def _describe_missing_manifest(trial: TrialV2) -> Diagnostic:
     message = (
         f"has no manifest of its run {trial.run_id!r}; experiment, dataset, agent and environment "
-        "stand only there"
+        "are only recorded there"
     )
     return Diagnostic("no-manifest", message)
 
 
 def _describe_unknown(path: str) -> Diagnostic:
-    return Diagnostic("unknown-key", f"{path} is no key of the format")
+    return Diagnostic("unknown-key", f"{path} is not a key of the format")
 
 
 def _make_record(trial: TrialV2, run: RunManifest | None) -> TrialRecord:
@@ -397,11 +398,11 @@ def _make_unscored(trial: TrialV2) -> EvaluationResult:
     return EvaluationResult(reward=None, validity=validity)
 
 
-def _find_homeless(trial: TrialV2, run: RunManifest | None) -> Iterator[str]:
-    for path in _HOMELESS:
+def _find_without_place(trial: TrialV2, run: RunManifest | None) -> Iterator[str]:
+    for path in _TRIAL_ONLY:
         if _value_at(trial, path) not in (None, (), False):
             yield path
-    for path in _HOMELESS_IN_MANIFEST if run else ():
+    for path in _MANIFEST_ONLY if run else ():
         if _value_at(run, path) not in (None, ()):
             yield f"manifest.{path}"
 

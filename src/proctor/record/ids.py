@@ -1,10 +1,10 @@
-"""Ids are names, not paths: what may become part of a path, and how a name that may not is made to.
+"""Ids that may become part of a path, and conversion of other names to such ids.
 
-    check_id(text, "trial_id")     refuses what breaks the rule
-    make_id("a/b c")               "a-b-c-" and a short digest; the same name gives the same id
-    shown_name(name)               a name of the file system, as text that can be stored
+    check_id(text, "trial_id")     refuse a name that must not become part of a path
+    make_id("a/b c")               "a-b-c-" and a short digest; deterministic
+    shown_name(name)               a file name as text that can be stored
 
-Nothing here makes a path.
+Does not build paths.
 """
 
 import os
@@ -28,7 +28,7 @@ def check_id(text: str, what: str) -> None:
     """Refuse a name that must not become part of a path.
 
     Raises:
-        RecordError: it breaks the rule; `what` says whose name it is.
+        RecordError: it breaks the rule; `what` names the field in the message.
     """
     if _ID.fullmatch(text):
         return
@@ -40,9 +40,9 @@ def check_id(text: str, what: str) -> None:
 
 
 def make_id(text: str) -> str:
-    """The name itself where it keeps the rule, else a slug of it and a short digest.
+    """Return a valid id unchanged, else a slug of the name with a short digest.
 
-    The digest is of the whole name, so that names which slug alike stay apart.
+    The digest covers the whole name, so that names with equal slugs stay distinct.
     """
     if _ID.fullmatch(text):
         return text
@@ -52,5 +52,5 @@ def make_id(text: str) -> str:
 
 
 def shown_name(name: str) -> str:
-    """A name of the file system as text; one that is none shows its bytes."""
+    """Decode a file name; invalid UTF-8 is shown as escaped bytes."""
     return os.fsencode(name).decode(errors="backslashreplace")

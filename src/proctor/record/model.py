@@ -1,8 +1,8 @@
 """TrialRecord: what is kept of one trial, field for field as in aec-bench's first generation.
 
-The order of the fields is the order in which they are written. Two rules are ours: `reward` may be
-null (not scored) and is not limited to 0..1. What aec-bench cannot hold of that, foreign.py lists.
-Shapes are checked, not truth; paths are names of files, and nothing here opens one.
+Fields are written in the order given here. Two rules differ from aec-bench: `reward` may be null
+(not scored) and is not limited to 0..1; `rules.find_foreign` lists what aec-bench would refuse.
+Only the format is checked; files named by path are not opened.
 """
 
 from typing import Annotated, Literal, Self
@@ -28,7 +28,7 @@ class TaskReference(Part):
     task_id: NonEmptyStr
     """Name of the task."""
     task_revision: NonEmptyStr
-    """What the task consisted of: a digest or a revision, or a word for not knowing it."""
+    """Digest or revision of the task's contents, or a placeholder if unknown."""
 
 
 class AgentReference(Part):
@@ -37,109 +37,109 @@ class AgentReference(Part):
     adapter: NonEmptyStr
     """Name of the harness."""
     model: NonEmptyStr
-    """The model that answered, as resolved; the provider before it where the harness says one."""
+    """The model that answered, as resolved; prefixed with the provider if the harness gives one."""
     adapter_revision: Text | None = None
     """Version or revision of the harness."""
     configuration: Object = Field(default_factory=dict)
-    """The settings in effect, as the harness has them."""
+    """The settings in effect, in the harness's own form."""
 
 
 class EnvironmentSnapshot(Part):
-    """Where it ran."""
+    """The environment of the trial."""
 
     runtime_image: NonEmptyStr
     """Image or root file system; a digest pins it, a tag or a path does not."""
     compute_backend: NonEmptyStr
-    """What ran it, such as docker or sandbox."""
+    """Environment type, such as docker or sandbox."""
     tool_versions: dict[Text, Text] | None = None
-    """Tools that decide the result, each with its version."""
+    """Versions of the tools that affect the result, by tool."""
 
 
 class FileReference(Part):
-    """A file that went in."""
+    """An input file of the trial."""
 
     path: NonEmptyStr
-    """Where it was: relative to the trial, or absolute inside the container."""
+    """Its path: relative to the trial, or absolute inside the container."""
     hash: NonEmptyStr
-    """SHA-256 of its bytes, 64 lower-case hex digits, where it is a true digest."""
+    """SHA-256 of its bytes, 64 lower-case hex digits; some writers use other texts."""
     source: Text | None = None
-    """Where it came from, or what it is: task, verifier, system_prompt."""
+    """Origin or purpose: task, verifier, system_prompt."""
 
 
 class InputRecord(Part):
     """What the agent was given."""
 
     instruction: NonEmptyStr
-    """The task's instruction, whole."""
+    """The task's full instruction."""
     system_prompt: Text | None = None
-    """The system prompt, where one was used."""
+    """The system prompt, if one was used."""
     input_files: Array[FileReference] | None = None
-    """Files that decide the trial, each with its digest."""
+    """Files that affect the trial, each with its digest."""
 
 
 class AgentOutput(Part):
-    """The answer that was handed in."""
+    """The submitted answer."""
 
     status: Literal["completed", "partial", "failed", "empty"]
     """How the agent's own work ended."""
     output_path: NonEmptyStr
-    """The file that holds the answer."""
+    """The file with the answer."""
     output_format: NonEmptyStr
-    """What the file is, such as jsonl or markdown."""
+    """Format of the file, such as jsonl or markdown."""
     error_message: Text | None = None
-    """Why there is no whole answer."""
+    """Why there is no complete answer."""
 
 
 class OutputRecord(Part):
-    """All that is kept of the agent's work."""
+    """Everything that is kept of the agent's work."""
 
     agent_output: AgentOutput | None = None
-    """The answer, where one was handed in."""
+    """The answer, if one was submitted."""
     raw_output_path: Text | None = None
-    """The answer's bytes as they were left."""
+    """The answer's original bytes."""
     conversation_path: Text | None = None
-    """conversation.jsonl: the messages as the provider saw them."""
+    """conversation.jsonl: the messages that the provider saw."""
     trajectory_path: Text | None = None
-    """trajectory.jsonl: what happened, step by step."""
+    """trajectory.jsonl: the steps of the run."""
     agent_result: Object | None = None
-    """What the harness says about its own run."""
+    """The harness's report about its own run."""
 
 
 class ValidityCheck(Part):
-    """Whether there was something to score, and whether it was scored."""
+    """Whether there was an answer to score, and whether it was scored."""
 
     output_parseable: bool
-    """The verifier could read the answer."""
+    """Whether the verifier could read the answer."""
     schema_valid: bool
-    """The answer has the shape that was asked for."""
+    """Whether the answer has the required structure."""
     verifier_completed: bool
-    """The verifier ran to its end."""
+    """Whether the verifier finished."""
     errors: Array[Text] = ()
-    """What went wrong, one sentence each."""
+    """Errors, one sentence each."""
 
 
 class ErrorTag(Part):
-    """One kind of mistake that was found."""
+    """One category of mistake that was found."""
 
     category: NonEmptyStr
-    """Name of the kind."""
+    """Name of the category."""
     description: Text | None = None
-    """What it was here."""
+    """The mistake in this trial."""
     source: Literal["mechanical", "human", "judge"]
-    """Who says so."""
+    """How it was found."""
 
 
 class ConfidenceMetadata(Part):
-    """How sure the reward is."""
+    """How reliable the reward is."""
 
     annotator_count: Count | None = None
-    """How many people judged."""
+    """Number of people who judged."""
     inter_rater_agreement: Annotated[float, Field(ge=0, le=1)] | None = None
-    """How far they agree, 0 to 1."""
+    """Agreement between them, 0 to 1."""
     confidence_interval: Annotated[tuple[float, float], Field(strict=False)] | None = None
-    """Low and high end, in that order."""
+    """Lower and upper bound, in that order."""
     confidence_method: NonEmptyStr | None = None
-    """How the interval was made."""
+    """Method by which the interval was computed."""
 
     @model_validator(mode="after")
     def _check_interval(self) -> Self:
@@ -152,37 +152,37 @@ class ConfidenceMetadata(Part):
 
 
 class Annotation(Part):
-    """What one reviewer said."""
+    """The judgment of one reviewer."""
 
     reviewer_id: NonEmptyStr
-    """Who."""
+    """Id of the reviewer."""
     reviewer_discipline: NonEmptyStr | None = None
-    """What they are an expert in."""
+    """Field of expertise of the reviewer."""
     timestamp: Timestamp
-    """When they said it."""
+    """Time of the judgment."""
     judgment: Literal["pass", "fail", "defer"]
-    """What they found."""
+    """The reviewer's judgment."""
     categories: Array[Text] = ()
-    """Kinds of mistake they saw."""
+    """Categories of mistakes that were found."""
     notes: Text | None = None
-    """In their own words."""
+    """Free-form notes."""
 
 
 class EvaluationResult(Part):
-    """The score, or that there is none."""
+    """The score, or the fact that there is none."""
 
     reward: float | None
-    """The score, any finite number; null: not scored, which is not zero."""
+    """The score, any finite number; null: not scored, which is not 0."""
     validity: ValidityCheck
-    """Whether the score is one."""
+    """Whether the score is valid."""
     breakdown: Object | None = None
-    """The raw rewards and metrics, as the verifier gave them."""
+    """The raw rewards and metrics that the verifier wrote."""
     error_taxonomy: Array[ErrorTag] | None = None
-    """Mistakes by kind."""
+    """Mistakes by category."""
     confidence: ConfidenceMetadata | None = None
-    """How sure the reward is."""
+    """How reliable the reward is."""
     annotations: Array[Annotation] | None = None
-    """What reviewers said before the record was sealed."""
+    """Judgments of reviewers from before the record was sealed."""
 
     @model_validator(mode="after")
     def _check_unparseable(self) -> Self:
@@ -195,14 +195,14 @@ class EvaluationResult(Part):
 
 
 class DerivationStepRecord(Part):
-    """One axis along which the task was changed."""
+    """One change of a task along an axis."""
 
     axis: NonEmptyStr
     """Name of the axis."""
     value: NonEmptyStr
-    """What it was changed to."""
+    """Value after the change."""
     parent_value: NonEmptyStr
-    """What it was before."""
+    """Value before the change."""
 
     @model_validator(mode="after")
     def _check_change(self) -> Self:
@@ -212,18 +212,18 @@ class DerivationStepRecord(Part):
 
 
 class AdaptationProvenance(Part):
-    """Where a varied task comes from."""
+    """Origin of a task that is a variation of another."""
 
     family_id: NonEmptyStr
-    """The family of variations."""
+    """Id of the family of variations."""
     seed_task_id: NonEmptyStr
     """The task that was varied."""
     variation_key: NonEmptyStr
-    """The variation as one name, by convention axis=value__axis=value."""
+    """Name of the variation, by convention axis=value__axis=value."""
     variation: Annotated[dict[NonEmptyStr, NonEmptyStr], Field(min_length=1)]
-    """Each axis with its value; not empty."""
+    """Value of each axis; not empty."""
     derivation_lineage: Array[DerivationStepRecord] = ()
-    """The changes that led here, at most one per axis."""
+    """The changes that led to this variation, at most one per axis."""
 
     @model_validator(mode="after")
     def _check_lineage(self) -> Self:
@@ -252,46 +252,46 @@ type Completeness = Literal["complete", "partial"]
 
 
 class TimingRecord(Part):
-    """Wall-clock seconds per phase. The phases need not add up to the whole."""
+    """Wall-clock seconds per phase. The phases need not add up to the total."""
 
     total_seconds: Seconds
     """The whole trial."""
     agent_seconds: Seconds | None = None
-    """The agent's work."""
+    """The agent's run."""
     setup_seconds: Seconds | None = None
-    """Bringing the environment up."""
+    """Starting the environment."""
     verification_seconds: Seconds | None = None
     """The verifier."""
 
 
 class TrialRecord(Part):
-    """One agent's run at one task."""
+    """One run of an agent on a task."""
 
     trial_id: NonEmptyStr
     """Name of the trial, unique within its experiment."""
     experiment_id: NonEmptyStr
-    """Name of the run that the trial belongs to."""
+    """Name of the experiment that the trial belongs to."""
     dataset_id: Text | None = None
-    """name@version of the dataset that the task is from."""
+    """name@version of the task's dataset."""
     timestamp: Timestamp
-    """When the trial was run; new records carry an offset from UTC."""
+    """When the trial ran; new records have an offset from UTC."""
     task: TaskReference
-    """Which task, and what it consisted of."""
+    """The task and its revision."""
     agent: AgentReference
-    """Which harness and model, and their settings."""
+    """The agent, its model and its settings."""
     environment: EnvironmentSnapshot
-    """Which image, backend and tools."""
+    """Image, backend and tools."""
     inputs: InputRecord
     """Instruction, system prompt and files."""
     outputs: OutputRecord
-    """What the agent left."""
+    """The agent's output."""
     evaluation: EvaluationResult
-    """What it scored."""
+    """The score."""
     timing: TimingRecord
-    """How long it took."""
+    """Durations."""
     cost: CostRecord | None = None
-    """What it used; null: not known."""
+    """Tokens and money; null: unknown."""
     adaptation: AdaptationProvenance | None = None
-    """Which variation of a task it was, where it was one."""
+    """The variation of a task, if it is one."""
     completeness: Completeness
-    """complete: all provenance is there, for good; partial: some may be missing."""
+    """complete: all provenance is recorded; partial: some may be missing."""

@@ -1,12 +1,12 @@
 """The result line of a job: written from result.json, read back, and turned into attempt outcomes.
 
-    summarize_result   the bytes of result.json to the five facts of the line
-    read_run           stdout, exit code and time-out of a finished run back to status and score
+    summarize_result   result.json to the five fields of the line
+    read_run           output and exit code of a finished run to its status and score
     finish_attempt     the trials of one task to the outcome of an attempt
 
-All rules are agent-challenge's, oddities included: a job without metrics completes with 0.0, and
-one metric that is not a number voids the score. Writing judges nothing (a mean of 12 is passed
-on); reading refuses a score outside 0 to 1 and repairs nothing.
+All rules are agent-challenge's, including odd ones: a job without metrics completes with 0.0, and
+one metric that is not a number makes the score invalid. Writing does not judge (a mean of 12 is
+passed on); reading rejects a score outside 0 to 1 and repairs nothing.
 """
 
 import json
@@ -26,23 +26,23 @@ PREFIX = "BASE_BENCHMARK_RESULT="
 OLDER_PREFIX = "PLATFORM_BENCHMARK_RESULT="
 """The prefix of lines written before 2026-06-24."""
 
+# The smallest whole number that Python refuses to format: its limit is 4300 digits.
 _UNWRITABLE = 10**4300
-"""The first whole number that Python refuses to write in decimal."""
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The line as a value."""
+    """The fields of the line."""
 
     status: Literal["completed", "failed"]
     """Failed as soon as one trial errored, whatever the score."""
     score: float
     """Unweighted mean over all metric values of all groups; 0.0 if there are none."""
     resolved: int
-    """score x planned trials, a half rounded to even. Not a count of solved trials."""
+    """score x planned trials, rounded half to even. Not a count of solved trials."""
     total: int
-    """Trials planned; if that is not known, completed + errored."""
+    """Planned trials; if unknown, completed + errored."""
     reason_code: ReasonCode | None
-    """None as soon as the result could be read."""
+    """None whenever the result could be read."""
 
 
 MISSING = Summary("failed", 0.0, 0, 0, ReasonCode.HARBOR_RESULT_MISSING)
@@ -50,20 +50,20 @@ MALFORMED = Summary("failed", 0.0, 0, 0, ReasonCode.HARBOR_RESULT_MALFORMED)
 
 
 class JobNumbers(msgspec.Struct, frozen=True):
-    """The numbers of a job that the line is made of."""
+    """The numbers of a job that the line is computed from."""
 
     total: int
-    """n_total_trials, 0 if it is not given."""
+    """n_total_trials, 0 if absent."""
     completed: int
-    """n_completed_trials; harbor counts the errored ones here too."""
+    """n_completed_trials; harbor includes errored trials."""
     errored: int
     """n_errored_trials."""
     values: tuple[float, ...]
-    """Metric values in the order of the groups, of their metrics, of the keys."""
+    """Metric values, ordered by group, metric and key."""
 
 
 def summarize_result(data: bytes | None) -> Summary:
-    """What the line says for a result.json of these bytes; None means there is no file."""
+    """Summarize the bytes of a result.json; None means that the file does not exist."""
     if data is None:
         return MISSING
     try:
@@ -73,19 +73,19 @@ def summarize_result(data: bytes | None) -> Summary:
 
 
 def summarize_numbers(numbers: JobNumbers) -> Summary:
-    """What the line says for these numbers.
+    """Summarize the numbers of a job.
 
     Raises:
-        JobError: a metric is not finite, or a number is too large; the line is then malformed.
+        JobError: a metric is not finite, or a number is too large; the result counts as malformed.
     """
     values = numbers.values
     score = float(exact_sum(values)) / len(values) if values else 0.0
     total = numbers.total or numbers.completed + numbers.errored
     if abs(total) >= _UNWRITABLE:
-        # The block itself dies here and prints no line at all.
-        raise JobError("the number of trials is too large to be written")
+        # agent-challenge's own code crashes here and prints no line.
+        raise JobError("the number of trials is too large to format")
     try:
-        # Not `total`: where the plan is not known, nothing counts as resolved.
+        # Not `total`: if the planned number is unknown, nothing counts as resolved.
         resolved = round(score * numbers.total)
     except (OverflowError, ValueError) as error:
         raise JobError(f"{score} x {numbers.total!r:.40} trials cannot be rounded") from error
@@ -94,7 +94,7 @@ def summarize_numbers(numbers: JobNumbers) -> Summary:
 
 
 def render_line(summary: Summary) -> str:
-    """The line, without its newline."""
+    """Format the line, without a newline."""
     fields = {
         "reason_code": summary.reason_code,
         "resolved": summary.resolved,
@@ -106,17 +106,17 @@ def render_line(summary: Summary) -> str:
 
 
 def parse_numbers(data: bytes) -> JobNumbers:
-    """The numbers in a result.json.
+    """Parse the numbers of a result.json.
 
     Raises:
-        JobError: not JSON, or a part of it has a shape or value that cannot count; says which.
+        JobError: not JSON, or a value of the wrong type; the message says which.
     """
     try:
-        # As text: given bytes, json would also take UTF-16 and a byte order mark.
+        # Decode first: given bytes, json would also accept UTF-16 and a byte order mark.
         check_values(data, 4 * MOST_VALUES)
         document: object = json.loads(data.decode("utf-8"))
     except RecursionError as error:
-        raise JobError("the result is nested too deeply to be read as JSON") from error
+        raise JobError("the result is nested too deeply to parse") from error
     except ValueError as error:
         raise JobError(f"the result is not JSON in UTF-8: {error}") from error
     result = _object(document, "the result")
@@ -139,7 +139,7 @@ def _values(evals: Mapping[str, object]) -> Iterator[float]:
 
 
 def _metric_values(metric: Mapping[str, object], where: str) -> Iterator[float]:
-    """Only the mean if there is one, however many other keys stand beside it."""
+    """Only the mean, if there is one, regardless of other keys."""
     for key in ["mean"] if "mean" in metric else metric:
         value = metric[key]
         try:
@@ -149,7 +149,7 @@ def _metric_values(metric: Mapping[str, object], where: str) -> Iterator[float]:
 
 
 def _count(value: object, where: str) -> int:
-    """A whole number as `int` takes it from JSON; whatever is empty or null is 0."""
+    """Convert to a whole number as Python's `int` does; empty values and null become 0."""
     if not value:
         return 0
     try:
@@ -173,7 +173,7 @@ def _object(value: object, where: str) -> dict[str, object]:
 def _list(value: object, where: str) -> list[object]:
     if isinstance(value, list):
         return value
-    # The block loops over whatever is there, and over nothing it can loop in peace.
+    # agent-challenge iterates over any value, so empty text and objects pass as empty lists.
     if value in ("", {}):
         return []
     raise JobError(f"{where} is {_kind(value)}; expected a list")
@@ -189,25 +189,25 @@ TIMED_OUT = "timed_out"
 
 @dataclass(frozen=True, slots=True)
 class RunReading:
-    """What a run counts as."""
+    """How a run is judged."""
 
     status: Literal["completed", "failed", "timed_out"]
     score: float
     """0.0 unless completed."""
     reason_code: str | None
-    """A code, a slug of foreign text, or `timed_out`; a completed run may have one too."""
+    """A code, a slug of unknown text, or `timed_out`; a completed run may have one too."""
     payload: Mapping[str, object]
     """The JSON of the line, unchanged; empty if there is no readable line."""
 
 
 def read_run(stdout: str, returncode: int, *, timed_out: bool, prefix: str = PREFIX) -> RunReading:
-    """Judge a run. The first that applies decides.
+    """Judge a run by the first rule that applies.
 
     (1) It timed out.
     (2) Its exit code is not 0: failed, for the line's reason or as a non-zero exit.
-    (3) There is no line, or its JSON is no object: failed.
-    (4) Status is no text, or there is no score: partial.
-    (5) Status is neither completed nor failed, or score is no number: invalid.
+    (3) There is no line, or its JSON is not an object: failed.
+    (4) Status is not text, or there is no score: partial.
+    (5) Status is neither completed nor failed, or score is not a number: invalid.
     (6) Score is not within 0 and 1: invalid.
     (7) Failed with a score above 0: invalid; failed with 0: failed, for the line's reason.
     (8) Completed: the score counts.
@@ -239,7 +239,7 @@ def _judge(payload: Mapping[str, object], reason: str | None) -> RunReading:
 
 
 def _find_payload(stdout: str, prefix: str) -> tuple[dict[str, object], ReasonCode | None]:
-    """The JSON of the last line that starts with the prefix. An earlier one is no substitute."""
+    """Parse the last line that starts with the prefix. Earlier ones do not replace a bad one."""
     for line in reversed(stdout.splitlines()):
         if line.startswith(prefix):
             return _parse_payload(line.removeprefix(prefix))
@@ -284,40 +284,40 @@ _VERDICT_KEYS = ("resolved", "is_resolved", "passed", "success")
 
 @dataclass(frozen=True, slots=True)
 class TrialReading:
-    """What one trial of an attempt counts as."""
+    """How one trial of an attempt is judged."""
 
     task_id: str
     name: str
     status: TrialStatus
     score: float | None
-    """None if there was no result to take it from."""
+    """None if there was no result to read it from."""
     reason_code: str | None
-    """As the result gives it; foreign text stays as it is."""
+    """As in the result; unknown text is kept unchanged."""
     error: str | None = None
     """Why the result could not be read, in Python's words."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptOutcome:
-    """What an attempt at one task counts as."""
+    """The outcome of an attempt at one task."""
 
     status: Literal["completed", "failed_retryable", "failed", "stale"]
     score: float
     """0.0 unless completed."""
     reason_code: str | None
-    """A completed attempt keeps the reason its line gave."""
+    """A completed attempt keeps the reason from its line."""
     trials: tuple[TrialReading, ...] = ()
-    """What it rests on, the stand-in included."""
+    """The trials it is based on, including a stand-in."""
 
 
 STALE = AttemptOutcome("stale", 0.0, ReasonCode.TERMINAL_BENCH_ATTEMPT_NOT_RUNNING)
-"""The outcome of finishing an attempt that is not running any more."""
+"""The outcome of finishing an attempt that is no longer running."""
 
 
 def read_trial(data: bytes | None, *, directory: str, task_id: str) -> TrialReading:
-    """A trial by the bytes of its result.json (None: no file).
+    """Judge a trial by the bytes of its result.json (None: the file does not exist).
 
-    The directory's name and the task's id are used where the result names neither.
+    The directory's name and the task id are used where the result has no names.
     """
     if data is None:
         missing = ReasonCode.HARBOR_TRIAL_RESULT_MISSING
@@ -335,10 +335,10 @@ def read_trial(data: bytes | None, *, directory: str, task_id: str) -> TrialRead
 
 
 def find_trial_score(document: Mapping[str, object]) -> float:
-    """The score in a trial result of whatever make; 0.0 if there is none.
+    """Find the score in a trial result of any origin; 0.0 if there is none.
 
     (1) The first number of score, accuracy, pass_rate.
-    (2) The first yes or no of resolved, is_resolved, passed, success.
+    (2) The first boolean of resolved, is_resolved, passed, success.
     (3) The first number among the metrics.
     """
     for key in _SCORE_KEYS:  # (1)
@@ -354,7 +354,7 @@ def find_trial_score(document: Mapping[str, object]) -> float:
 
 
 def find_trial_status(document: Mapping[str, object], score: float) -> TrialStatus:
-    """The status in a trial result; by the score if the word is missing or not known."""
+    """Find the status in a trial result; derive it from the score if missing or unknown."""
     word = document.get("status") or document.get("result")
     if isinstance(word, str) and (status := _STATUS_WORDS.get(word.strip().lower())):
         return status
@@ -362,7 +362,7 @@ def find_trial_status(document: Mapping[str, object], score: float) -> TrialStat
 
 
 def stand_in_trial(run: RunReading, task_id: str) -> TrialReading:
-    """The one trial of an attempt that left none: the line's own word, or a missing result."""
+    """The trial of an attempt that left none: from the run's line, or a missing result."""
     if run.status == "completed":
         return TrialReading(task_id, "stdout-summary", "completed", run.score, None)
     if run.status == "failed" and run.reason_code is None:
@@ -379,10 +379,10 @@ def finish_attempt(
     planned: int | None = None,
     aggregation: Aggregation = Aggregation.MEAN,
 ) -> AttemptOutcome:
-    """The outcome of an attempt (counted per task, from 1) by its run and its trials, in order.
+    """The outcome of an attempt (numbered per task, from 1), from its run and trials, in order.
 
-    It is completed only if all its trials are, and as many as planned. Otherwise its reason is
-    the run's, else the first that a trial gives, else that trials failed or are too few.
+    It is completed only if all its trials are, and their number is as planned. Otherwise its reason
+    is the run's, else the first that a trial has, else that trials failed or are too few.
     """
     counted = tuple(trials) or (stand_in_trial(run, task_id),)
     reason = normalize_reason(run.reason_code) or _first_reason(counted)
@@ -408,7 +408,7 @@ def _read_document(document: dict[str, object], directory: str, task_id: str) ->
 
 
 def _first_reason(trials: Sequence[TrialReading]) -> str | None:
-    """The first that any trial gives, or that one failed without giving any."""
+    """The first reason that a trial has, or a generic one if a trial failed without any."""
     given = next((trial.reason_code for trial in trials if trial.reason_code), None)
     if given is None and any(trial.status != "completed" for trial in trials):
         return ReasonCode.HARBOR_TRIAL_FAILED

@@ -1,7 +1,7 @@
-"""From trials to a task's score, and from tasks to a job's score, by a named policy.
+"""Aggregate trials to a task's score, and task scores to a job's score, by a named policy.
 
-Which tasks are kept changes the score only: how many tasks there are and how many passed is
-always counted over all of them. No policy draws lots, and none guesses at a misspelt name.
+Keep policies change only the score: the numbers of tasks and of passed tasks always include all of
+them. No policy is random, and misspelt names are refused.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from proctor.reward.number import exact_sum
 
 
 class Aggregation(StrEnum):
-    """How the trials of one task become its score."""
+    """How the trials of one task are aggregated to its score."""
 
     MEAN = "mean"
     BEST_OF_K = "best-of-k"
@@ -26,12 +26,12 @@ class KeepPolicy(StrEnum):
     DROP_LOWEST_N = "drop-lowest-n"
     THRESHOLD_BAND = "threshold-band"
     BEST_OF_K = "best-of-k"
-    """The single best task. Legacy: a scoring policy document may not name it."""
+    """Only the best task. Legacy: not allowed in a scoring policy document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """A keep policy with its parameter. A parameter of another policy is not looked at.
+    """A keep policy with its parameter. Parameters of other policies are ignored.
 
     Raises:
         InvalidKeepPolicyError: the policy's parameter is out of its range.
@@ -39,7 +39,7 @@ class Keep:
 
     policy: KeepPolicy = KeepPolicy.OFF
     drop_lowest_n: int = 0
-    """Tasks to leave out; the best one stays, however large this is."""
+    """Number of tasks to drop; the best one always stays."""
     threshold: float = 0.0
     """The lowest score that is kept."""
 
@@ -55,7 +55,7 @@ class Keep:
 
 
 def parse_aggregation(text: str | None) -> Aggregation:
-    """The aggregation of that name, in any case and with blanks around it; None is the mean."""
+    """Parse an aggregation, ignoring case and surrounding blanks; None means the mean."""
     if text is None:
         return Aggregation.MEAN
     try:
@@ -68,7 +68,7 @@ def parse_aggregation(text: str | None) -> Aggregation:
 
 
 def parse_keep_policy(text: str | None) -> KeepPolicy:
-    """The keep policy of that name, in any case and with blanks around it; None keeps all."""
+    """Parse a keep policy, ignoring case and surrounding blanks; None keeps all tasks."""
     if text is None:
         return KeepPolicy.OFF
     try:
@@ -79,7 +79,7 @@ def parse_keep_policy(text: str | None) -> KeepPolicy:
 
 
 def aggregate_trials(scores: Sequence[float], aggregation: Aggregation = Aggregation.MEAN) -> float:
-    """One score for a task.
+    """Aggregate the scores of a task's trials.
 
     Raises:
         InvalidAggregationModeError: there are no trials, which is not a score of 0.
@@ -90,7 +90,7 @@ def aggregate_trials(scores: Sequence[float], aggregation: Aggregation = Aggrega
 
 
 def keep_scores(scores: Sequence[float], keep: Keep) -> list[float]:
-    """The task scores that count, in the order given."""
+    """Return the task scores that count, in the given order."""
     kept = [float(score) for score in scores]
     match keep.policy:
         case KeepPolicy.DROP_LOWEST_N:
@@ -104,7 +104,7 @@ def keep_scores(scores: Sequence[float], keep: Keep) -> list[float]:
 
 
 def job_score(scores: Sequence[float], keep: Keep) -> float:
-    """The mean over the tasks that are kept; 0.0 if none is."""
+    """The mean over the kept tasks; 0.0 if none is kept."""
     kept = keep_scores(scores, keep)
     return _mean(kept) if kept else 0.0
 
@@ -115,7 +115,7 @@ def passed_task(score: float) -> bool:
 
 
 def _drop_lowest(scores: list[float], count: int) -> list[float]:
-    """Without the lowest; of equal ones the earlier goes first. The last one left stays."""
+    """Drop the lowest scores, the earlier first among equals; the best score always stays."""
     ascending = sorted(range(len(scores)), key=scores.__getitem__)
     dropped = set(ascending[:-1][:count])
     return [score for index, score in enumerate(scores) if index not in dropped]

@@ -1,12 +1,12 @@
-"""genai-prices, offline: a model's name and its tokens to an amount.
+"""Estimate costs with genai-prices, offline.
 
-Only the table that came with the installed package is used: it is never updated over the network,
-and a table that other code set in this process is ignored. The table carries no date, so
-the package's version and the digest of its file say which one it was.
+Only the price table of the installed package is used: it is never updated over the network, and a
+table that other code set in this process is ignored. The table has no date, so it is identified by
+the package's version and the digest of its file.
 
-A name is "provider/model", "provider:model" or a model alone. The provider must be one by name;
-the table's own rules for models accept parts of names, so what is left over beside the part must
-be a region, a date or a version. Anything else is unknown, and unknown is never 0.
+A name is "provider/model", "provider:model" or a model alone. The provider must match exactly. The
+table's rules for models also match parts of names, so the rest of the name must be a region, a date
+or a version. Anything else is unknown, and unknown is never 0.
 """
 
 import re
@@ -23,10 +23,11 @@ from genai_prices.data_snapshot import DataSnapshot
 
 from proctor.digest import sha256_file
 from proctor.errors import RecordError
-from proctor.record.cost import CostBasis, Matched, Spending, Usage, unknown_cost
+from proctor.record.cost import CostBasis, Matched, Spending, Usage, is_free, unknown_cost
 
 SOURCE: Final = "genai-prices"
 
+# Providers whose name in harnesses differs from that in the price table.
 _PROVIDERS: Final = {
     "amazon-bedrock": "aws",
     "bedrock": "aws",
@@ -49,25 +50,24 @@ _PROVIDERS: Final = {
     "together-ai": "together",
     "xai": "x-ai",
 }
-"""What harnesses call a provider where the price table calls it otherwise."""
 
+# What may precede the part of a name that a rule matched (a region, a vendor), and what may follow
+# it (a date, a version).
 _BEFORE = re.compile(r"(?:[a-z0-9-]+[./])*")
-"""What may stand before the part of a name that a rule matched: a region, a vendor."""
 _AFTER = re.compile(r"\d*(?:[-@:.](?:v?\d+|latest|preview|exp))*(?::\d+)?")
-"""What may stand after it: a date, a version."""
 _COMPACT_DATE = re.compile(r"-(20\d\d)(\d\d)(\d\d)$")
 
 type _Found = tuple[types.Provider, types.ModelInfo]
 
 
 def estimate_cost(spendings: Sequence[Spending], when: datetime) -> CostBasis:
-    """Tokens times the listed prices of the day; unknown as a whole when one part is."""
+    """Tokens times the prices of that day; unknown as a whole if one part is."""
     amount = Decimal(0)
     notes: list[str] = []
     matched: list[Matched] = []
     try:
         for spending in spendings:
-            if _is_nothing(spending):
+            if is_free(spending):
                 continue
             found = _find_model(spending)
             price = found[1].get_prices(_in_utc(when))
@@ -95,7 +95,7 @@ def estimate_cost(spendings: Sequence[Spending], when: datetime) -> CostBasis:
 
 
 def find_price_model(name: str) -> Matched | None:
-    """Whose price a model's name stands for, or None."""
+    """Find the price table entry for a model's name; None if there is none."""
     try:
         provider, model = _find_model(Spending(usages=(), model=name))
     except RecordError:
@@ -145,7 +145,7 @@ def _find_model(spending: Spending) -> _Found:
 
 
 def _split_name(name: str) -> tuple[str | None, str]:
-    """The provider's id in the price table, where the name begins with one, and the rest."""
+    """Split off the provider's id in the price table, if the name begins with one."""
     lowered = name.strip().lower()
     for separator in "/:":
         first, found, rest = lowered.partition(separator)
@@ -161,8 +161,8 @@ def _provider_ids() -> frozenset[str]:
 
 
 def _is_named(rule: types.MatchLogic, reference: str) -> bool:
-    """Whether a rule matches a whole name, not merely a part of it."""
-    # The table writes dates with dashes and looks compact ones up as if they had them.
+    """Whether a rule matches the whole name, not just a part of it."""
+    # The table writes dates with dashes, and matches compact dates as if they had them.
     dashed = _COMPACT_DATE.sub(r"-\1-\2-\3", reference)
     return any(
         _BEFORE.fullmatch(text[:start]) and _AFTER.fullmatch(text[end:])
@@ -172,7 +172,7 @@ def _is_named(rule: types.MatchLogic, reference: str) -> bool:
 
 
 def _spans(rule: types.MatchLogic, text: str) -> Iterator[tuple[int, int]]:
-    """The parts of a text that a rule, or one of the rules in it, matches."""
+    """The parts of a text that a rule, or one of its inner rules, matches."""
     match rule:
         case types.ClauseOr(or_=rules) | types.ClauseAnd(and_=rules):
             for inner in rules:
@@ -195,13 +195,8 @@ def _spans(rule: types.MatchLogic, text: str) -> Iterator[tuple[int, int]]:
 # Amounts
 
 
-def _is_nothing(spending: Spending) -> bool:
-    """Whether nothing was asked of a model, and it is known that nothing was."""
-    return all(usage.input == 0 and usage.output == 0 for usage in spending.usages)
-
-
 def _check_priced(usage: Usage, price: types.ModelPrice, spending: Spending) -> None:
-    """Tokens that are not counted, or whose price is not listed, have no amount."""
+    """Refuse unknown token counts, and tokens without a listed price."""
     sides = (
         ("input", usage.input, price.input_mtok),
         ("output", usage.output, price.output_mtok),
@@ -224,7 +219,7 @@ def _price(usage: Usage, price: types.ModelPrice, *, is_per_call: bool) -> Decim
 
 
 def _first_tier(price: types.ModelPrice) -> types.ModelPrice:
-    """The price of small calls: a tier goes by the size of one call, not by a trial's sum."""
+    """The price of small calls: tiers depend on the size of one call, not on a trial's total."""
     rates = {
         key: value.base if isinstance(value, types.TieredPrices) else value
         for key, value in vars(price).items()

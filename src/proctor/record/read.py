@@ -1,17 +1,17 @@
-"""Records read from bytes or files, strictly or salvaging, and written back.
+"""Read records from bytes or files, strictly or leniently, and write them.
 
-Strict reading refuses at the first problem: an unknown key, a repeated key, a byte order mark, a
-false `complete`, impossible token counts. Salvaging continues and returns them as diagnostics.
-What a record cannot hold at all (a missing field, a wrong type, invalid JSON) is refused by both:
-nothing is repaired or made up.
+Strict reading refuses the first problem: an unknown key, a repeated key, a byte order mark, a
+wrong `complete`, impossible token counts. Lenient reading (`salvage`) continues and returns them as
+diagnostics. What a record cannot represent (a missing field, a wrong type, invalid JSON) is refused
+by both: nothing is repaired or invented.
 
     schema_version 2                   G2
     completeness, and added keys       G1x
     completeness                       G1
 
-Written records are JSON with an indent of 2, keys in the order of the format, every optional key
-present, no final newline, and pydantic's text for numbers and times, as aec-bench has. No file
-that a record names is opened, apart from the manifest beside a G2 trial.
+Records are written as JSON with an indent of 2, keys in the order of the format, every optional key
+present, no final newline, and pydantic's text for numbers and times, as aec-bench does. Files that
+a record names are not opened, except the manifest of a G2 trial.
 """
 
 import json
@@ -46,35 +46,35 @@ type Generation = Literal["G1", "G1x", "G2"]
 
 
 class LoadedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What one file held."""
+    """The contents of one record file."""
 
     generation: Generation
     record: TrialRecord
-    """As far as a record of the first generation can hold it."""
+    """The record, as far as the first generation has fields for it."""
     original: bytes
-    """The file's bytes, untouched."""
+    """The file's bytes, unchanged."""
     document: dict[str, Any]
-    """The same as a JSON object, without the keys in `kept`."""
+    """The parsed JSON object, without the keys in `kept`."""
     kept: tuple[Kept, ...] = ()
-    """Keys beyond the first generation; `render_record(record, kept)` writes them back. None for
-    G2, whose keys stand elsewhere: there, `original` is the only whole copy."""
+    """Keys beyond the first generation; `render_record(record, kept)` writes them back. Empty for
+    G2, which has a different structure: there, only `original` is complete."""
     manifest: bytes | None = None
-    """The run manifest that a G2 record was read with, untouched."""
+    """The run manifest that a G2 record was read with, unchanged."""
     without_place: tuple[str, ...] = ()
-    """G2 only: what the two documents say that the record has no place for; manifest keys begin
+    """G2 only: paths in the two documents that the record has no field for; manifest keys begin
     with "manifest."."""
     diagnostics: tuple[Diagnostic, ...] = ()
-    """What was noticed; a strict reader leaves only notes that break nothing."""
+    """Problems and notes; after strict reading only notes."""
 
 
 _LATEST = 2
 
 
 def load_record(path: Path, *, salvage: bool = False) -> LoadedRecord:
-    """The record in a file; for a G2 trial, with its manifest from `_runs` beside it.
+    """Read the record in a file; for a G2 trial, with its manifest from `_runs` next to it.
 
     Raises:
-        RecordError: it cannot be read, or not as a record.
+        RecordError: it cannot be read, or is not a record.
     """
     data = load_bytes(path)
     document = parse_document(data, str(path))
@@ -85,10 +85,10 @@ def load_record(path: Path, *, salvage: bool = False) -> LoadedRecord:
 def parse_record(
     data: bytes, source: str, *, manifest: bytes | None = None, salvage: bool = False
 ) -> LoadedRecord:
-    """The record in bytes; `source` says in messages where they are from.
+    """Parse a record; `source` names the origin of the bytes in messages.
 
     Raises:
-        RecordError: they hold none, or, when strict, one with a problem.
+        RecordError: the bytes are not a record, or, when strict, one with a problem.
     """
     document = parse_document(data, source)
     return _parse_document(document, data, source, manifest=manifest, salvage=salvage)
@@ -98,7 +98,7 @@ def _parse_document(
     document: Document, data: bytes, source: str, *, manifest: bytes | None, salvage: bool
 ) -> LoadedRecord:
     if _is_g2(document):
-        # Records of that generation are rare, and what they may hold is much.
+        # Loaded only when needed: these records are rare and their models are many.
         reader = import_module("proctor.record.generation2")
         loaded: LoadedRecord = reader.parse_g2(data, manifest, source, salvage=salvage)
         return loaded
@@ -119,7 +119,7 @@ def _parse_document(
 
 def _find_notes(record: TrialRecord, kept: tuple[Kept, ...]) -> list[Diagnostic]:
     unknown = [
-        Diagnostic("unknown-key", f"{render_path(item.path)} is no key of the format")
+        Diagnostic("unknown-key", f"{render_path(item.path)} is not a key of the format")
         for item in kept
         if not item.is_known
     ]
@@ -153,12 +153,12 @@ def _read_manifest(path: Path, document: Document) -> bytes | None:
 
 
 def manifest_path(path: Path, run_id: str) -> Path:
-    """Where the manifest of a G2 trial's run lies."""
+    """Path of the manifest of a G2 trial's run."""
     return path.parent / "_runs" / f"{sha256_hex(run_id.encode())}.json"
 
 
 def render_record(record: TrialRecord, kept: Sequence[Kept] = ()) -> bytes:
-    """The bytes of a record.
+    """Render a record to bytes.
 
     Raises:
         RecordError: something in it cannot be written, or `kept` does not fit it.
@@ -181,25 +181,25 @@ _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 def replace_id(data: bytes, key: str, value: str) -> bytes | None:
-    """The record's bytes with another `trial_id` or `experiment_id`; None where that cannot be.
+    """Replace the `trial_id` or `experiment_id` in a record's bytes; None if that is not possible.
 
     Raises:
-        MsgspecError, UnicodeDecodeError, RecursionError: they are no JSON object.
+        MsgspecError, UnicodeDecodeError, RecursionError: they are not a JSON object.
     """
     record = _OBJECT.decode(data)
     if record.get(key) == value:
         return data
     written = json.dumps(value).encode()
     changed = _IDS[key].sub(lambda found: found[1] + written, data, count=1)
-    # Only where the key itself was hit, and not the same word in a text before it.
+    # The pattern may have matched the same words inside an earlier text: compare the results.
     return changed if _OBJECT.decode(changed) == {**record, key: value} else None
 
 
 def load_adaptation(path: Path) -> AdaptationProvenance:
-    """What a file by itself says of the variation of a task; read strictly.
+    """Read the adaptation of a task from its own file, strictly.
 
     Raises:
-        RecordError: it cannot be read, or not as that.
+        RecordError: it cannot be read, or is not an adaptation.
     """
     document = parse_document(load_bytes(path), str(path))
     adaptation, kept = validate(AdaptationProvenance, document.tree, str(path))

@@ -1,8 +1,8 @@
-"""Reason codes: why a run or a trial has no score that counts.
+"""Reason codes: why a run or a trial has no valid score.
 
-Codes travel as members of `ReasonCode`, from the place that knows the fact. `normalize_reason`
-is for text that came from elsewhere; it looks for words, so it can be wrong, and what it does
-not recognise comes back as a slug that is no code at all. Nothing here decides a score.
+Codes are passed as members of `ReasonCode` from the place where the cause is known.
+`normalize_reason` is for text from elsewhere; it searches for words, so it can be wrong, and text
+it does not recognise becomes a slug that is not a code. Does not decide scores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from proctor.errors import (
 )
 
 MAX_ATTEMPTS = 3
-"""The attempt of a task after which nothing is retried, counted from 1."""
+"""Last attempt of a task, counted from 1; after it nothing is retried."""
 
 
 class ReasonCode(StrEnum):
@@ -68,7 +68,7 @@ RETRYABLE = frozenset(
         ReasonCode.TERMINAL_BENCH_LEASE_EXPIRED,
     }
 )
-"""The world's fault: another attempt may succeed."""
+"""Failures of the infrastructure: another attempt may succeed."""
 
 SENTINEL = frozenset(
     {
@@ -79,13 +79,13 @@ SENTINEL = frozenset(
         ReasonCode.PHALA_GOLDEN_DECRYPT_FAILED,
     }
 )
-"""Emitted, but in neither of the two classes: the normalizer treats them as any other text."""
+"""Emitted, but neither retryable nor final: the normalizer treats them as unknown text."""
 
 FINAL = frozenset(ReasonCode) - RETRYABLE - SENTINEL
-"""The run's own doing: another attempt would end the same way."""
+"""Failures of the run itself: another attempt would end the same way."""
 
 KNOWN = RETRYABLE | FINAL
-"""The codes the normalizer recognises."""
+"""The codes that the normalizer recognises."""
 
 WIRE_ONLY: Mapping[str, str] = MappingProxyType(
     {
@@ -96,10 +96,10 @@ WIRE_ONLY: Mapping[str, str] = MappingProxyType(
         "agent_hydrate_failed": "final, but only where the platform installs the agent's packages",
     }
 )
-"""Words seen where codes stand that belong to no set, and what they mean."""
+"""Words seen in place of codes that belong to no set, with their meaning."""
 
 REMAP: Mapping[str, ReasonCode] = MappingProxyType({})
-"""Renamed codes, old to new. None so far; an old name is never in the taxonomy."""
+"""Renamed codes, old to new. Empty so far; an old name is never reused."""
 
 ALIASES: Mapping[str, ReasonCode] = MappingProxyType(
     {
@@ -114,7 +114,7 @@ ALIASES: Mapping[str, ReasonCode] = MappingProxyType(
         "submission_code_failure": ReasonCode.HARBOR_SUBMISSION_CODE_FAILED,
     }
 )
-"""Whole texts that stand for a code."""
+"""Texts that are treated as a code."""
 
 _EXCEPTIONS: Mapping[str, ReasonCode] = MappingProxyType(
     {
@@ -126,7 +126,7 @@ _EXCEPTIONS: Mapping[str, ReasonCode] = MappingProxyType(
             kind.__name__: ReasonCode(kind.reason_code)
             for kind in (
                 *(RewardFileEmptyError, RewardFileNotFoundError, VerifierOutputParseError),
-                # For these the normalizer has a rule too: "connection refused".
+                # The normalizer has a rule for these too: "connection refused".
                 *(ModelRateLimitError, ModelServerError, ModelTimeoutError, ModelUnreachableError),
             )
         },
@@ -135,52 +135,52 @@ _EXCEPTIONS: Mapping[str, ReasonCode] = MappingProxyType(
 
 
 def is_known(code: str | None) -> bool:
-    """Whether the code is classified: retryable or final. Sentinels are not."""
+    """Whether the code is retryable or final. Sentinels are neither."""
     return code in KNOWN
 
 
 def is_retryable(code: str | None, attempt: int) -> bool:
-    """Whether a task that failed for this reason at this attempt (from 1) is tried again.
+    """Whether a task that failed for this reason at this attempt (from 1) is retried.
 
-    Unknown codes, and no code at all, are retried too.
+    Unknown codes, and a missing code, are retried too.
     """
     return attempt < MAX_ATTEMPTS and code not in FINAL
 
 
 def classify(text: str | None) -> str:
-    """The code a failure is filed under: the normalized text, or the sentinel for no text."""
+    """The code to report for a failure: the normalized text, or a sentinel if there is none."""
     return normalize_reason(text) or ReasonCode.TERMINAL_BENCH_FAILED
 
 
 def reason_for_exception(exception_type: str | None) -> ReasonCode | None:
-    """The code of a harbor trial that ended with this exception class; None if it had none."""
+    """The code for a harbor trial that ended with this exception class; None if there was none."""
     if exception_type is None:
         return None
     return _EXCEPTIONS.get(exception_type, ReasonCode.HARBOR_TRIAL_FAILED)
 
 
 class WordRule(msgspec.Struct, frozen=True):
-    """A rule that takes a text for a code because of words in it."""
+    """A rule that maps a text to a code because of words in it."""
 
     number: int
-    """Its place in the list at `find_rule`."""
+    """Its number in the list at `find_rule`."""
     form: Literal["compact", "lowered"]
-    """The form of the text to look in."""
+    """Which form of the text is searched."""
     words: tuple[tuple[str, ...], ...]
-    """Alternatives; of each, all words must be there."""
+    """Alternatives; all words of one must be present."""
     code: ReasonCode
-    """What the text is taken for."""
+    """The resulting code."""
 
 
 class RuleMatch(msgspec.Struct, frozen=True):
-    """Which rule decided what a text stands for."""
+    """The rule that mapped a text to a code."""
 
     rule: int
-    """Its place in the list at `find_rule`."""
+    """Its number in the list at `find_rule`."""
     code: str | None
     """What `normalize_reason` returns."""
     why: str
-    """The rule in words, for a person."""
+    """Explanation of the rule, for a person."""
 
 
 WORD_RULES = (
@@ -219,16 +219,16 @@ WORD_RULES = (
         ReasonCode.HARBOR_SUBMISSION_CODE_FAILED,
     ),
 )
-"""Rules 7 to 16 in the order they are tried: the first that fits decides."""
+"""Rules 7 to 16 in the order they are tried: the first match decides."""
 
 
 def normalize_reason(text: str | None) -> str | None:
-    """The code that foreign text stands for; a slug of the text if none; None for no text."""
+    """Map a text to a code, or to a slug of the text if unknown; None for no text."""
     return find_rule(text).code
 
 
 def find_rule(text: str | None) -> RuleMatch:
-    """What a text stands for, and which of these rules says so. The first that fits decides.
+    """Map a text to a code, and say by which rule. The first match decides.
 
     (1)  No text: no code.  (2) Only blanks: no code.
     (3)  Three forms are made. Lowered: stripped, in lower case. Compact: the letters and
@@ -243,7 +243,7 @@ def find_rule(text: str | None) -> RuleMatch:
     (13) Lowered has `reward` and `missing`.  (14) Lowered has `reward` and `empty`.
     (15) Lowered has `reward` and `parse`, or `reward` and `malformed`.
     (16) Lowered has `submission` and `code`, or `submission` and `runtime`.
-    (17) Otherwise underscored itself, which is no member of the taxonomy, or a sentinel.
+    (17) Otherwise underscored itself, which is not a known code; it may be a sentinel.
     """
     if not text:  # (1)
         return RuleMatch(1, None, "there is no text")
@@ -253,12 +253,12 @@ def find_rule(text: str | None) -> RuleMatch:
     return (
         _find_whole(forms)
         or find_word_rule(text, WORD_RULES)
-        or RuleMatch(17, forms.underscored, "no rule fits; this is the text itself as a slug")
+        or RuleMatch(17, forms.underscored, "no rule matches; this is a slug of the text")
     )
 
 
 def find_word_rule(text: str, rules: Sequence[WordRule]) -> RuleMatch | None:
-    """The first of these rules whose words are in the text, whatever other rules would say."""
+    """The first of these rules whose words are in the text; other rules are not tried."""
     forms = _forms(text)
     for rule in rules:  # (7) to (16)
         body = forms.compact if rule.form == "compact" else forms.lowered

@@ -1,16 +1,16 @@
-"""What a record must satisfy beyond the shape that the model checks.
+"""Rules for records beyond the format that the model checks.
 
-    find_missing(record)    what keeps a record from being `complete`
-    find_problems(record)   what a reader notices: a false `complete`, impossible token counts, and
-                            (as a note, not a problem) a time without an offset
-    check_record(record)    required of a new record: all of the above, and ids that are names
-    check_dataset_id(text)  what a new record may name as its dataset
-    find_foreign(record)    what aec-bench itself would refuse
+    find_missing(record)    what a `complete` record requires and this one lacks
+    find_problems(record)   problems: a wrong `complete`, impossible token counts; and, as a note,
+                            a time without an offset
+    check_record(record)    check a new record: all of the above, and valid ids
+    check_dataset_id(text)  check the dataset name of a new record
+    find_foreign(record)    what aec-bench would refuse
 
-`complete` promises three fields that hold real values: an empty map, a blank revision, a
-placeholder, a hash that is not a SHA-256 or a file named twice leaves a record partial. Old records
-may have times without an offset; a new one may not, because it cannot be known later which clock it
-was. Whether the files behind the digests exist is checked in evidence.py.
+`complete` requires real values in three fields: an empty map, a blank revision, a placeholder, a
+hash that is not a SHA-256 or a file listed twice leaves a record partial. Old records may have
+times without an offset; new ones may not, because the time zone cannot be determined later.
+evidence.py checks whether the files behind the digests exist.
 """
 
 import posixpath
@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from proctor.diagnostic import Diagnostic
+from proctor.digest import is_digest
 from proctor.errors import IncompleteRecordError, RecordError
 from proctor.record.cost import usage_in
 from proctor.record.ids import check_id
@@ -38,33 +39,27 @@ PLACEHOLDERS: Final = frozenset(
     {"-", "?", "latest", "local", "n/a", "na", "none", "null", "tbd", "undefined"}
     | {"unknown", "unresolved"}
 )
-"""What is written where a version should stand and says none, in small letters."""
+"""Texts used in place of a version, in lower case."""
 
-_DIGEST = re.compile("[0-9a-f]{64}")
 _SHOWN = 40
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """One field that keeps a record from being complete."""
+    """A field that a `complete` record requires and this one lacks."""
 
     field: str
     """One of REQUIRED, or another field that could not be filled."""
     why: str
     """What is wrong with it."""
     remedy: str
-    """What would fill it."""
+    """The value it needs."""
 
     def __str__(self) -> str:
         return f"{self.field} {self.why}"
 
 
-def is_sha256(text: str) -> bool:
-    """Whether text is a SHA-256 as this format writes it: 64 lower-case hex digits, no prefix."""
-    return _DIGEST.fullmatch(text) is not None
-
-
 def find_missing(record: TrialRecord) -> list[Missing]:
-    """What keeps a record from being complete, whatever it calls itself."""
+    """List what keeps a record from being complete, whether or not it is marked so."""
     checks = (_explain_revision(record), _explain_tools(record), _explain_files(record))
     remedies = (
         "the version or revision of the harness that ran the agent",
@@ -79,10 +74,10 @@ def find_missing(record: TrialRecord) -> list[Missing]:
 
 
 def check_complete(record: TrialRecord) -> None:
-    """Refuse a record that lacks what `complete` promises.
+    """Refuse a record that is not complete.
 
     Raises:
-        IncompleteRecordError: with every field that is missing.
+        IncompleteRecordError: lists every missing field.
     """
     missing = find_missing(record)
     if missing:
@@ -98,7 +93,7 @@ def _explain_revision(record: TrialRecord) -> str | None:
         return "is missing"
     if not revision.strip():
         return "is blank"
-    return f"is {revision!r}, which is no revision" if _is_placeholder(revision) else None
+    return f"is {revision!r}, which is not a revision" if _is_placeholder(revision) else None
 
 
 def _is_placeholder(text: str) -> bool:
@@ -117,7 +112,7 @@ def _explain_tools(record: TrialRecord) -> str | None:
     false = [tool for tool, version in versions.items() if _is_placeholder(version)]
     if not false:
         return None
-    return f"has {versions[false[0]]!r} as the version of {false[0]!r}, which is none"
+    return f"has {versions[false[0]]!r} as the version of {false[0]!r}, which is not a version"
 
 
 def _explain_files(record: TrialRecord) -> str | None:
@@ -126,13 +121,13 @@ def _explain_files(record: TrialRecord) -> str | None:
         return "is missing"
     if not files:
         return "is empty"
-    false = [file for file in files if not is_sha256(file.hash)]
+    false = [file for file in files if not is_digest(file.hash)]
     if false:
         shown = repr(false[0].hash[:_SHOWN])
-        return f"has {shown} as the hash of {false[0].path!r}, which is no SHA-256"
+        return f"has {shown} as the hash of {false[0].path!r}, which is not a SHA-256"
     counts = Counter(posixpath.normpath(file.path) for file in files)
     path, count = counts.most_common(1)[0]
-    return f"names {path!r} more than once" if count > 1 else None
+    return f"lists {path!r} more than once" if count > 1 else None
 
 
 LONGEST_DATASET_ID: Final = 300
@@ -140,10 +135,10 @@ _SHOWN_ID: Final = 60
 
 
 def check_record(record: TrialRecord) -> None:
-    """Refuse a new record that breaks a rule. Call this before writing a record that was made here.
+    """Refuse a new record that breaks a rule. Call this before writing a record made by proctor.
 
     Raises:
-        IncompleteRecordError: it is called complete and is not.
+        IncompleteRecordError: it is marked complete but is not.
         RecordError: any other rule.
     """
     check_id(record.trial_id, "trial_id")
@@ -155,13 +150,13 @@ def check_record(record: TrialRecord) -> None:
 
 
 def check_dataset_id(text: str) -> None:
-    """Refuse a dataset name that cannot be looked up.
+    """Refuse a dataset name that cannot be resolved.
 
-    name@version is a convention; `repository:<id>@<revision>:<path>` and `bundle:<id>@<sha256>`
+    name@version is one convention; `repository:<id>@<revision>:<path>` and `bundle:<id>@<sha256>`
     are others.
 
     Raises:
-        RecordError: it is blank, too long, holds control characters or leads up a directory.
+        RecordError: it is blank, too long, has control characters or a `..` part.
     """
     shown = text if len(text) <= _SHOWN_ID else f"{text[:_SHOWN_ID]}…"
     if not text.strip():
@@ -180,14 +175,14 @@ def check_dataset_id(text: str) -> None:
 
 
 def find_problems(record: TrialRecord) -> list[Diagnostic]:
-    """All that a reader notices about a record that has the right shape."""
+    """List problems and notes of a record that has the right format."""
     return [*_find_hollow(record), *_find_token_problems(record), *_find_naive_times(record)]
 
 
 def _find_hollow(record: TrialRecord) -> Iterator[Diagnostic]:
     if record.completeness == "complete":
         for missing in find_missing(record):
-            yield Diagnostic("hollow-complete", f"is called complete, but {missing}")
+            yield Diagnostic("hollow-complete", f"is marked complete, but {missing}")
 
 
 def _find_token_problems(record: TrialRecord) -> Iterator[Diagnostic]:
@@ -213,11 +208,11 @@ def _find_naive_times(record: TrialRecord) -> Iterator[Diagnostic]:
 
 
 def find_foreign(record: TrialRecord) -> list[Diagnostic]:
-    """All that keeps aec-bench from reading this record."""
-    return list(_find(record))
+    """List what keeps aec-bench from reading this record."""
+    return list(_find_foreign(record))
 
 
-def _find(record: TrialRecord) -> Iterator[Diagnostic]:
+def _find_foreign(record: TrialRecord) -> Iterator[Diagnostic]:
     reward = record.evaluation.reward
     if reward is None:
         message = "evaluation.reward is null (not scored); aec-bench expects a number"
@@ -226,7 +221,7 @@ def _find(record: TrialRecord) -> Iterator[Diagnostic]:
         message = f"evaluation.reward is {reward!r}; aec-bench expects 0 to 1"
         yield Diagnostic("reward-out-of-range", message)
     if reward and not record.evaluation.validity.schema_valid:
-        # Its rule since 2026-07-27; older versions take such a record.
+        # Its rule since 2026-07-27; older versions accept such a record.
         message = (
             f"evaluation.reward is {reward!r} although validity.schema_valid is false; "
             "later versions of aec-bench expect 0"

@@ -1,7 +1,7 @@
 """The JSON Schema of the format: what is accepted and written as a record of the first generation.
 
-It says shapes and ranges. Rules between fields (an answer that could not be read scores 0, a
-lineage fits its variation) and what `complete` promises are not in it.
+It covers types and ranges. Rules between fields (an unparseable answer scores 0, a lineage matches
+its variation) and the requirements of `complete` are not part of it.
 """
 
 import ast
@@ -19,7 +19,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def render_schema() -> bytes:
-    """The schema, as JSON with an indent of 2 and a newline at the end."""
+    """Render the schema as JSON with an indent of 2 and a final newline."""
     body = TrialRecord.model_json_schema()
     parts = {**body["$defs"], TrialRecord.__name__: body}
     for name, explained in _explain_fields().items():
@@ -30,10 +30,10 @@ def render_schema() -> bytes:
 
 
 def _explain_fields() -> dict[str, dict[str, str]]:
-    """What the source says below each field of each class.
+    """Read the docstring below each field of each class from the source.
 
-    pydantic would do it for every class whenever the models are loaded, which takes longer than
-    all else about them; only a schema wants to know.
+    pydantic can do this, but on every load of the models, where it would take most of the time;
+    only the schema needs it.
     """
     trees = (ast.parse(inspect.getsource(module)) for module in (cost, model))
     classes = (node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
@@ -52,5 +52,5 @@ def _explained(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
 
 def _describe(properties: dict[str, Any], explained: dict[str, str]) -> None:
     for name, text in explained.items():
-        # In the order in which pydantic writes keys.
+        # pydantic writes keys in sorted order.
         properties[name] = dict(sorted({**properties[name], "description": text}.items()))

@@ -5,10 +5,10 @@
                 "aggregate_score_f64be", "passed_trials"}],      sorted by task_id
      "final": {"job_score_f64be", "passed_tasks", "total_tasks"}}
 
-Both documents have exactly one spelling: sorted keys, no blanks, UTF-8, NFC text, whole numbers
-only, and each score as the 16 hex digits of its double. Anything with two spellings is refused.
-Everything except the trial scores follows from them and the policy; `check_score_record` checks
-that it does. Whether the trials happened is not known here.
+Both documents have exactly one canonical form: sorted keys, no blanks, UTF-8, NFC text, whole
+numbers only, and each score as the 16 hex digits of its double. Any other form is refused.
+Everything except the trial scores follows from them and the policy, which `check_score_record`
+checks. Whether the trials really happened cannot be checked here.
 """
 
 import json
@@ -26,11 +26,11 @@ from proctor.record.policy import Aggregation, Keep, KeepPolicy, aggregate_trial
 from proctor.reward.number import bits
 
 type Json = str | int | list[Json] | dict[str, Json] | None
-"""What a canonical document may hold; a bool is an int here, as in Python."""
+"""A value in a canonical document; bool is a subclass of int."""
 
 
 def parse_json(data: bytes) -> object:
-    """A document in any spelling that means one thing.
+    """Parse a document in any unambiguous form.
 
     Raises:
         ScoreRecordError: not UTF-8, not JSON, a number that is not whole, or a key given twice.
@@ -44,30 +44,30 @@ def parse_json(data: bytes) -> object:
             parse_constant=_refuse_number,
         )
     except RecursionError as error:
-        raise ScoreRecordError("the document is nested too deeply to be read") from error
+        raise ScoreRecordError("the document is nested too deeply to parse") from error
     except ValueError as error:
         raise ScoreRecordError(f"the document is not JSON in UTF-8: {error}") from error
 
 
 def render_canonical(value: Json) -> bytes:
-    """The one spelling of a document.
+    """Render a document in its canonical form.
 
     Raises:
-        ScoreRecordError: a text in it is not NFC, so another spelling would look the same.
+        ScoreRecordError: a text in it is not NFC: another form would look the same.
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if not unicodedata.is_normalized("NFC", text):
-        raise ScoreRecordError("the document holds text that is not NFC; expected NFC throughout")
+        raise ScoreRecordError("the document has text that is not NFC; expected NFC throughout")
     return text.encode("utf-8")
 
 
 def canonical_digest(value: Json) -> str:
-    """SHA-256 of the one spelling."""
+    """SHA-256 of the canonical form."""
     return sha256_hex(render_canonical(value))
 
 
 def parse_object(value: object, where: str, fields: Sequence[str]) -> dict[str, object]:
-    """An object with exactly these fields."""
+    """Check for an object with exactly these fields."""
     if not isinstance(value, dict):
         raise ScoreRecordError(f"{where} is {value!r}; expected an object")
     for name in fields:
@@ -80,21 +80,21 @@ def parse_object(value: object, where: str, fields: Sequence[str]) -> dict[str, 
 
 
 def parse_list(value: object, where: str) -> list[object]:
-    """A list with something in it."""
+    """Check for a list that is not empty."""
     if not isinstance(value, list) or not value:
         raise ScoreRecordError(f"{where} is {value!r}; expected a list that is not empty")
     return value
 
 
 def parse_count(value: object, where: str, *, least: int = 0) -> int:
-    """A whole number, not below the least."""
+    """Check for a whole number of at least `least`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ScoreRecordError(f"{where} is {value!r}; expected a whole number, {least} or more")
     return value
 
 
 def parse_text(value: object, where: str) -> str:
-    """A text, whatever is in it."""
+    """Check for a text."""
     if not isinstance(value, str):
         raise ScoreRecordError(f"{where} is {value!r}; expected a text")
     return value
@@ -110,7 +110,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refuse_number(text: str) -> NoReturn:
-    raise ScoreRecordError(f"the document holds the number {text}; expected whole numbers only")
+    raise ScoreRecordError(f"the document has the number {text}; expected whole numbers only")
 
 
 _DIGITS = re.compile("[0-9a-f]{16}")
@@ -118,10 +118,10 @@ _NEGATIVE_ZERO = 1 << 63
 
 
 def render_f64be(score: float) -> str:
-    """The digits of a score.
+    """Render a score as 16 hex digits.
 
     Raises:
-        ScoreRecordError: it is no score.
+        ScoreRecordError: it is not a valid score.
     """
     if not 0.0 <= score <= 1.0:
         raise ScoreRecordError("score must be finite and in [0, 1]")
@@ -132,10 +132,10 @@ def render_f64be(score: float) -> str:
 
 
 def parse_f64be(text: object, where: str) -> float:
-    """The score with these digits.
+    """Parse a score from 16 hex digits.
 
     Raises:
-        ScoreRecordError: they are not 16 lower-case hex digits, or they spell no score.
+        ScoreRecordError: it is not 16 lower-case hex digits, or not a valid score.
     """
     if not isinstance(text, str) or _DIGITS.fullmatch(text) is None:
         raise ScoreRecordError(f"{where} is {text!r}; expected 16 lower-case hex digits")
@@ -164,7 +164,7 @@ _KEEP_POLICIES = {
 
 @dataclass(frozen=True, slots=True)
 class ScoringPolicy:
-    """How trials become task scores, and task scores the job's."""
+    """How trials are aggregated to task scores, and task scores to the job's."""
 
     aggregation: Aggregation = Aggregation.MEAN
     keep: Keep = field(default_factory=Keep)
@@ -178,8 +178,9 @@ class ScoringPolicy:
 
     @property
     def document(self) -> dict[str, Json]:
-        """The policy as it is hashed."""
+        """The document that is hashed."""
         policy = self.keep.policy
+        # Parameters that the policy does not use are neutral, so that equal policies hash alike.
         dropping = policy is KeepPolicy.DROP_LOWEST_N
         banding = policy is KeepPolicy.THRESHOLD_BAND
         return {
@@ -197,10 +198,10 @@ class ScoringPolicy:
 
 
 def parse_scoring_policy(data: bytes) -> ScoringPolicy:
-    """The policy in a document.
+    """Parse a scoring policy.
 
     Raises:
-        PolicyError: a field is missing, unknown, out of range or not neutral; says which.
+        PolicyError: a field is missing, unknown, out of range or not neutral.
     """
     try:
         return _parse_policy(parse_object(parse_json(data), "the scoring policy", _FIELDS))
@@ -216,7 +217,7 @@ def _parse_policy(fields: dict[str, object]) -> ScoringPolicy:
     policy = _parse_name(fields, "keep_policy", _KEEP_POLICIES)
     count = parse_count(fields["drop_lowest_n"], "drop_lowest_n")
     if policy is not KeepPolicy.DROP_LOWEST_N and count != 0:
-        raise PolicyError(f"drop_lowest_n is {count}; expected 0 where nothing is dropped")
+        raise PolicyError(f"drop_lowest_n is {count}; expected 0 for a policy that drops nothing")
     return ScoringPolicy(aggregation, Keep(policy, count, _parse_threshold(fields, policy)))
 
 
@@ -225,7 +226,7 @@ def _parse_threshold(fields: dict[str, object], policy: KeepPolicy) -> float:
     if policy is KeepPolicy.THRESHOLD_BAND:
         return parse_f64be(threshold, "threshold_f64be")
     if threshold is not None:
-        raise PolicyError(f"threshold_f64be is {threshold!r}; expected null where there is no band")
+        raise PolicyError(f"threshold_f64be is {threshold!r}; expected null without a band")
     return 0.0
 
 
@@ -244,7 +245,7 @@ _MAX_ID = 128
 
 @dataclass(frozen=True, slots=True)
 class TaskScores:
-    """One task of a record."""
+    """The scores of one task."""
 
     task_id: str
     """1 to 128 visible ASCII characters."""
@@ -257,7 +258,7 @@ class TaskScores:
 
     @property
     def document(self) -> dict[str, Json]:
-        """The task as it is hashed."""
+        """The document that is hashed."""
         return {
             "task_id": self.task_id,
             "trial_scores_f64be": [render_f64be(score) for score in self.trials],
@@ -268,7 +269,7 @@ class TaskScores:
 
 @dataclass(frozen=True, slots=True)
 class ScoreRecord:
-    """The scores of a run."""
+    """The scores of a run, as hashed."""
 
     eval_run_id: str
     """1 to 128 visible ASCII characters."""
@@ -281,13 +282,13 @@ class ScoreRecord:
     job_score: float
     """The score of the run, over the tasks that the policy keeps."""
     passed_tasks: int
-    """Tasks that scored exactly 1, of all."""
+    """Number of tasks that scored exactly 1, of all tasks."""
     total_tasks: int
-    """All tasks, kept or not."""
+    """Number of all tasks, kept or not."""
 
     @property
     def document(self) -> dict[str, Json]:
-        """The record as it is hashed."""
+        """The document that is hashed."""
         return {
             "schema_version": 1,
             "eval_run_id": self.eval_run_id,
@@ -310,7 +311,7 @@ class ScoreRecord:
 def make_score_record(
     eval_run_id: str, policy: ScoringPolicy, trials: Mapping[str, Sequence[float]]
 ) -> ScoreRecord:
-    """The record of a run from the trial scores of its tasks.
+    """Make the score record of a run from the trial scores of its tasks.
 
     Raises:
         ScoreRecordError: no task, tasks with different numbers of trials, a bad id or score.
@@ -333,15 +334,15 @@ def make_score_record(
 
 
 def render_score_record(record: ScoreRecord) -> bytes:
-    """The record's one spelling: what its digest is the digest of."""
+    """Render the canonical form of a record, which its digest covers."""
     return render_canonical(record.document)
 
 
 def parse_score_record(data: bytes) -> ScoreRecord:
-    """The record in a document. Its shape is checked; `check_score_record` checks its numbers.
+    """Parse a score record. Checks its structure; `check_score_record` checks its numbers.
 
     Raises:
-        ScoreRecordError: says which field is not as it must be.
+        ScoreRecordError: a field is invalid; the message says which.
     """
     fields = parse_object(parse_json(data), "the score record", _RECORD_FIELDS)
     version = parse_count(fields["schema_version"], "schema_version")
@@ -363,10 +364,10 @@ def parse_score_record(data: bytes) -> ScoreRecord:
 
 
 def check_score_record(record: ScoreRecord, policy: ScoringPolicy) -> None:
-    """See that everything in the record follows from its trial scores and this policy.
+    """Check that everything in the record follows from its trial scores and this policy.
 
     Raises:
-        ScoreRecordError: names the first field that does not.
+        ScoreRecordError: a field does not; the message names the first.
     """
     trials = {task.task_id: task.trials for task in record.tasks}
     expected = make_score_record(record.eval_run_id, policy, trials)
@@ -438,7 +439,7 @@ def _check_id(text: str, where: str) -> None:
 
 
 def _find_difference(found: Json, expected: Json, where: str) -> str | None:
-    """The first place, in the order of the format, where the documents part."""
+    """Describe the first difference, in the order of the format."""
     if isinstance(found, dict) and isinstance(expected, dict):
         pairs = [(f"{where}.{key}".lstrip("."), found[key], expected[key]) for key in expected]
     elif isinstance(found, list) and isinstance(expected, list):

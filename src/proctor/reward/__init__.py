@@ -1,15 +1,15 @@
-"""What a trial scored, and what many scores make: all score arithmetic of proctor lives here.
+"""What a trial scored, and what many scores add up to. All score arithmetic is in this package.
 
-    number      int and float as harbor keeps them apart; their exact sum; their JSON text
+    number      int and float kept apart as in harbor; their exact sum; their JSON text
     score       Scored and Unscored
     profile     named scoring rules: harbor-0.13.1, harbor-0.25
-    read        reward.json and reward.txt to rewards, with harbor's acceptance and messages
-    coerce      odd reward.json values to numbers, as pydantic does it
-    column      the rewards of many trials, side by side
-    steps       the steps of one trial to its rewards
+    read        parse reward.json and reward.txt, with harbor's rules and error messages
+    coerce      convert odd reward.json values to numbers, as pydantic does
+    column      the rewards of many trials
+    steps       combine the steps of a trial into its rewards
     metric      Mean, Max, Min, Sum over the trials of a group
-    script      custom metric scripts, run only when asked to
+    script      custom metric scripts, run only on request
     passk       pass@k
 
-Nothing here knows about job directories.
+Does not read job directories.
 """

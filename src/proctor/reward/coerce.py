@@ -1,13 +1,15 @@
-"""Odd reward.json values to rewards by pydantic's own rules, as harbor does it.
+"""Convert odd reward.json values to rewards by pydantic's own rules, as harbor does.
 
-Apart from `read`, which loads this only for values that are not plain numbers: pydantic takes
-longer to load than a hundred trials take to read.
+A separate module, because `read` loads it only for values that are not plain numbers: pydantic
+takes longer to load than a hundred trials take to read.
 """
 
 from pydantic_core import SchemaValidator, ValidationError, core_schema
 
 from proctor.reward.number import Rewards
 
+# The schema of harbor's VerifierResult. Float comes first in the union, as in harbor: it decides
+# what a value such as "1" becomes.
 _rewards_schema = core_schema.nullable_schema(
     core_schema.dict_schema(
         core_schema.str_schema(),
@@ -23,16 +25,16 @@ _VALIDATOR = SchemaValidator(
 
 
 def coerce_rewards(document: object) -> Rewards | None:
-    """Rewards of a parsed document.
+    """Validate a parsed reward.json; None for null.
 
     Raises:
-        ValidationError: pydantic's, when it is not a map of what can pass for numbers.
+        ValidationError: pydantic's: it is not a map of values convertible to numbers.
     """
     validated: dict[str, Rewards | None] = _VALIDATOR.validate_python({"rewards": document})
     return validated["rewards"]
 
 
 def describe_refusal(error: ValidationError) -> str:
-    """What pydantic found wrong, on one line."""
+    """Format pydantic's errors on one line."""
     details = error.errors()
     return "; ".join(f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in details)

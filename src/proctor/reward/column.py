@@ -1,6 +1,7 @@
-"""The rewards of many trials, side by side, so that a hundred thousand are added in one call.
+"""The rewards of many trials as columns, so that a hundred thousand are summed in one call.
 
-A column is built once, in the order the numbers will be added, and only read afterwards.
+A column is built once, in the order in which the numbers are added, and only read afterwards:
+the order decides the last bits of a float sum.
 """
 
 from collections.abc import Iterable
@@ -9,14 +10,14 @@ from proctor.reward.number import Number, Rewards
 
 
 class RewardColumn:
-    """Rewards of the trials of one group, in order; None where a trial has none."""
+    """Rewards of the trials of one group, in order; None for a trial without rewards."""
 
     __slots__ = ("first", "keys", "n_scored", "n_single", "rewards")
 
     def __init__(self, rewards: Iterable[Rewards | None] = ()) -> None:
         self.rewards: list[Rewards | None] = []
         self.first: list[Number] = []
-        """Each trial's first reward; 0 where it has none, which is how harbor counts it."""
+        """Each trial's first reward; 0 if it has none, which is how harbor counts it."""
         self.keys: dict[str, None] = {}
         """Every reward key seen, in order of appearance."""
         self.n_scored = 0
@@ -42,7 +43,7 @@ class RewardColumn:
         self.first.append(next(iter(rewards.values())))
 
     def values(self, key: str) -> list[Number]:
-        """Each trial's reward under a key; 0 where it has none."""
+        """Each trial's reward under a key; 0 if it has none."""
         return [rewards.get(key, 0) if rewards else 0 for rewards in self.rewards]
 
     def __len__(self) -> int:

@@ -21,21 +21,21 @@ _BUILTIN_IS_EXACT = sys.implementation.name == "cpython" and (3, 12) <= sys.vers
 
 
 def find_primary(rewards: Rewards) -> Number | None:
-    """The one reward there is, or the one of several that is called `reward`; None: no such one."""
+    """Return the reward called `reward`, or the only one; None if there are several others."""
     if "reward" in rewards:
         return rewards["reward"]
     return next(iter(rewards.values())) if len(rewards) == 1 else None
 
 
 def exact_sum(values: Iterable[Number]) -> Number:
-    """The sum that CPython 3.12 gives, bit for bit and with its type."""
+    """The sum that CPython 3.12 computes, bit for bit and of the same type."""
     if _BUILTIN_IS_EXACT:
         return sum(values)
     return portable_sum(values)
 
 
 def portable_sum(values: Iterable[Number]) -> Number:
-    """`exact_sum` in terms that mean the same on every interpreter.
+    """`exact_sum`, written so that every interpreter gives the same result.
 
     (1) Ints are added exactly while each item and the total fit 64 bits.
     (2) From the first float on the total is a float: floats are added with Neumaier's
@@ -88,12 +88,12 @@ def _fits(value: int) -> bool:
 
 
 def is_finite(value: Number) -> bool:
-    """Whether it is neither nan nor an infinity; an int may be too large to ask math."""
+    """Whether a number is neither nan nor infinite. math.isfinite overflows for a huge int."""
     return isinstance(value, int) or math.isfinite(value)
 
 
 def same_number(left: Number, right: Number) -> bool:
-    """Whether both are one value of one type: nan is nan, 0.0 is not -0.0, 1 is not 1.0."""
+    """Whether both have one type and one value: nan equals nan; 0.0 and -0.0, 1 and 1.0 differ."""
     if isinstance(left, float) and isinstance(right, float):
         return (math.isnan(left) and math.isnan(right)) or bits(left) == bits(right)
     return type(left) is type(right) and left == right
@@ -106,9 +106,9 @@ def bits(value: float) -> int:
 
 
 def json_number(value: Number) -> str:
-    """A number as harbor's result.json has it; nan and the infinities are null.
+    """Format a number as harbor's result.json does; nan and the infinities become null.
 
-    The digits are the shortest that read back; fixed notation from 1e-5 up to 1e16, else an
+    Uses the shortest digits that read back exactly; fixed notation from 1e-5 up to 1e16, else an
     exponent without padding.
     """
     if isinstance(value, int):
@@ -116,6 +116,7 @@ def json_number(value: Number) -> str:
     if not math.isfinite(value):
         return "null"
     text = repr(value)
+    # repr() pads exponents to two digits and uses them below 1e-4; harbor's JSON does neither.
     mantissa, mark, exponent = text.partition("e-0")
     if not mark:
         return text
@@ -126,5 +127,5 @@ def json_number(value: Number) -> str:
 
 
 def _digits(value: int) -> str:
-    # Harbor prints sums of any length; str() stops at 4300 digits.
+    # str() refuses more than 4300 digits; harbor prints sums of any length.
     return str(value) if _fits(value) else str(Decimal(value))

@@ -1,8 +1,8 @@
-"""pass@k: the chance that one of k attempts at a task succeeds, averaged over the tasks.
+"""pass@k: the probability that one of k attempts at a task succeeds, averaged over the tasks.
 
-Only for groups in which every scored trial has exactly one reward and that reward is 0 or 1; a
-trial without rewards is a failure. The estimate is the running product 1 - (n-c)/n *
-(n-c-1)/(n-1) …, in that order: a formula with binomials gives other last bits.
+Defined only for groups in which every scored trial has exactly one reward, 0 or 1; a trial without
+rewards is a failure. The estimate is the running product 1 - (n-c)/n * (n-c-1)/(n-1) …, in that
+order: a formula with binomials differs in the last bits.
 """
 
 from collections import Counter
@@ -27,9 +27,9 @@ def estimate(attempts: int, successes: int, k: int) -> float:
 
 
 def pass_at_k(tasks: Sequence[str], column: RewardColumn) -> dict[int, float]:
-    """pass@k of a group, by k; empty when it is not defined for these rewards.
+    """pass@k of a group, by k; empty when undefined for these rewards.
 
-    tasks and column run in parallel, one item a trial.
+    `tasks` and `column` have one item per trial, in the same order.
     """
     if column.n_single != column.n_scored or not _BINARY.issuperset(column.first):
         return {}

@@ -1,20 +1,20 @@
-"""Scoring rules under a name. A safer rule is another profile, never a silent change.
+"""Named scoring rules. A changed rule gets a new profile; existing profiles never change.
 
-    harbor-0.13.1   exactly what that release does; the same code up to 0.22
-    harbor-0.25     from 0.23 on, rewards that are not finite numbers are refused at reading
+    harbor-0.13.1   exactly as that release scores; unchanged up to 0.22
+    harbor-0.25     since 0.23, rewards that are not finite numbers are rejected when read
 
-Metrics, pass@k and the multi-step rules are the same in both: the releases were compared.
+Metrics, pass@k and the multi-step rules are the same in both releases.
 """
 
 import msgspec
 
 
 class Profile(msgspec.Struct, frozen=True):
-    """What differs between releases of harbor in scoring."""
+    """The scoring differences between releases of harbor."""
 
     name: str
     refuses_odd_rewards: bool
-    """Text, null, nested and non-finite reward values are parse errors, not coerced or kept."""
+    """Text, null, nested and non-finite reward values are parse errors instead of being coerced."""
 
 
 HARBOR_0_13 = Profile(name="harbor-0.13.1", refuses_odd_rewards=False)

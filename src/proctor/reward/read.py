@@ -1,10 +1,10 @@
-"""Reward files to rewards, with harbor's acceptance, order and messages.
+"""Read reward files with harbor's rules, precedence and error messages.
 
-reward.json decides when it exists, even when it is empty or broken; else reward.txt; else nothing
-was scored. Text is decoded as UTF-8 whatever the locale says: that is what harbor gets on every
-machine it is run on, and a score must not depend on LANG.
+reward.json takes precedence when it exists, even empty or invalid; else reward.txt; else the trial
+is not scored. Text is decoded as UTF-8 regardless of the locale: harbor always runs with UTF-8, and
+a score must not depend on LANG.
 
-Nothing here writes, and nothing here looks at the trial around the files.
+Does not write, and reads nothing of the trial but these files.
 """
 
 import errno
@@ -28,15 +28,15 @@ from proctor.reward.number import Rewards
 from proctor.reward.profile import DEFAULT_PROFILE, Profile
 from proctor.reward.score import Score, Scored, Unscored
 
+# The deepest reward.json that harbor's interpreter parses; one more is a RecursionError there.
 _MAX_NESTING = 1493
-"""Deepest reward.json that harbor's interpreter parses; one more is a RecursionError there."""
 
 LARGEST = 16 << 20
-"""Bytes of a reward file at most. harbor reads any: a verifier that writes a gigabyte there would
-have every reader of the job hold it in memory."""
+"""Largest reward file in bytes. harbor has no limit, so a verifier that writes a gigabyte makes
+every reader of the job hold it in memory."""
 
+# Errors that mean the file does not exist; any other means it cannot be read.
 _ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
-"""Errors that mean there is no such file; any other means that it cannot be looked at."""
 
 _JSON_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
 
@@ -44,9 +44,9 @@ _JSON_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
 def read_score(
     verifier_dir: str, profile: Profile = DEFAULT_PROFILE, trial: str | None = None
 ) -> Score:
-    """The score that a trial's verifier directory holds. Never raises for what is in the files.
+    """Read the score from a trial's verifier directory. Never raises because of file contents.
 
-    With `trial`, the trial's directory, no link is followed that leads out of it.
+    With `trial`, the trial's directory, links that lead out of it are not followed.
     """
     try:
         rewards = load_rewards(verifier_dir, profile, trial)
@@ -66,16 +66,16 @@ def read_score(
 def load_rewards(
     verifier_dir: str, profile: Profile = DEFAULT_PROFILE, trial: str | None = None
 ) -> Rewards | None:
-    """Rewards of a verifier directory; None when reward.json says null.
+    """Read the rewards of a verifier directory; None when reward.json is null.
 
-    With `trial`, the trial's directory, no link is followed that leads out of it; harbor follows
-    any.
+    With `trial`, the trial's directory, links that lead out of it are not followed; harbor follows
+    every link.
 
     Raises:
-        RewardError: no file, an empty one, or one that does not parse.
-        ValidationError: JSON that is not a map of numbers (pydantic's own class, as in harbor).
+        RewardError: the file is missing, empty or not parsable.
+        ValidationError: the JSON is not a map of numbers (pydantic's class, as in harbor).
         OSError: the file is a directory, or unreadable.
-        RecursionError: JSON nested deeper than harbor's interpreter goes.
+        RecursionError: the JSON is nested deeper than harbor's interpreter allows.
     """
     text_path, json_path = f"{verifier_dir}/reward.txt", f"{verifier_dir}/reward.json"
     data = _read_present(json_path, "JSON", trial)
@@ -88,7 +88,7 @@ def load_rewards(
 
 
 def parse_reward_text(data: bytes, path: str, profile: Profile = DEFAULT_PROFILE) -> Rewards:
-    """Rewards of a reward.txt: one number under the key `reward`."""
+    """Parse reward.txt: one number, under the key `reward`."""
     value = _parse(data, path, "text", float)
     if profile.refuses_odd_rewards and not math.isfinite(value):
         raise VerifierOutputParseError(f"Non-finite reward {value!r} in text file {path}")
@@ -96,10 +96,11 @@ def parse_reward_text(data: bytes, path: str, profile: Profile = DEFAULT_PROFILE
 
 
 def parse_reward_json(data: bytes, path: str, profile: Profile = DEFAULT_PROFILE) -> Rewards | None:
-    """Rewards of a reward.json: a map of numbers, or None for null."""
+    """Parse reward.json: a map of numbers, or None for null."""
     document = _parse(data, path, "JSON", _parse_json)
     if profile.refuses_odd_rewards:
         _check_finite_numbers(document, path)
+    # Plain numbers, the usual case, need no pydantic. `type(…) in`, since bool is an int.
     if isinstance(document, dict) and all(
         type(value) in (int, float) for value in document.values()
     ):
@@ -108,7 +109,7 @@ def parse_reward_json(data: bytes, path: str, profile: Profile = DEFAULT_PROFILE
 
 
 def validate_rewards(document: object) -> Rewards | None:
-    """Rewards of a document that was already parsed, coerced as harbor coerces them."""
+    """Coerce a parsed document to rewards as harbor does."""
     rewards: Rewards | None = _coerce().coerce_rewards(document)
     return rewards
 
@@ -121,7 +122,7 @@ def _parse[T](data: bytes, path: str, kind: str, convert: Callable[[str], T]) ->
     if not data:
         raise RewardFileEmptyError(f"Reward file is empty at {path}")
     try:
-        # Reading in text mode turns \r\n and \r into \n; that matters to a JSON error's position.
+        # Text mode turns \r\n and \r into \n, which shifts the position in a JSON error message.
         text = data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
         return convert(text)
     except (ValueError, TypeError) as error:
@@ -138,7 +139,7 @@ def _parse_json(text: str) -> object:
 
 
 def _check_nesting(text: str) -> None:
-    """Refuse the depth that harbor's interpreter refuses, whatever this one would allow."""
+    """Refuse the nesting depth that harbor's interpreter refuses, whatever this one allows."""
     depth = 0
     for match in _JSON_STRING_OR_BRACKET.finditer(text):
         bracket = match.group()
@@ -156,7 +157,10 @@ def _check_nesting(text: str) -> None:
 
 
 def _check_sound_so_far(cut_off: str) -> None:
-    """Raise the mistake in JSON text before the place where it was cut off, if it has one."""
+    """Raise the first syntax error in truncated JSON text, other than its being truncated.
+
+    harbor's parser reports a syntax error that comes before the nesting limit is reached.
+    """
     try:
         json.loads(cut_off)
     except json.JSONDecodeError as error:
@@ -174,7 +178,7 @@ def _check_finite_numbers(document: object, path: str) -> None:
 
 
 def _read_present(path: str, kind: str, trial: str | None) -> bytes | None:
-    """The file's bytes; None when it is absent, as a dangling or circular link is."""
+    """Read a file; None if it does not exist, or is a dangling or circular link."""
     try:
         return read_small(path, LARGEST) if trial is None else read_inside(trial, path, LARGEST)
     except OSError as error:

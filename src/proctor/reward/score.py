@@ -1,6 +1,6 @@
-"""What one trial scored: Scored or Unscored, never None, never nan-for-missing, never a zero.
+"""What one trial scored: Scored or Unscored. A missing score is never None, nan or 0.
 
-Harbor's rule that a missing reward counts as 0 is applied in `metric`, and nowhere else.
+harbor's rule that a missing reward counts as 0 is applied only in `metric`.
 """
 
 import msgspec
@@ -9,20 +9,20 @@ from proctor.reward.number import Rewards
 
 
 class Scored(msgspec.Struct, frozen=True):
-    """The verifier gave these rewards, by key, in the order it wrote them. May be empty."""
+    """The rewards that the verifier wrote, by key, in file order. May be empty."""
 
     rewards: Rewards
 
 
 class Unscored(msgspec.Struct, frozen=True):
-    """There are no rewards, and this is why. It is not a zero."""
+    """No rewards, and the reason. Not the same as 0."""
 
     reason: str
     """A sentence for a person."""
     error: str | None = None
     """Name of the exception class harbor would record, if one was raised."""
     code: str | None = None
-    """Reason code of the taxonomy, carried from the error that knew it."""
+    """Reason code, taken from the error's class."""
 
 
 type Score = Scored | Unscored

@@ -1,6 +1,6 @@
 """Custom metric scripts, run as harbor runs them: `uv run --python OURS metric.py -i IN -o OUT`.
 
-A script is the task author's code. Nothing calls this unless the user said so on the command line.
+A script is the task author's code, so it runs only if the user asked for it on the command line.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ _LONGEST_SECONDS = 600
 
 
 def run_metric_script(script: Path, rewards: Sequence[Rewards | None]) -> dict[str, object]:
-    """What the script makes of the rewards, one JSON line a trial, `null` where there are none.
+    """Run a metric script on the rewards of each trial, passed as JSON lines (`null` for none).
 
     Raises:
-        MetricError: no script, no uv, the script failed, or it left something that is no JSON
+        MetricError: the script or uv is missing, the script failed, or its output is not a JSON
         object.
     """
     if not script.is_file():
@@ -43,7 +43,7 @@ def run_metric_script(script: Path, rewards: Sequence[Rewards | None]) -> dict[s
 
 
 def _run(command: list[str], script: Path) -> None:
-    # A session of its own, so that what uv started is stopped with it.
+    # A separate session, so that the processes uv starts can be killed with it.
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

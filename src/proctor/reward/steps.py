@@ -1,7 +1,7 @@
-"""The steps of one trial to its rewards, and when a trial stops before its last step.
+"""Combine the steps of a trial into its rewards, and decide when a trial stops early.
 
-Harbor's rules: a failed step that was not verified ends the trial; so does a reward under the
-step's minimum. Only steps that were executed count.
+harbor's rules: a failed step that was not verified ends the trial, and so does a reward below the
+step's minimum. Only executed steps count.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +19,13 @@ DEFAULT_STRATEGY: Strategy = "mean"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """A verifier ran to its end. Its rewards may still be None (it said null)."""
+    """The result of a verifier that finished. The rewards may still be None (it wrote null)."""
 
     rewards: Rewards | None
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step as it ended."""
+    """One finished step."""
 
     name: str
     verdict: Verdict | None
@@ -33,18 +33,18 @@ class Step(msgspec.Struct, frozen=True):
     exception: str | None = None
     """Name of the exception class, if one was recorded on the step."""
     min_reward: MinReward | None = None
-    """What the step must reach for the trial to go on: one number for `reward`, or one a key."""
+    """Minimum for the trial to continue: one number for `reward`, or one per key."""
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """Why the steps after this one were not run, in harbor's words."""
+    """Why the remaining steps were not run, in harbor's words."""
 
     level: Literal["warning", "debug"]
     message: str
 
 
 def find_stop(step: Step, *, verifying: bool = True) -> Stop | None:
-    """Whether the trial ends after this step, and why."""
+    """Return why the trial ends after this step, or None if it continues."""
     if step.exception is not None and step.verdict is None:
         return Stop("warning", f"Step '{step.name}' failed, aborting remaining steps")
     if step.min_reward is None or not verifying:
@@ -58,7 +58,7 @@ def find_stop(step: Step, *, verifying: bool = True) -> Stop | None:
 def executed_steps(
     steps: Iterable[Step], *, verifying: bool = True
 ) -> tuple[list[Step], list[Stop]]:
-    """The steps that a trial gets to, and the stop that ended it, if one did."""
+    """Return the steps that are executed, and the stop that ended the trial, if any."""
     executed = []
     for step in steps:
         executed.append(step)
@@ -70,7 +70,7 @@ def executed_steps(
 def trial_verdict(
     executed: Sequence[Step], strategy: Strategy = DEFAULT_STRATEGY
 ) -> Verdict | None:
-    """What the trial as a whole is given: the last step's verdict, or the mean of all verdicts."""
+    """The verdict of the trial: the last step's, or the mean over all verified steps."""
     if strategy == "final":
         return executed[-1].verdict if executed else None
     verified = [step.verdict.rewards or {} for step in executed if step.verdict is not None]

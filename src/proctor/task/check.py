@@ -1,7 +1,7 @@
-"""Everything worth saying about a task or a dataset.
+"""Problems and notes about a task or a dataset.
 
-A problem is what makes harbor pass a task over, end a job, or fail at the task in every trial.
-A note is what harbor does in silence and its author may not know. What a task asks of the
+A problem makes harbor skip a task, abort a job, or fail the task in every trial. A note is
+something that harbor does silently and the author may not know. What a task requires of the
 machine (Windows, GPUs, a TPU) is neither.
 """
 
@@ -22,7 +22,7 @@ _COVERED = ("environment/", "tests/", "solution/", "steps/")
 
 
 class TaskCheck(msgspec.Struct, frozen=True):
-    """What was found about one directory of a dataset."""
+    """Findings about one directory of a dataset."""
 
     name: str
     """The name of the directory."""
@@ -31,18 +31,18 @@ class TaskCheck(msgspec.Struct, frozen=True):
 
 
 class DatasetCheck(msgspec.Struct, frozen=True):
-    """What was found about a dataset."""
+    """Findings about a dataset."""
 
     tasks: tuple[TaskCheck, ...]
-    """The tasks that harbor takes, by name."""
+    """The tasks that harbor accepts, by name."""
     skipped: tuple[TaskCheck, ...]
-    """The directories that it passes over in silence, each with the reasons."""
+    """The directories that it silently skips, each with the reasons."""
     diagnostics: tuple[Diagnostic, ...] = ()
-    """Of the dataset as a whole."""
+    """Findings about the dataset as a whole."""
 
     @property
     def has_problem(self) -> bool:
-        """Whether anything here is a problem."""
+        """Whether any finding is a problem."""
         found = [
             *self.diagnostics,
             *(d for one in self.tasks + self.skipped for d in one.diagnostics),
@@ -51,7 +51,7 @@ class DatasetCheck(msgspec.Struct, frozen=True):
 
 
 def check_task(path: Path) -> list[Diagnostic]:
-    """Problems first, then notes; none if there is nothing to say."""
+    """List problems first, then notes; empty if there are none."""
     faults = find_faults(path)
     if faults:
         return faults
@@ -69,7 +69,7 @@ def check_task(path: Path) -> list[Diagnostic]:
 
 
 def check_dataset(path: Path) -> DatasetCheck:
-    """Every task and every directory that harbor would pass over.
+    """Check every task, and every directory that harbor would skip.
 
     Raises:
         TaskError: the dataset cannot be listed.
@@ -79,7 +79,7 @@ def check_dataset(path: Path) -> DatasetCheck:
     skipped = tuple(TaskCheck(one.name, one.faults) for one in dataset.skipped)
     whole = list(_find_shared_names([one.path for one in dataset.tasks]))
     if not tasks:
-        whole.append(Diagnostic("no-task", "holds no task that harbor would take"))
+        whole.append(Diagnostic("no-task", "has no task that harbor accepts"))
     if "__" in dataset.name:
         message = "its name has '__' in it; harbor 0.13.1 then computes no metrics for it"
         whole.append(_note("dataset-name", message))
@@ -92,12 +92,12 @@ def _note(code: str, message: str) -> Diagnostic:
 
 def _find_notes(task: Task) -> Iterator[Diagnostic]:
     if not task.environment_directory.is_dir():
-        yield _note("environment-not-directory", "environment is no directory")
+        yield _note("environment-not-directory", "environment is not a directory")
     if not task.steps and not task.instruction.strip():
-        yield _note("empty-instruction", "instruction.md says nothing")
+        yield _note("empty-instruction", "instruction.md is empty")
     for step in task.steps:
         if not step.instruction.strip():
-            yield _note("empty-instruction", f"steps/{step.name}/instruction.md says nothing")
+            yield _note("empty-instruction", f"steps/{step.name}/instruction.md is empty")
     yield from _find_missing_solutions(task)
     yield from _find_unused(task)
 
@@ -111,7 +111,7 @@ def _find_missing_solutions(task: Task) -> Iterator[Diagnostic]:
 
 
 def _find_unused(task: Task) -> Iterator[Diagnostic]:
-    """Files with a meaning that harbor never uses."""
+    """Files with a reserved name that harbor never uses in this task."""
     suffix = task.config.environment.os.script_suffix
     other = ".sh" if suffix == ".bat" else ".bat"
     root = task.directory
@@ -139,13 +139,14 @@ def _list_directories(path: Path) -> set[str]:
 
 
 def _find_uncovered(task: Task, digests: TaskDigests) -> Iterator[Diagnostic]:
-    """What a digest does not cover though harbor would use it."""
+    """Files that harbor would use but a digest does not cover."""
     files = {file.path for file in digests.files}
     if hidden := sorted(path for path in files - digests.locked if path.startswith(_COVERED)):
-        message = f"the digest in lock.json does not cover {_shown(hidden)}: to be ignored"
+        why = "ignored by .gitignore or harbor's default patterns"
+        message = f"the digest in lock.json does not cover {_shown(hidden)}: {why}"
         yield _note("not-in-lock-digest", message)
     if links := sorted(_find_odd(task.directory)):
-        message = f"dataset digest v1 does not cover {_shown(links)}: a link or no regular file"
+        message = f"dataset digest v1 does not cover {_shown(links)}: a link or special file"
         yield _note("not-in-dataset-digest", message)
 
 

@@ -1,14 +1,14 @@
-"""Harbor's task_checksum: one digest over names, places and contents of a whole directory.
+"""harbor's task_checksum: one digest over the names, layout and contents of a whole directory.
 
     file        data:<sha256 of its bytes> NUL name:<name>
     directory   dirhash:<its digest> NUL name:<name>
     digest      of a directory: SHA-256 of the sorted descriptions of its entries, joined by NUL NUL
 
-Links are followed, wherever they lead. Directories without a file below them, dangling links,
-pipes, sockets and devices do not count. Nothing else is left out: a `.git` counts.
+Links are followed, also out of the directory. Directories without a file below them, dangling
+links, pipes, sockets and devices do not count. Nothing else is left out: a `.git` counts.
 
-The files that a checksum covers come from the walk that computed it: none is in one and not in
-the other.
+The list of covered files comes from the same walk that computes the checksum, so the two cannot
+differ.
 """
 
 import os
@@ -23,28 +23,29 @@ from proctor.errors import TaskError
 from proctor.task.hashed import SHARED, FileHashes
 from proctor.task.manifest import FileDigest
 
+# Links can multiply paths exponentially; beyond this only the checksum is computed.
 LONGEST_LIST: Final = 1 << 24
-"""Characters that the paths of all files may have together, for them to be listed."""
+"""Most characters in the paths of all files together for them to be listed."""
 
 
 class HashedTree(msgspec.Struct, frozen=True):
-    """A whole directory, links followed."""
+    """A hashed directory, links followed."""
 
     checksum: str
     """As in a trial's result.json."""
     files: tuple[FileDigest, ...] | None
-    """Every file that the checksum covers, in order; None where links make too many paths."""
+    """Every file that the checksum covers, in order; None if links make too many paths."""
 
 
 class _Listing(msgspec.Struct, gc=False):
-    """What one directory holds."""
+    """The contents of one directory."""
 
     files: list[str]
-    """Names."""
+    """File names."""
     hashed: list[FileDigest]
-    """The same, by name alone, once they are read."""
+    """The same files with their digests, once they are read; paths are bare names."""
     directories: dict[str, str]
-    """Names, each with the real path that it leads to."""
+    """Subdirectories by name, each with its real path."""
 
 
 def task_checksum(directory: Path, hashes: FileHashes = SHARED) -> str:
@@ -57,11 +58,11 @@ def task_checksum(directory: Path, hashes: FileHashes = SHARED) -> str:
 
 
 def hash_tree(directory: Path, hashes: FileHashes = SHARED) -> HashedTree:
-    """The checksum of a task directory, and the files that it covers.
+    """Compute the checksum of a task directory, and the files that it covers.
 
     Raises:
-        TaskError: it holds no file, something in it cannot be read, a name is not UTF-8, or its
-            links lead round in a circle. Harbor fails there too.
+        TaskError: the directory has no file, something in it cannot be read, a name is not UTF-8,
+            or its links form a cycle. harbor fails in these cases too.
     """
     root = os.path.realpath(directory)
     digests: dict[str, str] = {}
@@ -71,17 +72,17 @@ def hash_tree(directory: Path, hashes: FileHashes = SHARED) -> HashedTree:
         if entries := _describe(listing, digests):
             digests[path] = _hash_entries(path, entries)
     if root not in digests:
-        raise TaskError(f"{directory}: holds no file; there is nothing to hash")
+        raise TaskError(f"{directory}: has no files; there is nothing to hash")
     if _measure(tree, root) > LONGEST_LIST:
         return HashedTree(digests[root], None)
-    # A few links can make more paths to nothing than there is time for.
+    # Skip directories without files: a few links can make exponentially many paths to them.
     filled = {path: listing for path, listing in tree.items() if path in digests}
     files = sorted(_spread(filled, root), key=lambda file: file.path)
     return HashedTree(digests[root], tuple(files))
 
 
 def checksum_of_list(files: Iterable[tuple[str, str]]) -> str:
-    """The checksum of a task of which only the paths and the SHA-256 of its files are known.
+    """Compute the checksum of a task from the paths and SHA-256 of its files alone.
 
     Raises:
         TaskError: a name is not UTF-8.
@@ -92,6 +93,7 @@ def checksum_of_list(files: Iterable[tuple[str, str]]) -> str:
         folders.setdefault(folder, []).append(f"data:{sha256}\0name:{name}")
         while folder := folder.rpartition("/")[0]:
             folders.setdefault(folder, [])
+    # Deepest first: a directory's digest needs those of its subdirectories.
     for folder in sorted(folders, key=lambda path: path.count("/"), reverse=True):
         if folder:
             around, _, name = folder.rpartition("/")
@@ -110,7 +112,7 @@ def _hash_file(folder: str, name: str, hashes: FileHashes) -> FileDigest:
 
 
 def _measure(tree: dict[str, _Listing], root: str) -> int:
-    """How many characters the paths of all files have, without making one of them."""
+    """Sum the lengths of all file paths without building them."""
     sizes: dict[str, tuple[int, int]] = {}
     for path, listing in tree.items():
         count, length = len(listing.files), sum(map(len, listing.files))
@@ -123,7 +125,7 @@ def _measure(tree: dict[str, _Listing], root: str) -> int:
 
 
 def _spread(tree: dict[str, _Listing], root: str) -> Iterator[FileDigest]:
-    """Every file under every path that leads to it."""
+    """List every file under every path that leads to it."""
     waiting = [("", root)]
     while waiting:
         before, real = waiting.pop()
@@ -148,16 +150,16 @@ def _hash_entries(path: str, entries: list[str]) -> str:
         return sha256_hex("\0\0".join(entries).encode())
     except UnicodeEncodeError as error:
         raise TaskError(
-            f"{path}: holds a file whose name is not UTF-8; harbor cannot hash it either"
+            f"{path}: has a file whose name is not UTF-8; harbor cannot hash it either"
         ) from error
 
 
 def _list_tree(root: str) -> dict[str, _Listing]:
-    """Every directory that can be reached, by real path; each after all those below it.
+    """List every reachable directory by real path; each after all those below it.
 
-    A directory that many links lead to is listed once: a few links can make more paths than
-    there is time for. All is listed before a file is read, so that a link to the root of the
-    file system is found out first.
+    A directory that many links lead to is listed once, because a few links can make exponentially
+    many paths. Everything is listed before any file is read, so that a link to the root of the
+    file system fails early.
     """
     done: dict[str, _Listing] = {}
     open_ = {root: _list_directory(root)}
@@ -169,7 +171,7 @@ def _list_tree(root: str) -> dict[str, _Listing]:
             done[path] = open_.pop(path)
             way.pop()
         elif child in open_:
-            raise TaskError(f"{path}: its links lead round in a circle, back to {child}")
+            raise TaskError(f"{path}: its links form a cycle through {child}")
         elif child not in done:
             open_[child] = _list_directory(child)
             way.append((child, iter(open_[child].directories.values())))

@@ -1,7 +1,7 @@
-"""The whole of task.toml, as harbor 0.13.1 takes it.
+"""The whole of task.toml, as harbor 0.13.1 accepts it.
 
-Types, defaults and rules are harbor's, so whatever it accepts is accepted here with the same
-values. `proctor.task.parse` reads the text. Nothing here looks at the rest of the directory.
+Types, defaults and rules are harbor's: what harbor accepts is accepted here with the same values.
+`proctor.task.parse` reads the text.
 """
 
 import re
@@ -15,7 +15,7 @@ from proctor.task.environment import EnvironmentConfig, Healthcheck
 from proctor.task.network import PhaseNetwork
 from proctor.task.table import Table
 
-# As in harbor, `$` also stands before a last newline.
+# As in harbor, `$` also matches before a trailing newline.
 _PACKAGE_NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9._-]*/[a-zA-Z0-9][a-zA-Z0-9._-]*$")
 
 
@@ -29,25 +29,25 @@ def _check_package_name(name: str) -> str:
 
 
 class Author(Table):
-    """Somebody who wrote the task."""
+    """An author of the task."""
 
     name: str
-    """What they are called."""
+    """Full name."""
     email: str | None = None
-    """Where they can be written to."""
+    """Email address."""
 
 
 class Package(Table):
-    """[task]: what the task is called where tasks are published."""
+    """[task]: the name and description under which the task is published."""
 
     name: Annotated[str, AfterValidator(_check_package_name)]
     """`organisation/name`."""
     description: str = ""
-    """What the task is about, for people."""
+    """Description for people."""
     authors: tuple[Author, ...] = ()
-    """Who wrote it."""
+    """Authors."""
     keywords: tuple[str, ...] = ()
-    """Words to find it by."""
+    """Search terms."""
 
     @property
     def organisation(self) -> str:
@@ -61,19 +61,19 @@ class Package(Table):
 
 
 class SolutionConfig(Table):
-    """[solution]: for the run of the reference solution."""
+    """[solution]: settings for running the reference solution."""
 
     env: dict[str, str] = Field(default_factory=dict)
-    """Variables of the solution script; `${NAME}` comes from the host."""
+    """Variables of the solution script; `${NAME}` is read from the host."""
 
 
 class AgentConfig(PhaseNetwork):
     """[agent], and [steps.agent]."""
 
     timeout_sec: float | None = None
-    """Seconds that the agent may take; None: no limit."""
+    """Time limit of the agent in seconds; None: no limit."""
     user: str | int | None = None
-    """Name or number of the user it runs as; None: the environment's own."""
+    """Name or number of the user it runs as; None: the environment's default."""
 
 
 class VerifierMode(StrEnum):
@@ -87,61 +87,61 @@ class VerifierConfig(PhaseNetwork):
     """[verifier], and [steps.verifier]."""
 
     timeout_sec: float = 600.0
-    """Seconds that the tests may take. A step has this default too: it inherits nothing."""
+    """Time limit of the tests in seconds. A step has this default too: it inherits nothing."""
     env: dict[str, str] = Field(default_factory=dict)
-    """Variables of the test script; `${NAME}` comes from the host."""
+    """Variables of the test script; `${NAME}` is read from the host."""
     user: str | int | None = None
-    """Name or number of the user it runs as; None: the environment's own."""
+    """Name or number of the user it runs as; None: the environment's default."""
     environment_mode: VerifierMode | None = None
-    """Whether it runs where the agent ran; None: only if it has no environment of its own."""
+    """Whether it runs in the agent's environment; None: unless `environment` is set."""
     environment: EnvironmentConfig | None = None
-    """An environment of its own."""
+    """A separate environment for the verifier."""
 
     @model_validator(mode="after")
     def _mode_fits_environment(self) -> Self:
         if self.environment_mode is VerifierMode.SHARED and self.environment is not None:
-            raise ValueError("environment_mode is 'shared' and there is an environment of its own")
+            raise ValueError("environment_mode is 'shared', but an environment is given too")
         return self
 
     @property
     def mode(self) -> VerifierMode | None:
-        """The mode that is said or implied here; None where nothing is."""
+        """The mode set or implied here; None if neither."""
         if self.environment_mode is None and self.environment is not None:
             return VerifierMode.SEPARATE
         return self.environment_mode
 
 
 class Artifact(Table):
-    """A file or directory that is kept after the run."""
+    """A file or directory to keep after the run."""
 
     source: str
     """Path inside the environment."""
     destination: str | None = None
     """Path below the trial's artifacts; None: the last part of the source."""
     exclude: tuple[str, ...] = ()
-    """Patterns of tar for what is left out of a directory."""
+    """Patterns for tar of what to leave out of a directory."""
 
 
 class StepConfig(Table):
-    """One of [[steps]]."""
+    """One entry of [[steps]]."""
 
     name: str
     """Also the name of its directory below steps/."""
     agent: AgentConfig = AgentConfig()
-    """The agent's limits in this step."""
+    """Limits of the agent in this step."""
     verifier: VerifierConfig = VerifierConfig()
     """How this step is verified."""
     min_reward: float | dict[str, float] | None = None
-    """Below it no further step is run: of the key `reward`, or key by key. A missing one counts as
+    """Minimum for the next step to run: of the key `reward`, or per key. A missing reward counts as
     minus infinity."""
     healthcheck: Healthcheck | None = None
-    """Must pass after the step is set up, besides the environment's own."""
+    """Must pass after the step is set up, in addition to the environment's own."""
     artifacts: tuple[str | Artifact, ...] = ()
-    """Kept after this step, besides the task's."""
+    """Kept after this step, in addition to the task's."""
 
 
 class RewardStrategy(StrEnum):
-    """How the rewards of the steps become the trial's."""
+    """How the rewards of the steps are combined into the trial's."""
 
     MEAN = "mean"
     FINAL = "final"
@@ -153,25 +153,25 @@ class TaskConfig(Table):
     other_spellings: ClassVar[Mapping[str, str]] = {"version": "schema_version"}
 
     schema_version: str = "1.3"
-    """Version of the format; `version` is taken for it."""
+    """Version of the format; `version` is accepted as an alias."""
     task: Package | None = None
-    """What the task is called where tasks are published."""
+    """The name and description under which the task is published."""
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """Anything; nobody reads it."""
+    """Free-form; not interpreted."""
     verifier: VerifierConfig = VerifierConfig()
     """How the task is verified."""
     agent: AgentConfig = AgentConfig()
-    """The agent's limits."""
+    """Limits of the agent."""
     environment: EnvironmentConfig = EnvironmentConfig()
-    """The machine it runs in."""
+    """The machine the task runs in."""
     solution: SolutionConfig = SolutionConfig()
-    """For the reference solution."""
+    """Settings for the reference solution."""
     source: str | None = None
-    """Where the task comes from."""
+    """Where the task comes from, as its author wrote it."""
     multi_step_reward_strategy: RewardStrategy | None = None
-    """How the rewards of the steps become one; None: by their mean."""
+    """How the rewards of the steps are combined; None: by their mean."""
     steps: tuple[StepConfig, ...] | None = None
-    """The steps, in order; none or an empty list: a task of one step."""
+    """The steps, in order; None or empty: a single-step task."""
     artifacts: tuple[str | Artifact, ...] = ()
     """Kept after the run."""
 
@@ -183,7 +183,7 @@ class TaskConfig(Table):
         return data
 
     def find_verifier_environment(self, step: StepConfig | None = None) -> EnvironmentConfig | None:
-        """The environment of a separate verifier; None where it shares the agent's."""
+        """The environment of a separate verifier; None if it shares the agent's."""
         own = (step.verifier, self.verifier) if step else (self.verifier,)
         mode = next((said.mode for said in own if said.mode), VerifierMode.SHARED)
         if mode is VerifierMode.SHARED:

@@ -1,7 +1,7 @@
-"""A directory of tasks, and the directories in it that harbor does not take.
+"""A directory of tasks, and the directories in it that harbor skips.
 
-Harbor takes every direct child that is a valid task and passes all others over without a word.
-Here each has its reasons. Children that are files are no tasks and are not listed.
+harbor accepts every direct child that is a valid task and silently skips the others. Here each
+skipped directory has its reasons. Files are never tasks and are not listed.
 """
 
 import os
@@ -16,17 +16,17 @@ from proctor.task.hashed import SHARED, FileHashes
 from proctor.task.manifest import dataset_digest, hash_files, task_digest
 from proctor.task.presence import is_directory
 
+# A directory with none of these was probably not meant to be a task.
 _SIGNS = (INSTRUCTION, "environment", "tests", "solution")
-"""What is found in a task; a directory with none of them was not meant to be one."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
     """One directory in a dataset."""
 
     path: Path
-    """Where it is."""
+    """Its path."""
     faults: tuple[Diagnostic, ...] = ()
-    """Why harbor passes it over; none if it takes it."""
+    """Why harbor skips it; empty if it accepts it."""
 
     @property
     def name(self) -> str:
@@ -35,7 +35,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     @property
     def is_task(self) -> bool:
-        """Whether harbor takes it."""
+        """Whether harbor accepts it."""
         return not self.faults
 
 
@@ -43,18 +43,18 @@ class Dataset(msgspec.Struct, frozen=True):
     """A directory of tasks."""
 
     path: Path
-    """Where it is."""
+    """Its path."""
     candidates: tuple[Candidate, ...]
-    """Every directory in it, by name. Harbor's own order is that of the file system."""
+    """Every directory in it, sorted by name. harbor uses the order of the file system."""
 
     @property
     def tasks(self) -> tuple[Candidate, ...]:
-        """Those that harbor takes."""
+        """The directories that harbor accepts."""
         return tuple(found for found in self.candidates if found.is_task)
 
     @property
     def skipped(self) -> tuple[Candidate, ...]:
-        """Those that it passes over."""
+        """The directories that harbor skips."""
         return tuple(found for found in self.candidates if not found.is_task)
 
     @property
@@ -64,7 +64,7 @@ class Dataset(msgspec.Struct, frozen=True):
 
 
 def load_dataset(path: Path) -> Dataset:
-    """A dataset and everything in it that is or is not a task.
+    """Load a dataset: every directory in it, whether or not it is a task.
 
     Raises:
         TaskError: it cannot be listed.
@@ -77,7 +77,7 @@ def load_dataset(path: Path) -> Dataset:
 
 
 def load_dataset_digest(dataset: Dataset, hashes: FileHashes = SHARED) -> str:
-    """Dataset digest v1 of the tasks that harbor takes, read from disk.
+    """Dataset digest v1 of the tasks that harbor accepts, read from disk.
 
     Raises:
         TaskError: a task cannot be hashed.
@@ -87,12 +87,12 @@ def load_dataset_digest(dataset: Dataset, hashes: FileHashes = SHARED) -> str:
 
 
 def is_task_directory(path: Path) -> bool:
-    """Whether a directory is, or was meant to be, one task: it has a task.toml."""
+    """Whether a directory is, or was meant to be, a task: it has a task.toml."""
     return os.path.lexists(path / CONFIG)
 
 
 def was_meant_as_task(path: Path) -> bool:
-    """Whether anything in a directory says that it was meant to be a task."""
+    """Whether a directory has any file or directory that is typical of a task."""
     return is_task_directory(path) or any(os.path.lexists(path / sign) for sign in _SIGNS)
 
 
@@ -100,13 +100,13 @@ def _may_be_directory(child: Path) -> bool:
     try:
         return is_directory(child)
     except OSError:
-        # It is listed with that as its fault: harbor ends a job over it.
+        # Keep it, so that it is listed with this error as its fault: harbor aborts a job on it.
         return True
 
 
 def _find_faults(child: Path) -> list[Diagnostic]:
     faults = find_faults(child)
     if faults and not was_meant_as_task(child) and faults[0].code == "missing-config":
-        message = "no task.toml, nor anything else of a task"
+        message = "no task.toml, and no other part of a task"
         return [Diagnostic("not-a-task", message, is_problem=False)]
     return faults

@@ -1,4 +1,4 @@
-"""All digests of one task together. It reads the whole directory and decides nothing."""
+"""All digests of one task together."""
 
 import math
 import os
@@ -17,24 +17,26 @@ from proctor.task.manifest import FileDigest, hash_files, task_digest
 from proctor.task.parse import read_text
 from proctor.task.presence import is_directory, is_file, is_there
 
-# The digest of a task in harbor's lock.json, which is not its task_checksum
+# The digest of a task in harbor's lock.json, which differs from its task_checksum.
 #
 # It covers task.toml, instruction.md, README.md and all files below environment/, tests/, solution/
-# and steps/, but for those that the task's own .gitignore names. Only the .gitignore at the top is
-# read, and without one a few usual patterns stand in for it. Links to files count as the files;
-# links to directories do not count, unless it is one of the four itself.
+# and steps/, except those that the task's own .gitignore excludes. Only the top-level .gitignore is
+# read; without one, a few default patterns apply. Links to files count as the files; links to
+# directories do not count, unless one of the four directories is itself a link.
 
 
 _FILES = ("task.toml", "instruction.md", "README.md")
 _DIRECTORIES = ("environment", "tests", "solution", "steps")
 _DEFAULT_PATTERNS = ("__pycache__/", "*.pyc", ".DS_Store", "*.swp", "*.swo", "*~")
+# A .gitignore is untrusted, and matching backtracks: bound its size, its patterns, and the ways in
+# which the stars of one pattern can match the longest path.
 _LARGEST_IGNORE_FILE = 1 << 20
 _MOST_PATTERNS = 10_000
 _MOST_WAYS = 10_000_000
 
 
 def lock_digest(directory: Path, hashes: FileHashes = SHARED) -> str:
-    """The digest of a task directory; lock.json writes `sha256:` before it.
+    """The digest of a task directory; lock.json prefixes it with `sha256:`.
 
     Raises:
         TaskError: something cannot be read, or a name is not UTF-8.
@@ -45,12 +47,12 @@ def lock_digest(directory: Path, hashes: FileHashes = SHARED) -> str:
         return sha256_hex("".join(lines).encode())
     except UnicodeEncodeError as error:
         raise TaskError(
-            f"{directory}: holds a file whose name is not UTF-8; harbor cannot hash it either"
+            f"{directory}: has a file whose name is not UTF-8; harbor cannot hash it either"
         ) from error
 
 
 def find_lock_files(directory: Path) -> list[str]:
-    """The paths that the digest covers, below the task directory, in order.
+    """List the paths that the lock digest covers, relative to the task directory, sorted.
 
     Raises:
         TaskError: something cannot be read, or .gitignore cannot be used.
@@ -94,7 +96,7 @@ def _load_ignored(root: Path, names: list[str]) -> PathSpec[Pattern]:
 
 
 def _check_effort(path: Path, lines: list[str], names: list[str]) -> None:
-    """Refuse patterns so many, or with so many stars, that matching could take for ever."""
+    """Refuse patterns so many, or with so many stars, that matching could take too long."""
     if len(lines) > _MOST_PATTERNS:
         raise TaskError(f"{path}: has {len(lines)} lines; expected at most {_MOST_PATTERNS}")
     parts = [name.split("/") for name in names]
@@ -107,35 +109,35 @@ def _check_effort(path: Path, lines: list[str], names: list[str]) -> None:
         ways = math.comb(longest, min(stars, longest // 2)) * math.comb(deepest, doubled)
         if ways > _MOST_WAYS:
             raise TaskError(
-                f"{path}: line {number} has so many stars that matching could take for ever"
+                f"{path}: line {number} has so many stars that matching could take too long"
             )
 
 
 class TaskDigests(msgspec.Struct, frozen=True):
-    """What pins a task to its bytes."""
+    """The digests that identify a task's exact contents."""
 
     task_checksum: str
-    """As in a trial's result.json: every file of the directory, links followed."""
+    """As in a trial's result.json: covers every file of the directory, links followed."""
     lock_digest: str
-    """As in a job's lock.json, without its `sha256:`: the files that harbor would publish."""
+    """As in a job's lock.json, without `sha256:`: covers the files that harbor would publish."""
     dataset_v1: str
-    """The task's digest in a manifest of dataset digest v1: every file that is no link."""
+    """The task's digest in dataset digest v1: covers every file that is not a link."""
     files: tuple[FileDigest, ...]
-    """Every file that is no link, in order."""
+    """Every file that is not a link, sorted by path."""
     followed: tuple[FileDigest, ...] | None
-    """Every file that task_checksum covers, links followed, in order; None where links make more
+    """Every file that task_checksum covers, links followed, sorted by path; None if links make more
     paths than can be listed."""
     locked: frozenset[str]
     """The paths that the lock digest covers."""
 
     @property
     def size(self) -> int:
-        """Bytes of all files together."""
+        """Total bytes of all files."""
         return sum(file.size for file in self.files)
 
 
 def load_digests(directory: Path, hashes: FileHashes = SHARED) -> TaskDigests:
-    """Every digest of a task directory, whether or not harbor would take it.
+    """Compute every digest of a task directory, whether or not harbor would accept it.
 
     Raises:
         TaskError: something in it cannot be read or hashed.

@@ -1,9 +1,9 @@
-"""One task directory: its config, its instructions, its scripts, and why harbor would not take it.
+"""One task directory: its config, instructions and scripts, and why harbor would reject it.
 
     load_task(path)      the task as a value, or a TaskError
-    find_faults(path)    every reason for which harbor passes the directory over
+    find_faults(path)    every reason for which harbor skips the directory
 
-Nothing here hashes, runs or writes anything.
+Does not hash, run or write anything.
 """
 
 import os
@@ -23,14 +23,14 @@ INSTRUCTION = "instruction.md"
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One step of a task of several."""
+    """One step of a multi-step task."""
 
     config: StepConfig
-    """Its part of task.toml."""
+    """Its entry in task.toml."""
     directory: Path
     """steps/NAME."""
     instruction: str
-    """What the agent is told, without canary lines."""
+    """The agent's prompt, without canary lines."""
 
     @property
     def name(self) -> str:
@@ -39,27 +39,27 @@ class Step(msgspec.Struct, frozen=True):
 
     @property
     def workdir(self) -> Path:
-        """Files for the working directory, and perhaps a setup.sh. It need not be there."""
+        """Files for the working directory, optionally with a setup.sh. May not exist."""
         return self.directory / "workdir"
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A task that harbor takes."""
+    """A task that harbor accepts."""
 
     directory: Path
-    """Where it is: absolute, without links."""
+    """Its path: absolute, links resolved."""
     config: TaskConfig
     """task.toml."""
     instruction: str
-    """What the agent is told, without canary lines; empty in a task of several steps."""
+    """The agent's prompt, without canary lines; empty in a multi-step task."""
     steps: tuple[Step, ...] = ()
-    """The steps of a task of several, in order."""
+    """The steps of a multi-step task, in order."""
     notes: tuple[Diagnostic, ...] = ()
-    """What is worth knowing of its config and breaks nothing, such as unknown keys."""
+    """Notes about its config, such as unknown keys."""
 
     @property
     def name(self) -> str:
-        """The name in [task], else that of the directory: `task_name` of a trial's result."""
+        """The name in [task], else the directory's name: `task_name` of a trial's result."""
         return _name(self.directory, self.config)
 
     @property
@@ -73,7 +73,7 @@ class Task(msgspec.Struct, frozen=True):
         return self.directory / "environment"
 
     def find_test_script(self, step: Step | None = None) -> Path | None:
-        """The test script of the task or of one step: its own, else the shared one."""
+        """The test script of the task or of one step: the step's own, else the shared one."""
         places = [step.directory, self.directory] if step else [self.directory]
         return next(filter(None, (_find_test(place, self.config) for place in places)), None)
 
@@ -84,16 +84,16 @@ class Task(msgspec.Struct, frozen=True):
 
 
 def load_task(path: Path, *, verifying: bool = True) -> Task:
-    """The task in a directory; with `verifying=False` it needs no test script.
+    """Load the task in a directory; with `verifying=False` it needs no test script.
 
     Raises:
-        TaskError: harbor would not take it, or an instruction cannot be read.
+        TaskError: harbor would reject it, or an instruction cannot be read.
     """
     directory, config, found = _examine(path, verifying=verifying)
     faults = [diagnostic for diagnostic in found if diagnostic.is_problem]
     if faults or config is None:
         reasons = "; ".join(map(str, faults))
-        raise TaskError(f"{path}: not a task that harbor would take: {reasons}")
+        raise TaskError(f"{path}: not a valid task: {reasons}")
     steps = tuple(
         Step(step, where := directory / "steps" / step.name, _load_instruction(where))
         for step in config.steps or ()
@@ -103,17 +103,17 @@ def load_task(path: Path, *, verifying: bool = True) -> Task:
 
 
 def find_faults(path: Path, *, verifying: bool = True) -> list[Diagnostic]:
-    """Every reason for which harbor does not take a directory, in the order in which it looks.
+    """List every reason for which harbor rejects a directory, in the order of its checks.
 
-    None if it takes it. It passes the directory over, unless the code of the first reason is in
-    `ENDS_JOB`. With `--disable-verification` it asks for no test script: `verifying=False`.
+    Empty if harbor accepts it. harbor skips a rejected directory, unless the code of the first
+    reason is in `ENDS_JOB`. `verifying=False`, for `--disable-verification`, requires no tests.
     """
     _, _, found = _examine(path, verifying=verifying)
     return [diagnostic for diagnostic in found if diagnostic.is_problem]
 
 
 def find_name(path: Path) -> str:
-    """What harbor calls the task in a directory, also one that it would not take."""
+    """Name the task in a directory as harbor does, even if harbor would reject it."""
     directory, config, _ = _examine(path, verifying=False)
     return _name(directory, config)
 
@@ -162,14 +162,14 @@ def _examine(path: Path, *, verifying: bool) -> tuple[Path, TaskConfig | None, l
         if config:
             found.extend(_find_missing(directory, config, verifying=verifying))
     except OSError as error:
-        message = f"{Path(error.filename).name} cannot be looked at: {error.strerror}"
-        ending = "" if any(fault.is_problem for fault in found) else "; harbor ends the job over it"
+        message = f"{Path(error.filename).name} cannot be read: {error.strerror}"
+        ending = "" if any(fault.is_problem for fault in found) else "; harbor aborts the job on it"
         found.append(Diagnostic("unreadable", f"{message}{ending}"))
     return directory, config, found
 
 
 def _find_absent(directory: Path) -> Iterator[Diagnostic]:
-    """What harbor looks for before it reads anything."""
+    """What harbor checks before it reads any file."""
     if not is_there(directory / CONFIG):
         yield Diagnostic("missing-config", "no task.toml")
     if not is_there(directory / "environment"):
@@ -177,7 +177,7 @@ def _find_absent(directory: Path) -> Iterator[Diagnostic]:
 
 
 def _find_missing(directory: Path, config: TaskConfig, *, verifying: bool) -> Iterator[Diagnostic]:
-    """What a task of this config lacks."""
+    """Files that a task with this config requires but does not have."""
     if config.steps:
         for step in config.steps:
             yield from _find_missing_of_step(directory, config, step, verifying=verifying)
@@ -194,12 +194,12 @@ def _find_missing_of_step(
     where = directory / "steps" / step.name
     shown = f"steps/{step.name}"
     if Path(os.path.normpath(where)).parent != directory / "steps":
-        # The trial has a directory of the same name, which would lie somewhere else too.
+        # The trial's output directory has the same name, so it would be outside of the trial too.
         message = f"step {step.name!r} is not a directory directly below steps/"
         yield Diagnostic("step-outside", message)
         return
     if not is_there(where):
-        yield Diagnostic("missing-step", f"no {shown}/, which [[steps]] names")
+        yield Diagnostic("missing-step", f"no {shown}/, but [[steps]] lists it")
     elif not is_there(where / INSTRUCTION):
         yield Diagnostic("missing-instruction", f"no {shown}/instruction.md")
     if verifying and not config.find_verifier_environment(step):

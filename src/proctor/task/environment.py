@@ -1,4 +1,4 @@
-"""The machine a task runs in, as [environment] describes it. Nothing here builds or starts one."""
+"""The machine a task runs in, as [environment] describes it. Does not build or start one."""
 
 import math
 import re
@@ -19,7 +19,7 @@ from proctor.task.network import EnvironmentNetwork, NetworkMode
 from proctor.task.table import Table
 
 ENDS_HARBOR = "ends_harbor"
-"""Type of an error at which harbor does not pass a task over but ends the whole job."""
+"""Error type for values at which harbor does not skip the task but aborts the whole job."""
 
 _TOPOLOGY = re.compile(r"^[1-9]\d*(x[1-9]\d*)+$")
 _MEGABYTES = {"G": 1024.0, "M": 1.0, "K": 1 / 1024}
@@ -33,7 +33,7 @@ class TaskOS(StrEnum):
 
     @property
     def script_suffix(self) -> str:
-        """How the names of its test and solution scripts end."""
+        """File extension of its test and solution scripts."""
         return ".bat" if self is TaskOS.WINDOWS else ".sh"
 
 
@@ -43,15 +43,15 @@ class Healthcheck(Table):
     command: str
     """Shell command; exit code 0 is healthy."""
     interval_sec: float = 5.0
-    """Seconds between two tries."""
+    """Seconds between two attempts."""
     timeout_sec: float = 30.0
-    """Seconds that one try may take."""
+    """Time limit of one attempt in seconds."""
     start_period_sec: float = 0.0
-    """Seconds from the start in which a failed try does not count."""
+    """Seconds after the start in which a failed attempt does not count."""
     start_interval_sec: float = 5.0
-    """Seconds between two tries in that period."""
+    """Seconds between two attempts in that period."""
     retries: int = 3
-    """Failed tries in a row that make it unhealthy."""
+    """Consecutive failures that make it unhealthy."""
 
 
 def _parse_topology(text: str) -> str:
@@ -71,7 +71,7 @@ class Tpu(Table):
 
     @property
     def chip_count(self) -> int:
-        """All chips of the slice."""
+        """Number of chips in the slice."""
         return math.prod(int(axis) for axis in self.topology.split("x"))
 
 
@@ -83,16 +83,16 @@ type Transport = Literal["stdio", "sse", "streamable-http"]
 
 
 class McpServer(Table):
-    """A server of tools that the agent may use."""
+    """An MCP server that the agent may use."""
 
     name: str
-    """What the agent knows it by."""
+    """Its name, as the agent sees it."""
     transport: Annotated[Transport, BeforeValidator(_name_transport)] = "sse"
-    """How it is spoken to; 'http' is taken for 'streamable-http'."""
+    """Transport protocol; 'http' is accepted for 'streamable-http'."""
     url: str | None = None
-    """Where it listens; needed unless the transport is 'stdio'."""
+    """Its URL; required unless the transport is 'stdio'."""
     command: str | None = None
-    """The program to start; needed when the transport is 'stdio'."""
+    """The program to start; required when the transport is 'stdio'."""
     args: tuple[str, ...] = ()
     """Arguments of that program."""
 
@@ -107,11 +107,11 @@ class McpServer(Table):
 
 
 def parse_megabytes(size: str) -> int:
-    """Megabytes of a size such as '2G', '512M' or '64K', cut off to a whole number.
+    """Parse a size such as '2G', '512M' or '64K' to megabytes, rounded down.
 
     Raises:
         ValueError: it is not such a size.
-        OverflowError: it is endless.
+        OverflowError: it is infinite.
     """
     text = size.strip().upper()
     unit = _MEGABYTES.get(text[-1:])
@@ -125,15 +125,15 @@ def _lower(value: object) -> object:
 
 
 def _with_megabytes(data: dict[str, Any], old: str, new: str) -> dict[str, Any]:
-    """The table with its size under the key of today."""
+    """Copy the size under the old key to the current key."""
     size = data.get(old)
-    # Harbor reads only text here; a bare number it drops.
+    # harbor reads only text here; it drops a bare number.
     if not isinstance(size, str):
         return data
     try:
         megabytes = parse_megabytes(size)
     except OverflowError as error:
-        message = "{old} is {size}, which is endless; harbor ends the whole job over it"
+        message = "{old} is {size}, which is infinite; harbor aborts the whole job on it"
         raise PydanticCustomError(ENDS_HARBOR, message, {"old": old, "size": repr(size)}) from error
     if data.get(new, megabytes) != megabytes:
         raise ValueError(f"{old} is {size!r}, {megabytes} MB, and {new} is {data[new]!r}")
@@ -146,35 +146,35 @@ class EnvironmentConfig(EnvironmentNetwork):
     other_spellings: ClassVar[Mapping[str, str]] = {"memory": "memory_mb", "storage": "storage_mb"}
 
     build_timeout_sec: float = 600.0
-    """Seconds that building and starting may take together."""
+    """Time limit of building and starting together, in seconds."""
     docker_image: str | None = None
-    """A ready image; then no Dockerfile is needed."""
+    """A prebuilt image; then no Dockerfile is needed."""
     os: Annotated[TaskOS, BeforeValidator(_lower)] = TaskOS.LINUX
-    """Operating system inside, in any case of letters."""
+    """Operating system inside; upper or lower case."""
     cpus: int | None = None
-    """Processors; None leaves it to the environment."""
+    """Processors; None: the environment's default."""
     memory_mb: int | None = None
-    """Memory in MiB; None leaves it to the environment."""
+    """Memory in MiB; None: the environment's default."""
     storage_mb: int | None = None
-    """Disk in MiB; None leaves it to the environment."""
+    """Disk in MiB; None: the environment's default."""
     gpus: int | None = None
-    """Graphics processors; None leaves it to the environment."""
+    """GPUs; None: the environment's default."""
     gpu_types: tuple[str, ...] | None = None
-    """Kinds that will do, such as 'H100'; None: any."""
+    """Accepted GPU types, such as 'H100'; None: any."""
     tpu: Tpu | None = None
-    """TPU chips, where the task needs them."""
+    """TPU chips, if the task needs them."""
     mcp_servers: tuple[McpServer, ...] = ()
-    """Servers of tools that the agent is told of."""
+    """MCP servers offered to the agent."""
     env: dict[str, str] = Field(default_factory=dict)
-    """Variables of every command; `${NAME}` or `${NAME:-default}` comes from the host."""
+    """Variables of every command; `${NAME}` or `${NAME:-default}` is read from the host."""
     skills_dir: str | None = None
-    """Directory inside that holds skills for the agent."""
+    """Directory inside the environment that holds skills for the agent."""
     healthcheck: Healthcheck | None = None
     """Must pass before the agent is set up."""
     workdir: str | None = None
-    """Where commands run; None: where the image says."""
+    """Working directory of commands; None: the image's."""
     allow_internet: bool | None = Field(default=None, exclude=True)
-    """The old spelling of network_mode; read, turned into that, and None ever after."""
+    """The old spelling of network_mode; converted to it when read, then always None."""
 
     @model_validator(mode="before")
     @classmethod

@@ -1,8 +1,8 @@
-"""SHA-256 of files, remembered for as long as the files do not change.
+"""A cache of SHA-256 digests of files, valid while the files do not change.
 
-Many attempts at one task need its digests; its files are read once. A file is known by device,
-inode, size and both of its times. What was changed a moment ago is not remembered, because it
-could change again within one tick of the file system's clock and look the same.
+Many attempts at one task need its digests, but its files are read once. A file is identified by
+device, inode, size and both timestamps. A file changed a moment ago is not cached: it could change
+again within one tick of the file system's clock and look the same.
 """
 
 import stat
@@ -17,16 +17,17 @@ from proctor.digest import sha256_file, sha256_hex
 from proctor.errors import TaskError
 from proctor.files import read_small
 
+# Files up to 8 MiB are read in one piece.
 _SMALL = 1 << 23
+# The coarsest file system clock in use, FAT's, ticks every two seconds.
 _SETTLED_NS = 2_000_000_000
-"""The coarsest clock of a file system in use, FAT's, ticks every two seconds."""
 _CAPACITY = 1 << 16
 
 type Identity = tuple[int, int, int, int, int]
 
 
 class FileHashes:
-    """Digests of files by what they are, so that a file is read again only when it has changed."""
+    """Digests of files by identity, so that a file is read again only after a change."""
 
     def __init__(
         self, capacity: int = _CAPACITY, clock_ns: Callable[[], int] = time.time_ns
@@ -36,16 +37,16 @@ class FileHashes:
         self._known: OrderedDict[Identity, str] = OrderedDict()
         self._lock = Lock()
         self.reads = 0
-        """How often a file was really read."""
+        """How often a file was actually read."""
 
     def __len__(self) -> int:
         return len(self._known)
 
     def digest_of(self, path: Path) -> str:
-        """SHA-256 of a regular file, links followed.
+        """SHA-256 of a regular file, in hex; links are followed.
 
         Raises:
-            TaskError: it cannot be read, or is no regular file.
+            TaskError: it cannot be read, or is not a regular file.
         """
         try:
             before = path.stat()
@@ -66,6 +67,7 @@ class FileHashes:
 
     def _remember(self, before: stat_result, after: stat_result, began: int, digest: str) -> None:
         changed = max(before.st_mtime_ns, before.st_ctime_ns)
+        # Cache only if the file stayed the same during the read, and had settled before it.
         if _identity(before) != _identity(after) or changed > began - _SETTLED_NS:
             return
         with self._lock:
@@ -75,12 +77,12 @@ class FileHashes:
 
 
 SHARED = FileHashes()
-"""One for the whole process."""
+"""The cache of this process."""
 
 
 def _hash(path: Path, size: int) -> str:
-    # Files that the kernel makes up claim to be small, and some would be waited on: they are read
-    # without waiting.
+    # Files that the kernel generates (/proc, /sys) claim to be small, and some block when read;
+    # read_small never blocks.
     return sha256_hex(read_small(str(path))) if size <= _SMALL else sha256_file(path)
 
 

@@ -1,8 +1,8 @@
-"""Links of a task that lead the runner to files which are not the dataset's.
+"""Refuse links in a task that lead the host to files outside of the dataset.
 
-harbor follows them: a stranger's task whose instruction.md is a link to a key of yours would tell
-the agent that key. Only what the host itself reads or enters by name is looked at. Links deeper in
-tests/, solution/ and environment/ are put into the environment as links, and lead nowhere else.
+harbor follows them: an untrusted task whose instruction.md links to your private key would show
+the agent that key. Only paths that the host itself reads or enters are checked. Links deeper in
+tests/, solution/ and environment/ are copied as links, and resolve inside the environment.
 """
 
 import os
@@ -14,22 +14,22 @@ from proctor.errors import TaskError
 from proctor.task.terminal_bench import is_terminal_bench_task
 
 _BUILT = ("Dockerfile", ".dockerignore", "Dockerfile.dockerignore")
-_OF_A_PART = (
+_OF_A_STEP = (
     *("instruction.md", "solution", "workdir", "tests"),
     *(f"tests/{name}" for name in _BUILT),
 )
 _OF_A_TASK = (
     *("task.toml", "environment", "steps"),
     *(f"environment/{name}" for name in (*_BUILT, "docker-compose.yaml")),
-    *_OF_A_PART,
+    *_OF_A_STEP,
 )
 
 
 def check_links(directory: Path, within: Path | None = None) -> None:
-    """See that what is read of a task lies in it, or in the dataset that it is `within`.
+    """Check that what the host reads of a task is inside the task, or inside the dataset `within`.
 
     Raises:
-        TaskError: a link leads out; names it.
+        TaskError: a link leads out; the message names it.
     """
     home = Path(os.path.realpath(directory))
     around = home if within is None else Path(os.path.realpath(within))
@@ -40,13 +40,13 @@ def check_links(directory: Path, within: Path | None = None) -> None:
 
 
 def _find_links(home: Path) -> Iterator[str]:
-    """What is followed by the host and is a link; in an older task, which is copied, any link."""
+    """Yield each link that the host follows; in an older task, which is copied, every link."""
     if is_terminal_bench_task(home):
         yield from _walk(home)
         return
     yield from (name for name in _OF_A_TASK if _is_link(f"{home}/{name}"))
     for step in _list(home / "steps"):
-        names = (f"steps/{step}", *(f"steps/{step}/{name}" for name in _OF_A_PART))
+        names = (f"steps/{step}", *(f"steps/{step}/{name}" for name in _OF_A_STEP))
         yield from (name for name in names if _is_link(f"{home}/{name}"))
 
 
@@ -61,7 +61,7 @@ def _is_link(path: str) -> bool:
     try:
         return stat.S_ISLNK(os.lstat(path).st_mode)
     except OSError:
-        # Whoever reads the task says what is wrong with it.
+        # Loading the task reports what is wrong with it.
         return False
 
 
@@ -74,8 +74,8 @@ def _list(directory: Path) -> list[str]:
 
 def _explain(name: str, real: Path, home: Path, around: Path) -> str:
     place = "the task's directory" if around == home else f"the dataset {around}"
-    hint = "; -p with the whole dataset lets it share files" if around == home else ""
+    hint = "; or pass the whole dataset with -p, to share files in it" if around == home else ""
     return (
-        f"{name} is a link that leads out of {place}, to {real}; the agent could be given files of "
-        f"this machine by it: put a copy there{hint}"
+        f"{name} is a link that leads out of {place}, to {real}; it could give the agent files of "
+        f"this machine: replace it with a copy{hint}"
     )

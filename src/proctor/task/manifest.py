@@ -1,11 +1,11 @@
-"""Dataset digest v1: of every file, of a task, of a dataset.
+"""Dataset digest v1: of a file, a task and a dataset.
 
     file     SHA-256 of its bytes
     task     SHA-256 of `path NUL digest LF` for every file, paths in order of code points
     dataset  SHA-256 of `name NUL digest LF` for every task, names in order of code points
 
-Regular files only, and all of them: links are not followed and do not count, nor do modes and
-empty directories; no name is left out. A task's name here is that of its directory.
+All regular files count, and nothing else: no links, modes or empty directories. No name is
+excluded. A task's name here is the name of its directory.
 """
 
 import os
@@ -23,15 +23,15 @@ class FileDigest(msgspec.Struct, frozen=True, gc=False):
     """One file of a task."""
 
     path: str
-    """Below the task directory, parts joined by slashes."""
+    """Path relative to the task directory, with slashes."""
     sha256: str
-    """Of its bytes, in hex."""
+    """SHA-256 of its bytes, in hex."""
     size: int
-    """In bytes."""
+    """Size in bytes."""
 
 
 def hash_files(directory: Path, hashes: FileHashes = SHARED) -> tuple[FileDigest, ...]:
-    """Every regular file of a task directory, in order.
+    """Hash every regular file of a task directory, sorted by path.
 
     Raises:
         TaskError: something cannot be read, or a name is not UTF-8.
@@ -42,12 +42,12 @@ def hash_files(directory: Path, hashes: FileHashes = SHARED) -> tuple[FileDigest
 
 
 def task_digest(files: Iterable[FileDigest]) -> str:
-    """The digest of a task from those of its files, given in order."""
+    """Compute a task's digest from those of its files, given in order."""
     return _hash_lines((file.path, file.sha256) for file in files)
 
 
 def find_role(path: str) -> str:
-    """What a file of a task is for: verifier, solution, environment, or the task itself."""
+    """Classify a file of a task: verifier, solution, environment or task."""
     top, _, rest = path.partition("/")
     if top == "steps":
         top = rest.partition("/")[2].partition("/")[0]
@@ -57,7 +57,7 @@ def find_role(path: str) -> str:
 
 
 def dataset_digest(tasks: Mapping[str, str]) -> str:
-    """The digest of a dataset from those of its tasks, by name."""
+    """Compute a dataset's digest from those of its tasks, by name."""
     return _hash_lines(sorted(tasks.items()))
 
 

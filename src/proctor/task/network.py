@@ -1,4 +1,4 @@
-"""Which hosts may be reached, in an environment and in a phase. Nothing here opens a connection."""
+"""Which hosts an environment or a phase may reach. Does not open connections."""
 
 import re
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from pydantic import AfterValidator, model_validator
 
 from proctor.task.table import Table
 
-# As in harbor, `$` also stands before a last newline.
+# As in harbor, `$` also matches before a trailing newline.
 _LABEL = re.compile(r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")
 
 
 class NetworkMode(StrEnum):
-    """How much of the network can be reached."""
+    """How much of the network is reachable."""
 
     PUBLIC = "public"
     NO_NETWORK = "no-network"
@@ -23,23 +23,23 @@ class NetworkMode(StrEnum):
 
 
 class NetworkPolicy(msgspec.Struct, frozen=True):
-    """What holds for one environment or one phase."""
+    """The network policy of one environment or phase."""
 
     mode: NetworkMode
     allowed_hosts: tuple[str, ...] = ()
-    """Host names in lower case; there are some if and only if the mode is allowlist."""
+    """Host names in lower case; non-empty exactly when the mode is allowlist."""
 
     @property
     def network_mode(self) -> NetworkMode:
-        """The mode under harbor's name for it, which environments written for harbor ask for."""
+        """The mode, under the name that environments written for harbor use."""
         return self.mode
 
 
 def parse_host(text: str) -> str:
-    """A host name as policies have it.
+    """Normalise a host name: lower case, no trailing dot.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a host name.
     """
     host = text.strip().lower().rstrip(".")
     if not host:
@@ -52,10 +52,10 @@ def parse_host(text: str) -> str:
 
 
 def parse_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
-    """Host names in lower case, without a last dot.
+    """Normalise several host names.
 
     Raises:
-        ValueError: one is no host name.
+        ValueError: one is not a host name.
     """
     return tuple(parse_host(host) for host in hosts)
 
@@ -66,20 +66,20 @@ type Hosts = Annotated[tuple[str, ...], AfterValidator(parse_hosts)]
 def _check_policy(mode: NetworkMode | None, hosts: tuple[str, ...] | None) -> None:
     if mode is NetworkMode.ALLOWLIST:
         if not hosts:
-            raise ValueError("network_mode is 'allowlist' and allowed_hosts names no host")
+            raise ValueError("network_mode is 'allowlist', but allowed_hosts is empty")
         return
-    # An empty list goes with a mode, but not with none.
+    # As in harbor, an empty list is valid next to an explicit mode, but not without one.
     if hosts if mode else hosts is not None:
-        raise ValueError("allowed_hosts goes only with network_mode 'allowlist'")
+        raise ValueError("allowed_hosts requires network_mode 'allowlist'")
 
 
 class PhaseNetwork(Table):
-    """Network keys of [agent] and [verifier]: they override the environment's while set."""
+    """Network keys of [agent] and [verifier]; they override the environment's."""
 
     network_mode: NetworkMode | None = None
-    """Unset: as in the environment."""
+    """None: the environment's mode."""
     allowed_hosts: Hosts | None = None
-    """Hosts that can be reached under 'allowlist'."""
+    """Hosts reachable under 'allowlist'."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -88,19 +88,19 @@ class PhaseNetwork(Table):
 
     @property
     def network_policy(self) -> NetworkPolicy | None:
-        """What this phase asks for; None where it asks for nothing of its own."""
+        """The policy of this phase; None: the environment's applies."""
         if self.network_mode is None:
             return None
         return NetworkPolicy(self.network_mode, self.allowed_hosts or ())
 
 
 class EnvironmentNetwork(Table):
-    """Network keys of an environment: what holds unless a phase says otherwise."""
+    """Network keys of an environment: the default for every phase."""
 
     network_mode: NetworkMode = NetworkMode.PUBLIC
-    """How much of the network can be reached."""
+    """How much of the network is reachable."""
     allowed_hosts: Hosts | None = None
-    """Hosts that can be reached under 'allowlist'."""
+    """Hosts reachable under 'allowlist'."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -109,5 +109,5 @@ class EnvironmentNetwork(Table):
 
     @property
     def network_policy(self) -> NetworkPolicy:
-        """What holds in this environment."""
+        """The policy of this environment."""
         return NetworkPolicy(self.network_mode, self.allowed_hosts or ())

@@ -1,7 +1,7 @@
-"""Text of task.toml to a config, or the sentences that say why not.
+"""Parse task.toml to a config, or to the problems that prevent it.
 
-Each fault is a `Diagnostic`. Those whose code is in `ENDS_JOB` are worse than the others: harbor
-passes a task over whose first fault is another, but at one of these it ends the whole job.
+Each problem is a `Diagnostic`. At a first problem whose code is in `ENDS_JOB`, harbor aborts the
+whole job; at any other it skips the task.
 """
 
 import re
@@ -26,42 +26,41 @@ from proctor.task.table import find_ignored_keys
 ENDS_JOB = frozenset(
     {"config-not-utf8", "config-not-parsable", "config-endless-size", "unreadable"}
 )
-"""Codes of faults at which harbor does not pass the task over, but ends the whole job."""
+"""Codes of problems at which harbor does not skip the task but aborts the whole job."""
 
 _LARGEST = 1 << 20
+# Parts of one dotted key or header: tomllib takes quadratic time in them.
 _MOST_PARTS = 64
-"""Parts of one dotted key or header; reading one takes the square of that."""
 _LONG_KEY = re.compile(
     r"""(?:^|[{,])[ \t]*+\[{0,2}[ \t]*+"""
     r"""(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
     rf"""{{{_MOST_PARTS}}}""",
     re.MULTILINE,
 )
+# Problems and keys that are listed one by one, and characters shown of a value or key.
 _MOST_SHOWN = 100
-"""Faults and keys that are named one by one."""
 _LONGEST_SHOWN = 300
-"""Characters of a value or a key that are shown."""
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 class ParsedConfig(msgspec.Struct, frozen=True):
-    """What text of task.toml came to."""
+    """The result of parsing task.toml."""
 
     config: TaskConfig | None
-    """None if it has a fault."""
+    """None if there is a problem."""
     diagnostics: tuple[Diagnostic, ...] = ()
-    """The faults; or, of a good config, what is ignored in it."""
+    """The problems; or, for a valid config, notes about what is ignored in it."""
 
 
 def read_text(path: Path, largest: int | None = None) -> str:
-    """A text file as harbor reads it: UTF-8, every kind of line end made a newline.
+    """Read a text file as harbor does: UTF-8, every kind of line end becomes a newline.
 
     Raises:
-        OSError: unreadable, no regular file, or too large.
+        OSError: unreadable, not a regular file, or too large.
         UnicodeDecodeError: not UTF-8.
     """
     if not is_file(path):
-        # A pipe would give no bytes and no error.
+        # Reading a pipe would give no bytes and no error.
         raise OSError(0, "is not a regular file", str(path))
     data = read_small(str(path))
     if largest is not None and len(data) > largest:
@@ -70,20 +69,20 @@ def read_text(path: Path, largest: int | None = None) -> str:
 
 
 def load_config(path: Path) -> ParsedConfig:
-    """The config in a file."""
+    """Load the config in a file."""
     try:
         text = read_text(path, _LARGEST)
     except OSError as error:
         return _fault("config-unreadable", f"task.toml cannot be read: it {_reason(error)}")
     except UnicodeDecodeError as error:
         found = f"byte 0x{error.object[error.start]:02x} at offset {error.start}"
-        message = f"task.toml is not UTF-8 ({found}); harbor ends the whole job over it"
+        message = f"task.toml is not UTF-8 ({found}); harbor aborts the whole job on it"
         return _fault("config-not-utf8", message)
     return parse_config(text)
 
 
 def parse_config(text: str) -> ParsedConfig:
-    """The config in a text."""
+    """Parse the text of task.toml."""
     try:
         _check_keys(text)
         data = tomllib.loads(text)
@@ -96,8 +95,8 @@ def parse_config(text: str) -> ParsedConfig:
         return _fault("config-too-large", str(error))
     except (ValueError, RecursionError):
         message = (
-            "task.toml has a number too long or values nested too deep to be read; "
-            "harbor ends the whole job over it"
+            "task.toml has a number too long or values nested too deep to parse; "
+            "harbor aborts the whole job on it"
         )
         return _fault("config-not-parsable", message)
     return _validate(data)
@@ -108,6 +107,7 @@ def _validate(data: dict[str, Any]) -> ParsedConfig:
         config = TaskConfig.model_validate(data)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False)
+        # harbor checks these first, so they decide what happens to the job.
         details.sort(key=lambda detail: detail["type"] != ENDS_HARBOR)
         return ParsedConfig(None, tuple(map(_render_detail, details[:_MOST_SHOWN])))
     return ParsedConfig(config, tuple(_find_ignored(data)))
@@ -133,7 +133,7 @@ def _shorten(text: str) -> str:
 
 
 def _render_input(value: object) -> str:
-    """What stood there, where that is short; tables are not, and may be deep."""
+    """Show the value found, if it is short; tables can be long and deep."""
     if isinstance(value, str | int | float) and len(text := repr(value)) <= _LONGEST_SHOWN:
         return f" is {text}"
     return ""
@@ -143,24 +143,24 @@ def _find_ignored(data: dict[str, Any]) -> Iterator[Diagnostic]:
     ignored = find_ignored_keys(TaskConfig, data)
     for path, meant in islice(ignored, _MOST_SHOWN):
         hint = f"; did you mean {meant}?" if meant else ""
-        message = f"task.toml: {_shorten(path)} is no key of harbor's and is ignored{hint}"
+        message = f"task.toml: {_shorten(path)} is not a key that harbor knows and is ignored{hint}"
         yield Diagnostic("unknown-key", message, is_problem=False)
     if rest := sum(1 for _ in ignored):
-        message = f"task.toml: {rest} more keys are none of harbor's and are ignored"
+        message = f"task.toml: {rest} more keys are unknown to harbor and ignored"
         yield Diagnostic("unknown-key", message, is_problem=False)
     yield from _find_old(data)
 
 
 def _find_old(data: dict[str, Any]) -> Iterator[Diagnostic]:
     if "version" in data and "schema_version" in data:
-        message = "task.toml: version is ignored, because schema_version is there too"
+        message = "task.toml: version is ignored, because schema_version is set too"
         yield Diagnostic("unknown-key", message, is_problem=False)
     for path, table in _find_environments(data):
         yield from _find_old_in(table, path)
 
 
 def _find_environments(data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every environment of a valid config, with its dotted path."""
+    """List every environment of a valid config, with its dotted path."""
     places = [("", data), *((f"steps[{n}].", step) for n, step in enumerate(data.get("steps", ())))]
     for prefix, place in places:
         if "environment" in place.get("verifier", {}):

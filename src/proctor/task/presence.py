@@ -1,7 +1,7 @@
-"""Whether something is there, links followed: yes, no, or an error that says it cannot be told.
+"""Whether a path exists, links followed: yes, no, or an OSError if that cannot be determined.
 
-The answers are those of `pathlib` on Python 3.12 and 3.13, which harbor asks. Later versions say
-no where nobody may look.
+The results are those of `pathlib` on Python 3.12 and 3.13, on which harbor runs. Later versions
+answer no where permission is missing.
 """
 
 import errno
@@ -12,29 +12,29 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP})
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is anything.
+    """Whether the path exists.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: it cannot be determined.
     """
     return _find_mode(path) is not None
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a regular file.
+    """Whether the path is a regular file.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: it cannot be determined.
     """
     mode = _find_mode(path)
     return mode is not None and stat.S_ISREG(mode)
 
 
 def is_directory(path: Path) -> bool:
-    """Whether there is a directory.
+    """Whether the path is a directory.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: it cannot be determined.
     """
     mode = _find_mode(path)
     return mode is not None and stat.S_ISDIR(mode)
@@ -48,5 +48,5 @@ def _find_mode(path: Path) -> int | None:
             return None
         raise
     except ValueError:
-        # No file can have a NUL in its name.
+        # A path with a NUL cannot exist.
         return None

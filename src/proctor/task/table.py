@@ -1,7 +1,7 @@
-"""What every table of task.toml has in common, and the keys in it that nobody reads.
+"""Base class of the tables of task.toml, and detection of unknown keys.
 
-Harbor ignores a key it does not know, in silence. So do these models; `find_ignored_keys` names
-such keys, because most are slips of the pen. It knows nothing of what the values mean.
+harbor silently ignores unknown keys, and so do these models. `find_ignored_keys` lists them,
+because most are typing mistakes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,8 +10,8 @@ from typing import ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict
 
+# Longer keys are not typing mistakes, and fuzzy matching them is slow.
 _LONGEST_SLIP = 64
-"""Longer keys are no slips of the pen, and comparing them takes long."""
 
 
 class Table(BaseModel):
@@ -20,13 +20,13 @@ class Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     other_spellings: ClassVar[Mapping[str, str]] = {}
-    """Keys that are taken though no field has their name, each with the field that it sets."""
+    """Accepted aliases, each with the field that it sets."""
 
 
 def find_ignored_keys(
     table: type[Table], data: Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, str | None]]:
-    """The dotted path of every key that is ignored, each with the key that was perhaps meant."""
+    """Yield the dotted path of every ignored key, with the key that was probably meant."""
     for key, value in data.items():
         path = f"{prefix}{key}"
         field = table.model_fields.get(key)
@@ -49,7 +49,7 @@ def _find_ignored_below(
 
 
 def _find_table(annotation: object) -> type[Table] | None:
-    """The table somewhere inside a field's type: alone, optional, or as an element."""
+    """Find the table inside a field's type: alone, optional, or as an element."""
     if isinstance(annotation, type) and issubclass(annotation, Table):
         return annotation
     inner = (_find_table(argument) for argument in get_args(annotation))

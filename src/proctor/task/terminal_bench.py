@@ -1,16 +1,16 @@
-"""Terminal-Bench's older task directories, those with a task.yaml, made into Harbor's.
+"""Convert Terminal-Bench's older task directories, those with a task.yaml, to Harbor's format.
 
-    task.yaml                instruction.md, and what of it harbor keeps in task.toml
+    task.yaml                instruction.md, and task.toml for the keys that harbor keeps
     run-tests.sh, tests/     tests/test.sh, tests/: exit code 0 gives reward 1, any other 0
     solution.sh              solution/solve.sh
-    docker-compose.yaml      instructions at the end of the Dockerfile, or a compose file where no
-                             Dockerfile can say it
+    docker-compose.yaml      instructions at the end of the Dockerfile, or a compose file for what
+                             a Dockerfile cannot express
     all other files          environment/
 
-What is written is what harbor 0.13.1's own mapper writes, byte for byte where that is sound: it
-loses control characters in task.toml, and of several Dockerfiles it extends the one that its walk
-meets last. A task that it could not map is a TaskError here, and so is one whose links or build
-context lead out of its directory. Nothing of the task is run or built.
+The output equals that of harbor 0.13.1's own mapper byte for byte, except for two bugs: harbor
+loses control characters in task.toml, and of several Dockerfiles it extends an arbitrary one. A
+task that harbor cannot map is a TaskError here too, and so is one whose links or build context
+lead out of its directory. Nothing of the task is run or built.
 """
 
 import os
@@ -40,8 +40,9 @@ from proctor.task.terminal_bench_compose import (
 
 CONFIG = "task.yaml"
 _LARGEST = 1 << 20
+# Converted separately; not part of the environment.
 _NEVER_COPIED = frozenset({CONFIG, COMPOSE, "solution.sh", "run-tests.sh", "tests"})
-"""What has a place of its own, and is no part of the environment."""
+# Appended to run-tests.sh.
 _REWARD = """
 _EXIT_CODE=$?
 if [ $_EXIT_CODE -eq 0 ]; then
@@ -55,16 +56,16 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class MappedTask(msgspec.Struct, frozen=True):
-    """An older task as Harbor's."""
+    """A converted task."""
 
     directory: Path
-    """Where it was written."""
+    """The directory that was written."""
     notes: tuple[Diagnostic, ...] = ()
-    """What is worth knowing of how it was mapped."""
+    """Notes about the conversion."""
 
 
 class Difficulty(StrEnum):
-    """How hard its author thinks it is."""
+    """Difficulty, in the author's opinion."""
 
     EASY = "easy"
     MEDIUM = "medium"
@@ -73,7 +74,7 @@ class Difficulty(StrEnum):
 
 
 class OldConfig(BaseModel):
-    """task.yaml; keys that harbor does not take over, such as parser_name, are left out."""
+    """task.yaml, without keys that harbor drops, such as parser_name."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -87,30 +88,30 @@ class OldConfig(BaseModel):
     expert_time_estimate_min: float | None = None
     junior_time_estimate_min: float | None = None
     max_agent_timeout_sec: float = Field(default=360.0)
-    """Seconds that the agent may take."""
+    """Time limit of the agent in seconds."""
     max_test_timeout_sec: float = Field(default=60.0)
-    """Seconds that the tests may take."""
+    """Time limit of the tests in seconds."""
 
 
 def is_terminal_bench_task(path: Path) -> bool:
     """Whether a directory is an older task: it has a task.yaml and no task.toml.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: it cannot be determined.
     """
     return is_file(path / CONFIG) and not is_there(path / "task.toml")
 
 
 def map_task(source: Path, target: Path) -> MappedTask:
-    """Write an older task as Harbor's; its name is that of the target directory.
+    """Convert an older task; its new name is that of the target directory.
 
-    The target is there whole or not at all.
+    The target is written completely or not at all.
 
     Raises:
-        TaskError: it cannot be mapped, or something is at the target.
+        TaskError: it cannot be converted, or the target exists.
     """
     if is_there(target):
-        raise TaskError(f"{target}: is there already; expected a new directory")
+        raise TaskError(f"{target}: already exists; expected a new directory")
     building = target.with_name(f".{target.name}.{os.urandom(8).hex()}.tmp")
     try:
         building.mkdir(parents=True)
@@ -121,7 +122,7 @@ def map_task(source: Path, target: Path) -> MappedTask:
     except UnicodeDecodeError as error:
         raise TaskError(f"{source}: a Dockerfile or script is not UTF-8: {error.reason}") from error
     except (OSError, shutil.Error) as error:
-        raise TaskError(f"{source}: cannot be mapped: {error}") from error
+        raise TaskError(f"{source}: cannot be converted: {error}") from error
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return MappedTask(target, tuple(notes))
@@ -130,7 +131,7 @@ def map_task(source: Path, target: Path) -> MappedTask:
 def _write(source: Path, target: Path) -> list[Diagnostic]:
     _check_tree(source)
     if is_there(source / "solution.yaml"):
-        raise TaskError("uses solution.yaml, which harbor does not take; expected solution.sh")
+        raise TaskError("uses solution.yaml, which harbor does not support; expected solution.sh")
     config = _load_old_config(source / CONFIG)
     for name in ("environment", "tests"):
         (target / name).mkdir()
@@ -144,7 +145,7 @@ def _write(source: Path, target: Path) -> list[Diagnostic]:
 
 
 def _check_tree(source: Path) -> None:
-    """Nothing in it leads out of it: what is copied is the task's, not the host's."""
+    """Refuse links out of the task: only the task's own files may be copied, never the host's."""
     root = Path(os.path.realpath(source))
     for path in _walk(root):
         mode = path.lstat().st_mode
@@ -154,7 +155,7 @@ def _check_tree(source: Path) -> None:
                 where = path.relative_to(root)
                 raise TaskError(f"{where} is a link out of the task or to nothing; expected a file")
         elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise TaskError(f"{path.relative_to(root)} is no file, directory or link")
+            raise TaskError(f"{path.relative_to(root)} is not a file, directory or link")
 
 
 def _walk(root: Path) -> Iterator[Path]:
@@ -182,7 +183,7 @@ def _load_yaml(path: Path) -> object:
         raise TaskError(f"no {path.name}; an older Terminal-Bench task needs one")
     try:
         found: object = yaml.safe_load(read_text(path, _LARGEST))
-    # Dates that are none are a ValueError; so is a file that is not UTF-8.
+    # An impossible date is a ValueError; so is text that is not UTF-8.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise TaskError(f"{path.name}: not readable as YAML: {reason}") from error
@@ -193,13 +194,13 @@ def _write_environment(source: Path, target: Path) -> list[Diagnostic]:
     compose = parse_compose(_load_yaml(source / COMPOSE))
     if compose is None:
         _copy_rest(source, target, set(_NEVER_COPIED))
-        return [_note("no-service", f"{COMPOSE} names no service")]
+        return [_note("no-service", f"{COMPOSE} has no services")]
     context = compose.context_of(compose.main)
     placed = {*_NEVER_COPIED, "Dockerfile" if context == "." else context}
     notes = []
     dockerfile = _copy_context(source, context, target)
     if dockerfile is None:
-        notes.append(_note("no-dockerfile", f"build context {context!r} holds no Dockerfile"))
+        notes.append(_note("no-dockerfile", f"build context {context!r} has no Dockerfile"))
     else:
         _copy_what_it_copies(dockerfile, source, target)
         _write_text(dockerfile, extend_dockerfile(read_text(dockerfile), compose.service))
@@ -209,14 +210,14 @@ def _write_environment(source: Path, target: Path) -> list[Diagnostic]:
     if reasons := compose.reasons_to_keep:
         placed |= _copy_other_contexts(compose, source, target)
         _write_text(target / COMPOSE, render_compose(compose))
-        message = f"{COMPOSE} is kept; no Dockerfile can say: {', '.join(reasons)}"
+        message = f"{COMPOSE} is kept; a Dockerfile cannot express: {', '.join(reasons)}"
         notes.append(_note("compose-kept", message))
     _copy_rest(source, target, placed)
     return notes
 
 
 def _copy_context(source: Path, context: str, target: Path) -> Path | None:
-    """Copy the files of a build context; its Dockerfile where they are now."""
+    """Copy the files of a build context; return the path of the copied Dockerfile."""
     if context == ".":
         if not is_there(source / "Dockerfile"):
             return None
@@ -230,7 +231,10 @@ def _copy_context(source: Path, context: str, target: Path) -> Path | None:
 
 
 def _copy_what_it_copies(dockerfile: Path, source: Path, target: Path) -> None:
-    """Tests and solution lie elsewhere in Harbor's format; some Dockerfiles ask for them."""
+    """Copy tests and solution into the context if the Dockerfile copies them.
+
+    Harbor's format keeps them outside of environment/.
+    """
     text = read_text(dockerfile)
     for name in ("tests", "solution.sh"):
         asks = any(
@@ -289,7 +293,7 @@ def _copy(path: Path, target: Path) -> Path:
 
 
 def _copy_tree(path: Path, target: Path) -> None:
-    # Links are followed, as harbor does; a few to directories make more copies than there is room.
+    # Links are followed, as in harbor; a few links to directories can multiply without bound.
     for below in _walk(path):
         if below.is_symlink() and below.is_dir():
             where = below.relative_to(path.parent)
@@ -310,7 +314,7 @@ def _note(code: str, message: str) -> Diagnostic:
 
 
 def render_config(config: OldConfig) -> str:
-    """The text of task.toml that harbor writes for an older task."""
+    """Render task.toml as harbor writes it for an older task."""
     tags = "".join(f" {_render_text(tag)}," for tag in config.tags)
     estimates = {
         "estimated_duration_sec": config.estimated_duration_sec,
@@ -343,6 +347,7 @@ def render_config(config: OldConfig) -> str:
 
 
 def _render_number(value: float) -> str:
+    # harbor's TOML writer does not pad exponents.
     return str(value).replace("e+0", "e+").replace("e-0", "e-")
 
 

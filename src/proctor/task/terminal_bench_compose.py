@@ -1,8 +1,8 @@
-"""docker-compose.yaml of an older Terminal-Bench task: what of it fits into a Dockerfile.
+"""docker-compose.yaml of an older Terminal-Bench task, and its translation to a Dockerfile.
 
-As in harbor's mapper: the service `client`, else the first, is the task's own. What a Dockerfile
-can say of it is added to the Dockerfile; a compose file that says more is kept, rewritten for
-harbor. Nothing here touches a file.
+As in harbor's mapper: the task's own service is `client`, else the first. What a Dockerfile can
+express of it is added to the Dockerfile; a compose file with more than that is kept, rewritten for
+harbor. Does not touch files.
 """
 
 import json
@@ -19,6 +19,7 @@ from proctor.errors import TaskError
 NAME = "docker-compose.yaml"
 
 _TEST_DIR = "ENV TEST_DIR=/tests"
+# Every Terminal-Bench task has these; harbor provides its own.
 _OWN_VARIABLE = "TEST_DIR=${T_BENCH_TEST_DIR}"
 _OWN_VOLUMES = frozenset(
     {
@@ -26,10 +27,9 @@ _OWN_VOLUMES = frozenset(
         "${T_BENCH_TASK_AGENT_LOGS_PATH}:${T_BENCH_CONTAINER_AGENT_LOGS_PATH}",
     }
 )
-"""What every task of Terminal-Bench has; harbor brings its own."""
 _IN_DOCKERFILE = frozenset({"environment", "working_dir", "expose", "entrypoint", "platform"})
+# Keys of the task's own service that harbor sets itself.
 _REPLACED = frozenset({"build", "image", "container_name", "command", "environment", "volumes"})
-"""Keys of the task's own service that harbor sets itself."""
 
 _PLATFORM = re.compile(r"^(FROM\s+)--platform=\S+\s+(.+)$", re.MULTILINE)
 _NO_PLATFORM = re.compile(r"^FROM\s+(?!--platform)(.+)$", re.MULTILINE)
@@ -42,7 +42,7 @@ class Compose(msgspec.Struct, frozen=True):
     """A compose file with at least one service."""
 
     data: Yaml
-    """The whole of it."""
+    """The parsed file."""
     services: Mapping[str, Yaml]
     main: str
     """Name of the task's own service."""
@@ -53,10 +53,10 @@ class Compose(msgspec.Struct, frozen=True):
         return self.services[self.main]
 
     def context_of(self, name: str) -> str:
-        """The build context of a service, below the task's directory; `.` is that directory.
+        """The build context of a service, relative to the task's directory.
 
         Raises:
-            TaskError: it is no path below it.
+            TaskError: it is not a path below the task's directory.
         """
         build = self.services[name].get("build", {})
         context = build.get("context", ".") if isinstance(build, dict) else build
@@ -69,7 +69,7 @@ class Compose(msgspec.Struct, frozen=True):
 
     @property
     def reasons_to_keep(self) -> list[str]:
-        """What of it no Dockerfile can say; empty: it can be dropped."""
+        """What a Dockerfile cannot express; if empty, the compose file can be dropped."""
         reasons = [f"{len(self.services)} services"] if len(self.services) != 1 else []
         reasons += [str(key) for key in self.data if key not in ("services", "version")]
         allowed = _IN_DOCKERFILE | _REPLACED
@@ -85,10 +85,10 @@ class Compose(msgspec.Struct, frozen=True):
 
 
 def parse_compose(data: object) -> Compose | None:
-    """A compose file; None if it names no service.
+    """Validate a parsed compose file; None if it has no services.
 
     Raises:
-        TaskError: it is none.
+        TaskError: it is not a compose file.
     """
     if not isinstance(data, dict):
         raise _bad(NAME, data, "a mapping")
@@ -104,10 +104,10 @@ def parse_compose(data: object) -> Compose | None:
 
 
 def extend_dockerfile(text: str, service: Yaml) -> str:
-    """A Dockerfile with what the compose file says of its service.
+    """Add to a Dockerfile what the compose file says about its service.
 
     Raises:
-        TaskError: it says it in a way that harbor cannot take either.
+        TaskError: a value has a form that harbor does not accept either.
     """
     if "platform" in service:
         text = _set_platform(text, _scalar("platform", service["platform"]))
@@ -124,6 +124,7 @@ def _set_platform(text: str, platform: Scalar) -> str:
 
 
 def _literal(value: Scalar) -> str:
+    # For use in a replacement of re.sub.
     return str(value).replace("\\", "\\\\")
 
 
@@ -162,14 +163,14 @@ def _as_list(value: object) -> list[object]:
 
 
 def _scalar(where: str, value: object) -> Scalar:
-    # A list or mapping could be one that names itself many times over, and so be endless as text.
+    # YAML aliases can nest a list or mapping into itself, so its text could be endless.
     if value is None or isinstance(value, str | int | float | bool):
         return value
     raise _bad(where, value, "text or a number")
 
 
 def render_compose(compose: Compose) -> str:
-    """The compose file as harbor wants it, for what no Dockerfile can say."""
+    """Render the compose file as harbor expects it, with what a Dockerfile cannot express."""
     kept = {key: value for key, value in compose.data.items() if key not in ("services", "version")}
     own = {
         key: value
@@ -184,7 +185,7 @@ def render_compose(compose: Compose) -> str:
 
 
 def _main_service() -> dict[str, object]:
-    """What harbor fills in when it starts the task's own service."""
+    """The settings that harbor fills in when it starts the task's own service."""
     limits = {"cpus": "${CPUS}", "memory": "${MEMORY}"}
     return {
         "build": {"context": "${CONTEXT_DIR}"},

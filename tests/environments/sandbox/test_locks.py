@@ -42,7 +42,7 @@ def test_a_cache_that_somebody_else_laid_out_first_is_refused_and_none_of_it_is_
 
 
 def test_a_cache_that_everybody_can_write_to_is_refused(shared: Path) -> None:
-    said = "everybody can write there.*; set PROCTOR_CACHE to a directory that"
+    said = "world-writable.*; set PROCTOR_CACHE to a directory that"
     with pytest.raises(SandboxError, match=said):
         cache_directory({"PROCTOR_CACHE": str(shared)})
 
@@ -51,7 +51,7 @@ def test_a_cache_that_everybody_can_write_to_is_refused(shared: Path) -> None:
 def test_a_cache_that_a_group_can_write_to_is_refused(tmp_path: Path) -> None:
     os.chown(tmp_path, -1, PERSON)
     tmp_path.chmod(0o770)
-    with pytest.raises(SandboxError, match=f"its group, {PERSON}, can write there"):
+    with pytest.raises(SandboxError, match=f"writable by its group, {PERSON}"):
         cache_directory({"PROCTOR_CACHE": str(tmp_path)})
 
 
@@ -81,5 +81,5 @@ def test_a_part_of_the_cache_that_stood_open_is_closed(tmp_path: Path) -> None:
 
 
 def test_a_scratch_that_others_can_write_to_is_refused(shared: Path) -> None:
-    with pytest.raises(SandboxError, match="everybody can write there, and sandboxes would write"):
+    with pytest.raises(SandboxError, match="world-writable, and sandboxes would write"):
         find_place({"PROCTOR_SCRATCH": str(shared)})
