@@ -127,7 +127,7 @@ def test_an_earlier_position_is_shown(page: Page, address: str) -> None:
     page.goto(f"{address}{BOARD}?at=3")
     assert "at 3 entries" in page.locator("main").inner_text()
     assert page.locator("tbody.row").count() == 1
-    page.get_by_label("As it was at").fill("4")
+    page.get_by_label("At position").fill("4")
     follow(page, page.get_by_role("button", name="Show"))
     assert "at 4 entries" in page.locator("main").inner_text()
 

@@ -108,7 +108,7 @@ def test_a_long_text_is_shown_part_by_part_and_says_where_it_is_cut(
             seen += page.locator("main pre").inner_text().rstrip("\n") + "\n"
             if page.get_by_role("link", name="The next part", exact=True).count() == 0:
                 break
-            expect(page.get_by_text("Cut here")).to_be_visible()
+            expect(page.get_by_text("Truncated")).to_be_visible()
             follow(page, page.get_by_role("link", name="The next part", exact=True))
         assert seen == lines
         assert find_barriers(page) == ""

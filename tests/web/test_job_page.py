@@ -61,7 +61,7 @@ def test_models_are_never_one_mean(jobs_client: httpx.Client, ledger_client: htt
     for client in (jobs_client, ledger_client):
         text = client.get("/experiments/14-two-models").text
         assert figures_of(text)["Mean reward"] == "by group"
-        assert "Agents, models or datasets differ" in text
+        assert "agents, models or datasets differ" in text
     assert "12 scored, by group" in ledger_client.get("/?q=two").text
 
 

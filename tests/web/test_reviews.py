@@ -69,10 +69,10 @@ def state_of(ledger: Path) -> dict[str, bytes]:
 def test_a_review_is_written_in_the_page_and_shown_at_once(ledger: Path, page: Page) -> None:
     with serving(make_app(Subject(ledger=ledger), token=TOKEN)) as address:
         page.goto(f"{address}/trials/experiment-001/one")
-        expect(page.get_by_text("To write a review, open the address")).to_be_visible()
+        expect(page.get_by_text("To write a review, open the")).to_be_visible()
         page.goto(f"{address}/trials/experiment-001/one?token={TOKEN}")
         page.get_by_label("pass").check()
-        page.get_by_label("Who you are").fill("ana")
+        page.get_by_label("Your name").fill("ana")
         page.get_by_label("Why").fill(f"two lines\nand {HARM}")
         assert find_barriers(page) == ""
         page.get_by_role("button", name="Append the review").click()

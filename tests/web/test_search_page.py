@@ -52,7 +52,7 @@ def test_a_query_that_is_none_gets_a_sentence_and_help(
     with serving(make_app(Subject(jobs=(tmp_path,)))) as address:
         page.goto(f"{address}/search?q={query}")
         expect(page.get_by_role("alert")).to_contain_text(sentence)
-        expect(page.get_by_text("words that begin so")).to_be_visible()
+        expect(page.get_by_text("words with this prefix")).to_be_visible()
 
 
 def write_job(job: Path) -> None:
@@ -106,7 +106,7 @@ def test_an_index_that_is_being_made_is_waited_for_by_the_page(page: Page, tmp_p
     busy.begin(after=0)
     with serving(make_app(Subject(ledger=ledger))) as address:
         page.goto(f"{address}/search?q=apt-get")
-        expect(page.locator("main")).to_contain_text("The index of the traces is being made")
+        expect(page.locator("main")).to_contain_text("Building the search index")
         busy.roll_back()
         busy.close()
         # The page loads itself again: nobody has to ask twice.

@@ -221,7 +221,7 @@ def test_parts_conversations_and_what_was_passed_over_are_said(page: Page, tmp_p
         page.wait_for_selector("#trace[data-ready]")
         expect(page.locator("#window")).to_contain_text("spoken")
         expect(page.locator(".trace-head")).to_contain_text("conversation")
-        expect(page.locator(".trace-head")).to_contain_text("Passed over")
+        expect(page.locator(".trace-head")).to_contain_text("Skipped")
 
 
 def test_damaged_lines_are_said(page: Page, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_trial_without_a_trace_says_so(tmp_path: Path) -> None:
     with client_of(Subject(jobs=(tmp_path / "job",))) as client:
         answer = client.get("/trials/job/t/trace")
         assert answer.status_code == 404
-        assert "left no trace" in answer.text
+        assert "has no trace" in answer.text
 
 
 def test_nothing_of_a_hostile_trace_is_markup(tmp_path: Path) -> None:

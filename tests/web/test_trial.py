@@ -54,11 +54,11 @@ def test_a_trial_in_a_job_says_how_its_score_came_to_be_and_what_is_not_known(pa
         expect(page.locator(".score .number")).to_have_text("0.5")
         words = page.locator("ol.derivation")
         expect(words).to_contain_text("verifier/reward.txt is read as reward = 0.5")
-        expect(words).to_contain_text("the verifier's own file counts")
+        expect(words).to_contain_text("the reward file counts")
         expect(page.get_by_text("0x1.0000000000000p-1")).to_be_visible()
         expect(page.get_by_text("not sealed", exact=True).first).to_be_visible()
-        expect(page.get_by_text("not known, which is not 0")).to_be_visible()
-        expect(page.get_by_text("Reviews are entries of a ledger")).to_be_visible()
+        expect(page.get_by_text("unknown", exact=True).first).to_be_visible()
+        expect(page.get_by_text("Reviews are stored in a ledger")).to_be_visible()
         assert find_barriers(page) == ""
 
 
@@ -80,14 +80,14 @@ def test_steps_are_put_together_in_the_order_they_were_run() -> None:
     assert mean.text.index("steps/two/verifier/reward.json") < mean.text.index(
         "steps/three/verifier/reward.json"
     )
-    assert "What counts is the last step&#39;s" in final.text
+    assert "The value used is the last step&#39;s" in final.text
     assert "verifier, step two" in final.text
 
 
 def test_a_reward_that_was_edited_since_is_seen(tmp_path: Path) -> None:
     ledger = seal_jobs(tmp_path, REWARDS)
     honest = look(Subject(ledger=ledger), f"/trials/{REWARDS}/fractional__vgVZHBq")
-    assert "does not give the numbers" not in honest.text
+    assert "does not give the recorded numbers" not in honest.text
     with open_for_writing(tmp_path) as opened:
         row = find_trial(opened, f"{REWARDS}/fractional__vgVZHBq")
         found = opened.index.entry(row.seq)
@@ -110,7 +110,7 @@ def test_a_basis_of_another_name_hides_no_other_number(tmp_path: Path) -> None:
     files = {**FILES, "verifier/reward.txt": b"0"}
     seal_case(tmp_path, files, certified({"reward": ONE}, "trial result")).close()
     seen = look(Subject(ledger=tmp_path / "ledger"), f"/trials/{EXPERIMENT}/{TRIAL}")
-    assert "does not give the numbers" in seen.text
+    assert "does not give the recorded numbers" in seen.text
 
 
 def test_kept_attempts_and_the_trial_lead_to_each_other(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_what_stands_in_for_what_is_seen_from_both_sides(tmp_path: Path) -> None
     assert "Replaced by" in replaced
     assert f'href="/trials/{ERRORS}/good-one__XEzVDEt"' in replaced
     standing = look(Subject(ledger=ledger), f"/trials/{ERRORS}/good-one__XEzVDEt").text
-    assert "Stands in for" in standing
+    assert "Replaces" in standing
     assert f'href="/trials/{ERRORS}/build-fail__dVG2ioy"' in standing
 
 
@@ -145,8 +145,8 @@ def test_a_sample_of_primes_says_what_it_rests_on(tmp_path: Path, page: Page) ->
         seal(opened, [submit(make_b())])
     with serving(make_app(Subject(ledger=tmp_path / "ledger"))) as address:
         page.goto(f"{address}/trials/nightly/prime-ev1-s1")
-        expect(page.get_by_text("the reward is the record's own word")).to_be_visible()
-        expect(page.get_by_text("Only the lengths are on record")).to_be_visible()
+        expect(page.get_by_text("the reward is only what the record states")).to_be_visible()
+        expect(page.get_by_text("Only durations were recorded")).to_be_visible()
         expect(page.get_by_text("The record is partial.")).to_be_visible()
         expect(page.locator("dl.facts").last).to_contain_text("prime")
         assert find_barriers(page) == ""

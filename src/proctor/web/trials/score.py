@@ -205,9 +205,9 @@ def _find_disagreement(
     # A basis is the owner's word: numbers beside a reward file must be the file's under any name.
     is_by_file = basis == "reward file" or (basis is not None and whole and operands)
     if is_by_file and not _is_same(given, operands):
-        return "The reward file, read again here, does not give the numbers that are on record."
+        return "The reward file does not give the recorded numbers."
     if basis == "step reward files" and strategy is None and files:
-        return "The steps' reward files, read again here, do not give the numbers on record."
+        return "The reward files of the steps do not give the recorded numbers."
     return None
 
 
@@ -226,7 +226,7 @@ def _find_other_record(
     stated = record.evaluation.reward
     if reward == stated:
         return None
-    return f"The record states the reward {stated!r}; what counts gives {reward!r}."
+    return f"The record states the reward {stated!r}; the values used give {reward!r}."
 
 
 def _tell(
@@ -237,18 +237,18 @@ def _tell(
     strategy: Strategy | None,
 ) -> Iterator[str]:
     if not files:
-        yield "There is no reward file among its files, and never was one that was kept."
+        yield "The trial has no reward file."
     for file in files:
         yield _tell_file(file)
         if file.beside:
             yield f"{file.beside} lies beside it and decides nothing: reward.json goes first."
     if basis is None:
-        yield "No certificate of its operands is kept: the reward is the record's own word."
+        yield "No certified values are stored: the reward is only what the record states."
     else:
         yield BASES.get(str(basis), f"The rewards were read from: {basis}.")
     if strategy is not None:
         how = "the mean over the steps" if strategy == "mean" else "the last step's"
-        yield f"What counts is {how}: that is what gives the numbers on record."
+        yield f"The value used is {how}: it gives the recorded numbers."
     if files and basis == "trial result":
         yield "A reward file is there, and it does not count."
     yield from _tell_reward(known, operands)
@@ -270,9 +270,9 @@ def _tell_reward(known: Known, operands: dict[str, Number | None]) -> Iterator[s
         return
     reward = record.evaluation.reward
     if len(operands) > 1 and "reward" in operands:
-        yield "Of several rewards, the one called “reward” is the trial's."
+        yield "Of several rewards, the trial's is the one named “reward”."
     elif len(operands) > 1:
-        yield "There are several rewards and none is called “reward”: the trial has no single one."
+        yield "There are several rewards and none is named “reward”: the trial has no single reward."
     if reward is not None:
         yield f"The record says {reward!r}."
         return
@@ -280,7 +280,7 @@ def _tell_reward(known: Known, operands: dict[str, Number | None]) -> Iterator[s
     if len(operands) == 1 and odd:
         yield f"{odd[0]!r} is no number that a record can hold, so the record says null."
         return
-    yield "The record says null: it was not scored, which is not a zero."
+    yield "The record says null: not scored, which differs from 0."
     profile = known.entry.score.profile if known.entry and known.entry.score else None
     if profile is not None and not operands:
-        yield f"In the mean of a job, the rules {profile} count a trial without rewards as 0."
+        yield f"In a job's mean, {profile} counts a trial without rewards as 0."

@@ -73,9 +73,9 @@ def _tell_coverage(summary: TrialSummary) -> str:
     told, turns = summary.trace.tokens.told, summary.trace.turns
     match summary.tokens.source:
         case "record":
-            return "The record's own count, of all calls."
+            return "Recorded for all calls."
         case "trace":
             entries = count_of(told, "entry of the trace", "entries of the trace")
-            return f"Added up from {entries} that say what they used, of {count_of(turns, 'turn')}."
+            return f"Summed over {entries} with usage, of {count_of(turns, 'turn')}."
         case _:
-            return "Neither the record nor the trace says how many tokens it took."
+            return "Unknown: neither the record nor the trace has token counts."

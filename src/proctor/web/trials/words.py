@@ -37,25 +37,25 @@ REASONS: Final[dict[str, str]] = {
 
 FINDINGS: Final[dict[str, str]] = {
     FindingCode.REWARD_PLANTED: "A reward lay there before the verifier began; it did not count.",
-    FindingCode.TESTS_PLANTED: "Tests lay there before the task's own; they were not run.",
+    FindingCode.TESTS_PLANTED: "Test files were already present before the task's own; they were not run.",
     FindingCode.TESTS_CHANGED: "Tests changed while the verifier ran.",
-    FindingCode.SYSTEM_CHANGED: "Tools that tests rest on were not the image's own any more.",
-    FindingCode.AGENT_STILL_BUSY: "Processes of the agent were alive when verification began.",
-    FindingCode.VERIFIER_FLAKY: "Verifying the same state again gave another result.",
-    FindingCode.CLOCK_JUMPED: "The clock jumped; the times of this trial cannot be trusted.",
-    FindingCode.BASE_SUBSTITUTED: "It ran on another system than the image that the task names.",
-    FindingCode.NETWORK_SHARED: "It used the host's own network.",
-    FindingCode.HOST_PORTS_OPEN: "The agent could reach ports of the host, as the job says.",
-    FindingCode.LIMITS_NOT_ENFORCED: "Limits that the task asks for could not be set.",
-    FindingCode.USR_READ_ONLY: "Nothing could be installed below /usr.",
-    FindingCode.IDS_SHARED: "Its users had ids that other trials and the host have too.",
+    FindingCode.SYSTEM_CHANGED: "System files that the tests may use were changed.",
+    FindingCode.AGENT_STILL_BUSY: "Agent processes were still alive when verification started.",
+    FindingCode.VERIFIER_FLAKY: "Repeating the verification gave a different result.",
+    FindingCode.CLOCK_JUMPED: "The system clock jumped: the times of this trial are unreliable.",
+    FindingCode.BASE_SUBSTITUTED: "The trial did not run on the image that the task names.",
+    FindingCode.NETWORK_SHARED: "The trial used the host's network.",
+    FindingCode.HOST_PORTS_OPEN: "The agent could reach host ports that the job allowed.",
+    FindingCode.LIMITS_NOT_ENFORCED: "Resource limits of the task could not be enforced.",
+    FindingCode.USR_READ_ONLY: "/usr was read-only: nothing could be installed there.",
+    FindingCode.IDS_SHARED: "User ids were shared with other trials and the host.",
     FindingCode.OUTPUT_CUT: "A command printed more than is kept.",
-    FindingCode.AGENT_NOT_PAUSED: "The agent's processes ran on while its changes were recorded.",
+    FindingCode.AGENT_NOT_PAUSED: "Agent processes kept running while its changes were recorded.",
     FindingCode.VERIFIER_NOT_APART: "The agent's processes could reach the verifier's files.",
-    FindingCode.FILES_REFUSED: "Files were left out: links, devices, names that are no text.",
-    FindingCode.LOGS_DIFFER: "Something inside tried to write the agent's own trace.",
-    FindingCode.COMMANDS_LIKE_SOLUTION: "The agent's commands hold most of the task's solution.",
-    FindingCode.STEPS_NOT_REPLAYED: "Not all that was recorded could be replayed.",
+    FindingCode.FILES_REFUSED: "Some files were not collected: links, devices or undecodable names.",
+    FindingCode.LOGS_DIFFER: "A process in the environment tried to write the agent's trace.",
+    FindingCode.COMMANDS_LIKE_SOLUTION: "The agent's commands contain most of the task's solution.",
+    FindingCode.STEPS_NOT_REPLAYED: "Some recorded steps could not be replayed.",
     FindingCode.LINKED_REWARD: "The reward file was a link.",
     FindingCode.CLEAN_ROOM_DIFFERS: "The reward differs without the agent's changes to the system.",
     FindingCode.CLEAN_ROOM_DECLARED: "The reward needs packages or services, as the task declares.",
@@ -101,7 +101,7 @@ COSTS: Final[dict[str, str]] = {
 """Where an amount of money comes from."""
 
 BASES: Final[dict[str, str]] = {
-    "reward file": "Verification ended without an exception, so the verifier's own file counts, "
+    "reward file": "Verification ended without an exception, so the reward file counts, "
     "not what result.json says of it.",
     "step reward files": "The task has several steps; the reward file of each step counts.",
     "trial result": "What result.json says counts, not a file: verification was turned off, was "
