@@ -3,11 +3,13 @@
 import asyncio
 import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from proctor.errors import TrialError
 from proctor.harbor.configs import (
     SANDBOX,
     AgentConfig,
@@ -18,8 +20,11 @@ from proctor.harbor.configs import (
 )
 from proctor.job.job import resume_job, run_job
 from proctor.job.kept import take_over
+from proctor.job.local_executor import LocalExecutor
 from proctor.job.options import JobOptions, JobOutcome, LedgerOptions, ResumeOptions
 from proctor.job.watch import Watch
+from proctor.trial.executor import TrialOutcome
+from proctor.trial.spec import TrialSpec
 from tests.cli.programs import run_here
 from tests.executors.process_executor import ProcessExecutor
 from tests.job.jobs import NOBODY, Listener, agent, load_json, make_config, make_tasks, trial_dirs
@@ -130,6 +135,33 @@ def test_of_a_job_in_processes_nothing_runs_in_its_directory(tmp_path: Path) -> 
     outcome = run("process", config, looking)
     assert looking.phases[-1] == "record"
     assert (trial_dirs(outcome.directory)[0] / "result.json").exists()
+
+
+class Losing(LocalExecutor):
+    """Loses the first trial that it is given."""
+
+    def __init__(self, trials_dir: Path, error: BaseException) -> None:
+        super().__init__(trials_dir, 1)
+        self.errors = [error]
+
+    async def run(self, spec: TrialSpec, watch: Callable[[str], None]) -> TrialOutcome:
+        if self.errors:
+            raise self.errors.pop()
+        return await super().run(spec, watch)
+
+
+@pytest.mark.parametrize("error", [TrialError("the node is gone"), asyncio.CancelledError()])
+def test_a_trial_that_an_executor_loses_is_errored_and_no_other(
+    tmp_path: Path, error: BaseException
+) -> None:
+    who = AgentConfig(name="nop", model_name="some/model")
+    tasks = make_tasks(tmp_path / "set", ["a", "b", "c"])
+    config = make_config(tasks, tmp_path / "jobs", agents=[who])
+    losing = Losing(tmp_path / "jobs" / "job", error)
+    outcome = asyncio.run(run_job(JobOptions(config=config), NOBODY, losing))
+    assert errors_of(outcome.directory) == [type(error).__name__, None, None]
+    assert list(outcome.result.stats.evals) == ["nop__model__set"], "all are of one group"
+    assert (outcome.interrupted, outcome.counts.not_run) == (False, 0)
 
 
 class Interrupting(Listener):

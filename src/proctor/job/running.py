@@ -18,12 +18,10 @@ from proctor.files import read_inside, write_atomic
 from proctor.harbor.configs import RetryConfig
 from proctor.harbor.stats import CANCELLED
 from proctor.harbor.trial_result import (
-    AgentInfo,
     ExceptionInfo,
     TrialResult,
     counted,
     render_trial_result,
-    task_id_of,
 )
 from proctor.job.durable import Durable
 from proctor.job.kept import ATTEMPTS, count_attempts, keep_attempt, list_attempts, take_over
@@ -35,6 +33,7 @@ from proctor.job.store import JobFiles
 from proctor.job.watch import Watch
 from proctor.trial.executor import Executor
 from proctor.trial.finding import ATTEMPT, Finding, Level, level_of, render_findings
+from proctor.trial.opening import begin_result
 from proctor.trial.paths import TrialPaths
 from proctor.trial.spec import TrialSpec
 
@@ -196,11 +195,11 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         try:
             outcome = await self.executor.run(spec, watch)
             await take_over(outcome.directory, self.files.directory / decision.trial)
-        except asyncio.CancelledError:
-            self.files.append_log(f"Trial {decision.trial} cancelled")
-            self.progress.leave()
-            raise
-        except Exception as error:  # noqa: BLE001 - the trial boundary: one trial ends no other
+        except (Exception, asyncio.CancelledError) as error:  # the trial boundary: it ends no other
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                self.files.append_log(f"Trial {decision.trial} cancelled")
+                self.progress.leave()
+                raise
             return self._make_errored(spec, error)
         return outcome.result
 
@@ -235,26 +234,17 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         if self.sealer is not None and _find_error(result) != CANCELLED:
             self.sealer.put(self.files.directory / decision.trial)
 
-    def _make_errored(self, spec: TrialSpec, error: Exception) -> TrialResult:
+    def _make_errored(self, spec: TrialSpec, error: BaseException) -> TrialResult:
         """The result of a trial that could not make its own."""
         if isinstance(error, JobError):
             raise error
-        agent, paths = spec.config.agent, TrialPaths(self.files.directory / spec.name)
-        result = TrialResult(
-            task_name=spec.task.name,
-            trial_name=spec.config.trial_name,
-            trial_uri=spec.uri,
-            task_id=task_id_of(spec.config),
-            source=spec.config.task.source,
-            task_checksum=spec.digests.task_checksum,
-            config=spec.config,
-            agent_info=AgentInfo(name=agent.name or agent.import_path or "?", version="unknown"),
-            exception_info=ExceptionInfo(
-                exception_type=type(error).__name__,
-                exception_message=str(error),
-                exception_traceback="".join(traceback.format_exception(error)),
-                occurred_at=local_now(),
-            ),
+        paths = TrialPaths(self.files.directory / spec.name)
+        result = begin_result(spec)
+        result.exception_info = ExceptionInfo(
+            exception_type=type(error).__name__,
+            exception_message=str(error),
+            exception_traceback="".join(traceback.format_exception(error)),
+            occurred_at=local_now(),
         )
         with suppress(OSError):
             # The directory may be gone, the disk full: then resume runs it again.

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -158,12 +159,13 @@ def opened(
             watch=watch,
             logger=logger,
             redactor=redactor,
-            result=_begin_result(spec, clock),
+            result=begin_result(spec, clock.now()),
             recording=Recording(spec, str(directory), redactor),
         )
 
 
-def _begin_result(spec: TrialSpec, clock: Clock) -> TrialResult:
+def begin_result(spec: TrialSpec, started_at: datetime | None = None) -> TrialResult:
+    """The result of a trial of which nothing is known yet."""
     config = spec.config
     name = config.agent.name or config.agent.import_path or "unknown"
     return TrialResult(
@@ -177,7 +179,7 @@ def _begin_result(spec: TrialSpec, clock: Clock) -> TrialResult:
         agent_info=AgentInfo(
             name=name, version="unknown", model_info=find_model(config.agent.model_name)
         ),
-        started_at=clock.now(),
+        started_at=started_at,
     )
 
 
