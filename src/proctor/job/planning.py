@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from random import Random
+from urllib.parse import quote_from_bytes
 from uuid import UUID
 
 import msgspec
@@ -119,6 +120,8 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute."""
     trials_dir: Path
     """The same in the words of the config."""
+    uri: str
+    """The same without links."""
     cwd: Path
     """Where relative paths start from."""
     job_id: UUID
@@ -149,7 +152,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
         record = prepared.records[slot.index % len(prepared.records)]
         return TrialSpec(
             config=trial_config(slot, decision.trial, self.trials_dir, self.job_id),
-            uri=Path(os.path.realpath(self.trials_dir), decision.trial).as_uri(),
+            uri=f"{self.uri}/{quote_from_bytes(os.fsencode(decision.trial))}",
             task=slot.planned.task,
             digests=slot.planned.digests,
             # What the person says goes before what the dataset is called.
@@ -288,6 +291,7 @@ def plan_job(prepared: Prepared, existing: Existing, place: Place, also: frozens
         existing=existing,
         directory=place.directory,
         trials_dir=place.trials_dir,
+        uri=Path(os.path.realpath(place.directory)).as_uri(),
         cwd=place.cwd,
         job_id=job_id,
         started_at=existing.started_at,

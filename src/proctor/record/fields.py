@@ -77,18 +77,16 @@ def _check_keys(item: dict[Any, Any]) -> None:
 
 
 def _check_scalar(item: object) -> None:
-    match item:
-        case float() if not math.isfinite(item):
+    if isinstance(item, str):
+        try:
+            item.encode()
+        except UnicodeEncodeError:
+            raise ValueError("has a lone surrogate, which is not valid text") from None
+    elif isinstance(item, float):
+        if not math.isfinite(item):
             raise ValueError(f"has {item}; expected a finite number")
-        case str():
-            try:
-                item.encode()
-            except UnicodeEncodeError:
-                raise ValueError("has a lone surrogate, which is not valid text") from None
-        case None | bool() | int() | float() | list() | tuple() | dict():
-            pass
-        case _:
-            raise ValueError(f"has a {type(item).__name__}; expected a JSON value")
+    elif item is not None and not isinstance(item, int | list | tuple | dict):
+        raise ValueError(f"has a {type(item).__name__}; expected a JSON value")
 
 
 def _check_object(value: dict[str, Any]) -> dict[str, Any]:

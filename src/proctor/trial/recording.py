@@ -12,7 +12,7 @@ from functools import cached_property
 from proctor.errors import RecordError
 from proctor.harbor.record import RecordSource, build_record, complete_record, find_seconds
 from proctor.harbor.trial_result import AgentInfo, TrialResult
-from proctor.record.model import AgentReference, InputRecord, TrialRecord
+from proctor.record.model import AgentReference, InputRecord, TaskReference, TrialRecord
 from proctor.record.read import render_record
 from proctor.record.rules import find_missing
 from proctor.traces.entry import TraceKind
@@ -88,7 +88,7 @@ class Recording:
             dataset_id=spec.record.dataset_id,
             adaptation=spec.record.adaptation,
             when=when,
-            task=make_task(spec),
+            task=self._task,
             agent=make_agent(spec, result, trace) if trace else self._find_agent(result),
             environment=make_environment(spec, self._snapshot),
             inputs=make_inputs(spec, trace) if trace else self._inputs,
@@ -103,9 +103,13 @@ class Recording:
     # There is a record for each phase; of what does not change between them, there is one.
 
     def _find_agent(self, result: TrialResult) -> AgentReference:
-        if self._agent is None or self._agent[0] is not result.agent_info:
+        if self._agent is None or self._agent[0] != result.agent_info:
             self._agent = result.agent_info, make_agent(self._spec, result, None)
         return self._agent[1]
+
+    @cached_property
+    def _task(self) -> TaskReference:
+        return make_task(self._spec)
 
     @cached_property
     def _inputs(self) -> InputRecord:
