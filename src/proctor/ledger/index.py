@@ -56,7 +56,8 @@ _REMARKED = " JOIN trials USING (record)"
 _HIGHEST = "\U0010ffff"
 _UNNAMED_LINES = (
     "SELECT seq, (SELECT min(said.seq) FROM withholdings said WHERE said.entry = entries.seq) "
-    "FROM entries WHERE kind = '' AND seq < ? AND seq NOT IN (SELECT seq FROM trials) ORDER BY seq"
+    "FROM entries WHERE kind = '' AND kind <> 'trial' AND seq < ? "
+    "AND seq NOT IN (SELECT seq FROM trials) ORDER BY seq"
 )
 _UNNAMED_EVIDENCE = (
     "SELECT NULL, seq FROM withholdings WHERE NOT is_named AND artifacts > 0 AND seq < ? "
@@ -308,7 +309,7 @@ class Index:
 
     def places(self, kind: str, *, size: int = EVERYTHING) -> list[int]:
         """Positions of the entries of a kind among the first entries, in order."""
-        query = "SELECT seq FROM entries WHERE kind = ? AND seq < ? ORDER BY seq"
+        query = f"SELECT seq FROM entries WHERE {_of_kind(kind)} AND seq < ? ORDER BY seq"  # noqa: S608
         return [seq for (seq,) in self.select(query, (kind, size))]
 
     def remarks(
@@ -334,7 +335,7 @@ class Index:
         values: list[Any] = [EVERYTHING if before is None else before]
         where = "WHERE seq < ?"
         if kind is not None:
-            where, values = f"{where} AND kind = ?", [*values, kind]
+            where, values = f"{where} AND {_of_kind(kind)}", [*values, kind]
         return list(self._entries(f"{where} ORDER BY seq DESC LIMIT ?", (*values, count)))
 
     def count_kinds(self, *, size: int = EVERYTHING) -> dict[str, int]:
@@ -412,6 +413,12 @@ def open_index(directory: Path, origin: str) -> Index:
 
 type _Condition = tuple[str, Sequence[Any]]
 """A condition of SQL, and its values."""
+
+
+def _of_kind(kind: str) -> str:
+    # SQLite uses the index over few kinds only where a query repeats the index's own condition;
+    # without it, every entry of the log is looked at.
+    return "kind = ?" if kind == "trial" else "kind = ? AND kind <> 'trial'"
 
 
 def _bound(size: int) -> list[_Condition]:

@@ -5,9 +5,9 @@ limit, so that a common word takes no longer than a rare one; `exact` counts all
 relevance ranks the newest matches up to the same limit.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import batched, islice
 from typing import Final
 
 import msgspec
@@ -61,6 +61,8 @@ def _join(chosen: Sequence[int]) -> list[Span]:
 COUNTED: Final = 10_000
 """Matches that are counted and ranked, unless `exact` asks for all."""
 _FEW_SPANS = 50
+_NAMED_AT_ONCE = 500
+"""Values in one query, of which SQLite takes only so many."""
 _LAST = (1 << ROW_BITS) - 1
 
 
@@ -134,7 +136,7 @@ def find_hits(
         n_trials = len({number >> ROW_BITS for number in found})
         chosen = _rank(index, query, found) if page.by_relevance else found
         chosen = chosen[page.skipped : page.skipped + page.limit]
-        names = _Names(ledger)
+        names = _load_names(ledger, {number >> ROW_BITS for number in chosen})
         hits = [_load_hit(index, names, number) for number in chosen]
     return Found(matches=len(found), trials=n_trials, is_exact=is_exact, hits=hits)
 
@@ -154,31 +156,29 @@ def count_by_trial(
         for number in _list_numbers(index, query, spans, None):
             seq = number >> ROW_BITS
             counts[seq] = counts.get(seq, 0) + 1
-        names = _Names(ledger)
+        names = _load_names(ledger, counts)
         return [
             TrialCount(seq=seq, experiment_id=experiment, trial_id=trial, matches=matches)
             for seq, matches in counts.items()
-            for experiment, trial in [names.of(seq)]
+            for experiment, trial in [names[seq]]
         ]
 
 
-class _Names:
-    """The names of sealed trials, each read once."""
+type _Names = dict[int, tuple[str | None, str | None]]
+"""Experiment and trial of entries by their places; None where an entry is not a trial."""
 
-    def __init__(self, ledger: LedgerReader) -> None:
-        self._ledger = ledger
-        self._known: dict[int, tuple[str | None, str | None]] = {}
 
-    def of(self, seq: int) -> tuple[str | None, str | None]:
-        if seq not in self._known:
-            row = next(self._ledger.index.trials(TrialFilter(seqs=(seq,))), None)
-            self._known[seq] = (row.experiment_id, row.trial_id) if row else (None, None)
-        return self._known[seq]
+def _load_names(ledger: LedgerReader, seqs: Iterable[int]) -> _Names:
+    names: _Names = dict.fromkeys(seqs, (None, None))
+    for some in batched(tuple(names), _NAMED_AT_ONCE):
+        for row in ledger.index.trials(TrialFilter(seqs=some)):
+            names[row.seq] = (row.experiment_id, row.trial_id)
+    return names
 
 
 def _load_hit(index: SearchIndex, names: _Names, number: int) -> Hit:
     seq = number >> ROW_BITS
-    experiment, trial = names.of(seq)
+    experiment, trial = names[seq]
     row = index.load_row(number)
     return Hit(seq=seq, experiment_id=experiment, trial_id=trial, row=row)
 

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from proctor.search.row import Row
 
@@ -30,6 +31,7 @@ class Snippet:
     after: str
 
 
+@cache
 def _make_letters() -> dict[str, str]:
     """For each letter, all characters that the index treats as equal to it."""
     found: dict[str, str] = {}
