@@ -18,7 +18,7 @@ def assemble_rows(
     for size in sizes:
         figures = _least(bench, n_tasks, size // n_tasks)
         ours[size] = figures[0]
-        bar = 20 if size == max(sizes) else None
+        bar = 10 if size == max(sizes) else None
         yield times_faster(f"assemble-{name_of_size(size)}", figures, HARBOR, at_least=bar)
     small, large = sorted(sizes)[-2:]
     steps = large / small

@@ -35,13 +35,18 @@ class Bench:
         self, ours: Callable[[], float], other: Callable[[], float], *, rounds: int | None = None
     ) -> tuple[float, float]:
         """The least of several figures of each, taken in turns."""
-        pairs = [(ours(), other()) for _ in range(min(rounds or self.rounds, self.rounds))]
-        return min(left for left, _ in pairs), min(right for _, right in pairs)
+        least, other_least = self.least_of(ours, other, rounds=rounds)
+        return least, other_least
+
+    def least_of(self, *takes: Callable[[], float], rounds: int | None = None) -> list[float]:
+        """The same of any number of figures."""
+        taken = [[take() for take in takes] for _ in range(min(rounds or self.rounds, self.rounds))]
+        return [min(figures) for figures in zip(*taken, strict=True)]
 
 
 def run_module(name: str, *arguments: str) -> dict[str, object]:
     """What `python -m benchmarks.NAME` prints: one JSON object."""
-    answer: object = json.loads(_run(["-m", f"benchmarks.{name}", *arguments]))
+    answer: object = json.loads(run_python(["-m", f"benchmarks.{name}", *arguments]))
     if not isinstance(answer, dict):
         raise BenchmarkError(f"benchmarks.{name} printed {answer!r}; expected a JSON object")
     return answer
@@ -50,7 +55,7 @@ def run_module(name: str, *arguments: str) -> dict[str, object]:
 def command_seconds(arguments: Sequence[str], *, exits: Collection[int] = (0,)) -> float:
     """Wall time of a whole Python process, from its start to its end with one of the exit codes."""
     start = time.perf_counter()
-    _run(arguments, exits)
+    run_python(arguments, exits=exits)
     return time.perf_counter() - start
 
 
@@ -89,7 +94,8 @@ def check_same(what: str, ours: object, theirs: object) -> None:
         raise BenchmarkError(f"{what}: our result is {ours}, theirs {theirs}; expected equal bytes")
 
 
-def _run(arguments: Sequence[str], exits: Collection[int] = (0,)) -> bytes:
+def run_python(arguments: Sequence[str], *, exits: Collection[int] = (0,)) -> bytes:
+    """What a Python process prints that ends with one of the exit codes."""
     done = subprocess.run(
         [sys.executable, *arguments], capture_output=True, check=False, cwd=ROOT, env=environment()
     )

@@ -61,6 +61,8 @@ def changes_rows(
     with tempfile.TemporaryDirectory(dir=place_for_jobs(bench)) as scratch:
         name = f"changes-{name_of_size(few)}"
         extra = asyncio.run(_extra_seconds(bench, Path(scratch) / name, few))
+        # A time: what few small files add is a difference of two figures, so near to nothing that a
+        # ratio to a floor would be a ratio of two errors.
         yield share_of(name, (extra, _BUDGET), "five milliseconds", at_most=1)
         name = f"changes-{name_of_size(many)}"
         both = asyncio.run(_hashing_seconds(bench, Path(scratch) / name, many, size))

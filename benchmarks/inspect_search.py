@@ -2,7 +2,9 @@
 
 The traces have the words of a language: a few very common ones, many rare ones, paths and options
 among them. The first page with its counts is what a question asks for; each question is asked
-several times in a process that has the index open, and the least time counts.
+several times in a process that has the index open, and the least processor time counts. Beside it,
+in turns and on the same connection, FTS5 is asked for the same expression, as many matches and the
+texts of the same page: no query to parse, no names of trials, no snippets, no look at the log.
 """
 
 import itertools
@@ -20,7 +22,6 @@ from proctor.ledger.sealing import Submission, seal
 _MEGABYTES = 1000
 _TRACE_BYTES = 200_000
 _MEGABYTES_A_SECOND = 15
-_SECONDS = 0.05
 _VOCABULARY = 60_000
 _PLACE_OF_APT = 400
 """How many words are more common than the one that is searched for with another."""
@@ -48,18 +49,17 @@ def search_rows(bench: Bench, *, megabytes: int = _MEGABYTES) -> Iterator[Row]:
     made = run_module("searching", "index", str(directory))
     size = figure(made, "megabytes")
     rate = f"{_MEGABYTES_A_SECOND} MB of traces a second"
+    # A rate, and so a time: a floor would be handed its rows ready-made, and making them from the
+    # evidence is about half of what is measured.
     yield share_of("index", (figure(made, "seconds"), size / _MEGABYTES_A_SECOND), rate, at_most=1)
     yield share_of("index-size", (figure(made, "index"), size), "the traces", unit="MB")
     yield share_of("index-memory", (figure(made, "peak"), size), "the traces", unit="MB")
     asked = run_module("searching", "ask", str(directory))
     for name in QUESTIONS:
         is_bound = not name.startswith("prefix-") and name != "phrase-common"
-        yield share_of(
-            f"search-1gb-{name}",
-            (figure(asked, name), _SECONDS),
-            f"{_SECONDS:g} s",
-            at_most=1 if is_bound else None,
-        )
+        figures = figure(asked, name), figure(asked, f"{name}-bare")
+        bar = 2 if is_bound else None
+        yield share_of(f"search-1gb-{name}", figures, "bare FTS5, same page", at_most=bar)
 
 
 def load_search_ledger(bench: Bench, megabytes: int) -> Path:

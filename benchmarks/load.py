@@ -25,7 +25,7 @@ def load_rows(
         times, memory = _least(bench, n_tasks, size // n_tasks)
         ours[size] = times[0]
         name = f"load-{name_of_size(size)}"
-        at_least, at_most = (4, 0.33) if size == judged else (None, None)
+        at_least, at_most = (3, 0.33) if size == judged else (None, None)
         yield times_faster(name, times, HARBOR, at_least=at_least)
         yield share_of(f"{name}-memory", memory, HARBOR, at_most=at_most, unit="MB")
     small, large = sorted(sizes)[-2:]

@@ -1,6 +1,6 @@
 """Ways to read trajectories, each in a process of its own; prints what it took as one JSON object.
 
-    python -m benchmarks.trace_reading ours|ours-by-two|bare|peer DIRECTORY
+    python -m benchmarks.trace_reading ours|bare|peer DIRECTORY
 
 `bare` is what any reader that decodes every line into a struct has to do: no header, no line
 numbers, no check that a line is one object. `peer` has the shape of the format's own reader: text,
@@ -11,7 +11,7 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from benchmarks.bench import peak_megabytes
 from proctor.traces.entry import Entry
-from proctor.traces.parallel import map_paths
 from proctor.traces.trajectory import read_chunks
 
 _PIECE = 1 << 20
@@ -87,16 +86,10 @@ def count_peer(path: str) -> int:
     return len(read_as_peer(Path(path)))
 
 
-def run_one_by_one(count: Callable[[str], int]) -> Callable[[Sequence[str]], int]:
-    """Count file after file."""
-    return lambda paths: sum(map(count, paths))
-
-
-WAYS: dict[str, Callable[[Sequence[str]], int]] = {
-    "ours": run_one_by_one(count_ours),
-    "ours-by-two": lambda paths: sum(map_paths(count_ours, paths, processes=2)),
-    "bare": run_one_by_one(count_bare),
-    "peer": run_one_by_one(count_peer),
+WAYS: dict[str, Callable[[str], int]] = {
+    "ours": count_ours,
+    "bare": count_bare,
+    "peer": count_peer,
 }
 
 
@@ -105,7 +98,7 @@ def main(way: str, directory: str) -> None:
     paths = [str(path) for path in sorted(Path(directory).glob("*.jsonl"))]
     gc.collect()
     start = time.perf_counter()
-    entries = WAYS[way](paths)
+    entries = sum(map(WAYS[way], paths))
     seconds = time.perf_counter() - start
     answer = {"entries": entries, "seconds": seconds, "megabytes": peak_megabytes()}
     print(json.dumps(answer))

@@ -1,4 +1,4 @@
-"""Reading trajectories: beside the bare decoder, beside a reader of the peer's shape, in two.
+"""Reading trajectories: beside the bare decoder, and beside a reader of the peer's shape.
 
 The data is some 600 bytes a line. Every way has to come to the same number of entries.
 """
@@ -23,9 +23,6 @@ def trace_rows(
     yield times_faster("trace-read", _least(bench, one, "ours", "bare"), _BARE, at_least=0.75)
     peer = _least(bench, one, "ours", "peer", rounds=3)
     yield times_faster("trace-read-peer", peer, _PEER, at_least=5)
-    several = load_trace_files(bench, 16, 2 * megabytes * 1_000_000 // 16)[0].parent
-    by_two = _least(bench, several, "ours-by-two", "ours")
-    yield times_faster("trace-read-2proc", by_two, "one process", at_least=1.7)
     huge = load_trace_file(bench, large).parent
     held = figure(run_module("trace_reading", "ours", str(huge)), "megabytes")
     limit = f"the limit, for a file of {large:,} MB"

@@ -68,6 +68,13 @@ def their_viewer(jobs: Path) -> Iterator[Viewer]:
 
 
 @contextlib.contextmanager
+def static_server(directory: Path) -> Iterator[Viewer]:
+    """Stored answers."""
+    with _running(["-m", "benchmarks.floor_pages", str(directory)]) as viewer:
+        yield viewer
+
+
+@contextlib.contextmanager
 def _running(arguments: Sequence[str]) -> Iterator[Viewer]:
     """A server that prints one JSON object with its address once it takes connections."""
     with subprocess.Popen(
