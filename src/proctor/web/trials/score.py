@@ -272,7 +272,7 @@ def _tell_reward(known: Known, operands: dict[str, Number | None]) -> Iterator[s
     if len(operands) > 1 and "reward" in operands:
         yield "Of several rewards, the trial's is the one named “reward”."
     elif len(operands) > 1:
-        yield "There are several rewards and none is named “reward”: the trial has no single reward."
+        yield "There are several rewards, none named “reward”: the trial has no single reward."
     if reward is not None:
         yield f"The record says {reward!r}."
         return

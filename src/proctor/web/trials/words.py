@@ -37,7 +37,7 @@ REASONS: Final[dict[str, str]] = {
 
 FINDINGS: Final[dict[str, str]] = {
     FindingCode.REWARD_PLANTED: "A reward lay there before the verifier began; it did not count.",
-    FindingCode.TESTS_PLANTED: "Test files were already present before the task's own; they were not run.",
+    FindingCode.TESTS_PLANTED: "Test files existed before the task's own; they were not run.",
     FindingCode.TESTS_CHANGED: "Tests changed while the verifier ran.",
     FindingCode.SYSTEM_CHANGED: "System files that the tests may use were changed.",
     FindingCode.AGENT_STILL_BUSY: "Agent processes were still alive when verification started.",
@@ -52,7 +52,7 @@ FINDINGS: Final[dict[str, str]] = {
     FindingCode.OUTPUT_CUT: "A command printed more than is kept.",
     FindingCode.AGENT_NOT_PAUSED: "Agent processes kept running while its changes were recorded.",
     FindingCode.VERIFIER_NOT_APART: "The agent's processes could reach the verifier's files.",
-    FindingCode.FILES_REFUSED: "Some files were not collected: links, devices or undecodable names.",
+    FindingCode.FILES_REFUSED: "Some files were not collected: links, devices or odd names.",
     FindingCode.LOGS_DIFFER: "A process in the environment tried to write the agent's trace.",
     FindingCode.COMMANDS_LIKE_SOLUTION: "The agent's commands contain most of the task's solution.",
     FindingCode.STEPS_NOT_REPLAYED: "Some recorded steps could not be replayed.",
