@@ -2,7 +2,8 @@
 
 A step near the end, so that nothing can be left out by luck. The sealed trace is asked for twice:
 the first time all of it is held against the digest, and where its steps lie is remembered. Beside
-each, a fresh interpreter seeks and decodes the same lines bare (`floor_steps`).
+each, a fresh interpreter seeks and decodes the same lines bare (`floor_steps`). All in processor
+time: two processes that look through a file are counted as two.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from benchmarks.bench import (
     Bench,
     BenchmarkError,
     check_same,
-    command_seconds,
+    cpu_seconds,
     entry_point,
     figure,
     peak_megabytes,
@@ -54,7 +55,7 @@ def show_rows(bench: Bench, *, megabytes: int = 1000) -> Iterator[Row]:
     yield loose.memory_row()
     sealed = _Shown("show-sealed-1gb", ("show", _TRIAL, "--ledger", str(ledger), *step), cache)
     shutil.rmtree(cache, ignore_errors=True)
-    first = command_seconds(sealed.command)
+    first = cpu_seconds(sealed.command)
     figures = sealed.least(bench, _find_frames(ledger, cache, last - 1))
     yield share_of(f"{sealed.name}-first", (first, figures[1]), "seek, unpack, decode")
     yield share_of(sealed.name, figures, "seek, unpack, decode", at_most=3)
@@ -82,7 +83,7 @@ class _Shown:
         document = json.loads(run_python([*self.command, "--json"]))
         (shown,) = document.get("traces", [document])
         check_same(self.name, shown["entries"], json.loads(run_python(floor)))
-        return bench.least(lambda: command_seconds(self.command), lambda: command_seconds(floor))
+        return bench.least(lambda: cpu_seconds(self.command), lambda: cpu_seconds(floor))
 
     def memory_row(self) -> Row:
         held = figure(run_module("inspect_show", str(self.cache), *self.words), "megabytes")

@@ -22,7 +22,7 @@ from benchmarks.bench import (
     Bench,
     BenchmarkError,
     check_same,
-    command_seconds,
+    cpu_seconds,
     entry_point,
     figure,
     run_module,
@@ -217,9 +217,9 @@ def _decode_seconds(files: Sequence[Path]) -> float:
 def _list_rows(bench: Bench, count: int) -> Iterator[Row]:
     """A list and a look-up, beside a bare query of the same index in a fresh interpreter.
 
-    What counts is what the command takes beyond `proctor --version`: its start has a row of its
-    own, and would hide the rest. Nothing is taken off the other side. The rows called `whole` have
-    the whole command.
+    What counts is what the command takes beyond `proctor --version`, in processor time: its start
+    has a row of its own, and would hide the rest. Nothing is taken off the other side. The rows
+    called `whole` have the whole command.
     """
     directory = load_ledger(bench, count, 1000)
     name = f"list-{name_of_size(count)}"
@@ -233,7 +233,7 @@ def _list_rows(bench: Bench, count: int) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Seconds of a list, of the bare query, and of `proctor --version`."""
+    """Processor time of a list, of the bare query, and of `proctor --version`."""
 
     whole: float
     bare: float
@@ -256,7 +256,7 @@ def _ask(bench: Bench, directory: Path, what: str, value: str) -> _Asked:
     bare = entry_point("benchmarks.floor_rows", "main", str(index), query, value)
     check_same(f"{what} {value}", listed, json.loads(run_python(bare)))
     version = entry_point("proctor.cli.main", "main", "--version")
-    takes = [partial(command_seconds, each) for each in (ours, bare, version)]
+    takes = [partial(cpu_seconds, each) for each in (ours, bare, version)]
     # Twice as often as others: these take little, and one is taken off another.
     return _Asked(*replace(bench, rounds=2 * bench.rounds).least_of(*takes))
 
@@ -278,11 +278,11 @@ def _load_files(bench: Bench, count: int) -> Path:
 
 
 def _peer_seconds(root: Path) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     records = [json.loads(path.read_text()) for path in sorted(root.glob("*/*.json"))]
     wanted = [record for record in records if record["experiment_id"] == _EXPERIMENT]
     json.dumps(wanted)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def load_ledger(bench: Bench, count: int, size: int) -> Path:
