@@ -180,8 +180,8 @@ def test_another_user_than_root_is_refused_in_a_sentence(run: Run, home: Path) -
     ran = run("run", "-p", task, "--command", "id")
     assert ran.code == 3
     assert error_of(home).startswith(
-        "user 'daemon': an ordinary user can give a sandbox no other users than root without "
-        "subordinate ids; add lines for this user to /etc/subuid and /etc/subgid and install "
+        "user 'daemon': without subordinate ids, an unprivileged user's sandbox has no users "
+        "but root; add lines for this user to /etc/subuid and /etc/subgid and install "
     )
 
 

@@ -20,8 +20,8 @@ _SAY_WHO = 'echo "$$"; exec 2>&1; exec "$0" -c "$1"'
 _MARK_AND_SAY_WHO = f'chmod +x "$2" 2>/dev/null; {_SAY_WHO}'
 _PATIENCE_SEC = 10.0
 _POLL_SEC = 0.01
+# Exit codes of `docker exec` for what is wrong with the command itself.
 _NOT_BEGUN = (126, 127, 128)
-"""Exit codes of `docker exec` for what is wrong with the command itself."""
 
 
 @dataclass(frozen=True, slots=True)

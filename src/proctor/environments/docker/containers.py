@@ -35,10 +35,10 @@ ROOM_CAPABILITY = "WAKE_ALARM"
 
 _INIT = "docker-init"
 
+# Variables by which the docker program itself goes.
 _CLIENTS_OWN = frozenset(
     {"PATH", "HOME", "TMPDIR", "USER", "HOSTNAME", "SSH_AUTH_SOCK", "XDG_CONFIG_HOME", "LANG"}
 )
-"""Variables by which the docker program itself goes."""
 _CLIENTS_PREFIXES = ("DOCKER_", "BUILDKIT", "LD_", "GO", "SSL_", "XDG_", "OTEL_")
 
 

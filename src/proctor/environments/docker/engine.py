@@ -28,8 +28,8 @@ class Engine:
     """Users inside are others outside: rootless, or with user namespaces."""
 
 
+# Engines that have answered, by what chooses one.
 _KNOWN: dict[str, Engine] = {}
-"""Engines that have answered, by what chooses one."""
 
 
 async def find_engine() -> Engine:

@@ -36,7 +36,7 @@ from proctor.environments.docker.program import run_docker
 from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room, pause_container
-from proctor.environments.interior import DEVICES, MEMORY, MOST_DEVICES, lie_in_memory
+from proctor.environments.interior import DEVICES, MEMORY, MOST_DEVICES, has_files_in_memory
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.limits import limits_of
@@ -204,8 +204,8 @@ async def _find_layer(*words: str) -> str:
 
 _LOGS = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 _PHASE = "setup"
+# The shell of each image that was started, by its Id.
 _SHELL_OF: dict[str, str] = {}
-"""The shell of each image that was started, by its Id."""
 _HOST = "host"
 _LOOK = "\n".join(
     (
@@ -347,7 +347,7 @@ class DockerEnvironment(ChangedContainer):
         if chosen == _HOST:
             self._find(
                 FindingCode.NETWORK_SHARED,
-                "the environment used the host's own network: --ek network=host",
+                "the environment used the host's network: --ek network=host",
                 reason="--ek network=host",
             )
         return chosen
@@ -420,7 +420,7 @@ class DockerEnvironment(ChangedContainer):
         if isinstance(now.files, MergedFiles):
             # Its own root, with what is mounted there; the one on the disk has nothing of that.
             whole = MergedFiles(f"/proc/{self._first}/root")
-            return lie_in_memory(await whole.list_files([DEVICES], MOST_DEVICES))
+            return has_files_in_memory(await whole.list_files([DEVICES], MOST_DEVICES))
         told = await self.exec(f"ls -A {MEMORY}", user="root")
         return bool((told.stdout or "").strip())
 

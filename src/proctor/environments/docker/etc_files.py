@@ -14,8 +14,8 @@ from proctor.digest import sha256_hex
 from proctor.trial.changes import Change, Phase
 
 ETC_FILES = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
+# Of each; what comes after that is neither compared nor kept.
 _MOST_BYTES = 1 << 20
-"""Of each; what comes after that is neither compared nor kept."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -32,13 +32,13 @@ from proctor.trial.unchanged import SeenTrees, find_looks, now_ns
 
 CONTEXT = "proctor.context"
 """Label of an image that was built here: the digest of what it was built from."""
+# Of what a failed build said, in the error.
 _KEPT_LINES = 30
-"""Of what a failed build said, in the error."""
+# Of what any build said, in the trial's log.
 _KEPT_BYTES = 1 << 20
-"""Of what any build said, in the trial's log."""
 _PIECE = 1 << 16
+# How the older builder tells of a step's image.
 _STEP = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
-"""How the older builder tells of a step's image."""
 _UNFIT = re.compile(r"[^a-z0-9]+")
 
 
@@ -58,12 +58,12 @@ class Image:
     """Some of its directories are volumes, which lie outside of a container's own files."""
 
 
+# Images that were asked for, by engine and by what asked.
 _KNOWN: dict[tuple[str, ...], Image] = {}
-"""Images that were asked for, by engine and by what asked."""
 
 
+# Directories that images were built from, as they looked, and their digests.
 _CONTEXTS: dict[Path, tuple[SeenTrees, str]] = {}
-"""Directories that images were built from, as they looked, and their digests."""
 
 
 async def prepare_image(

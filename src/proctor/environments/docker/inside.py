@@ -119,7 +119,7 @@ class Inside(Interior):
             done = await run(order, timeout_sec)
         except TimeoutError as error:
             raise RuntimeError(f"Command timed out after {timeout_sec} seconds") from error
-        return self._tell(order.text, done)
+        return self._result_of(order.text, done)
 
     async def _run(self, order: Order, timeout_sec: int | None) -> Finished:
         return await run_command(order, timeout_sec)

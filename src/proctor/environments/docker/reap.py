@@ -44,8 +44,8 @@ _UPPER = "upper"
 
 type _Words = tuple[str, ...]
 _CONTAINERS: tuple[_Words, _Words] = (("ps",), ("inspect",))
+# How what there is of a kind is listed, and how it is described.
 _IMAGES: tuple[_Words, _Words] = (("image", "ls"), ("image", "inspect"))
-"""How what there is of a kind is listed, and how it is described."""
 
 
 @dataclass(frozen=True, slots=True)

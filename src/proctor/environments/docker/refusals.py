@@ -25,7 +25,7 @@ def check_order(order: EnvironmentOrder) -> RequestedSettings:
     Raises:
         UnsupportedError: it asks for what the docker environment does not have; names the field.
     """
-    request = check_wishes(order.config)
+    request = check_options(order.config)
     for refusal in find_refusals(order, _WHO):
         raise UnsupportedError(refusal)
     if order.network.mode is NetworkMode.ALLOWLIST:
@@ -36,7 +36,7 @@ def check_order(order: EnvironmentOrder) -> RequestedSettings:
     return request
 
 
-def check_wishes(config: EnvironmentConfig) -> RequestedSettings:
+def check_options(config: EnvironmentConfig) -> RequestedSettings:
     """What a job says of all its containers, once it was seen to be possible.
 
     Raises:

@@ -63,8 +63,8 @@ from proctor.trial.environment import ExecResult, OpenedFile
 # lead to a place of the host.
 
 
+# What every container has of its own.
 _OWN = frozenset({"proc", "sys", "dev", ".dockerenv"})
-"""What every container has of its own."""
 _PLACE = "/proctor-root"
 _END = "end"
 _ROOM_IMAGE = "proctor-room"
@@ -86,8 +86,8 @@ for apart in "$@"; do [ -L "$apart" ] || look "$apart/"; done
 printf '{_END}%d\\0' $n"""
 _TOP_LEVEL_TRIES = 5
 
+# Images for rooms that are known to be there, each with its engine.
 _MADE: set[str] = set()
-"""Images for rooms that are known to be there, each with its engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +261,8 @@ SLEEP = ("sleep", "infinity")
 """What the first process of a container does."""
 _PATIENCE_SEC = 10.0
 _NOT_STARTED = (125, 126, 127, 128)
+# How often a container is asked to stand still before it is made to.
 _TRIES = 3
-"""How often a container is asked to stand still before it is made to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,13 +192,13 @@ _KINDS: dict[str, Callable[[Provided], Iterator[str]]] = {
 
 
 _MOST_LINKS = 40
+# Links that are followed; of more it is not known where they lead, and they are taken to lead
+# nowhere.
 _MOST_FOLLOWED = 5000
-"""Links that are followed; of more it is not known where they lead, and they are taken to lead
-nowhere."""
 _DEVICES = frozenset(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 _SEEN_BY_EACH = frozenset({"/proc", "/sys", "/dev"})
+# What is there depends on who looks, and when.
 _OTHERS = ("/proc/", "/sys/", "/dev/", "/tests/", "/logs/verifier/", "/solution/")
-"""What is there depends on who looks, and when."""
 
 
 def find_ends(image: LayeredChanges, written: Iterable[Written]) -> dict[str, str]:

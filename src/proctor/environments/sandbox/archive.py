@@ -24,13 +24,13 @@ HOLED = b"H"
 
 _HEAD = struct.Struct("=cIqQI")
 _RUN = struct.Struct("=QQ")
+# Smaller holes are sent as zeros, so that a file has at most one run for so many bytes.
 _LEAST_HOLE = 1 << 16
-"""Smaller holes are sent as zeros, so that a file has at most one run for so many bytes."""
 _LONGEST_NAME = 8192
 _LONGEST_TEXT = 4096
 _PIECE = 1 << 18
+# Directories in directories; what walks a tree by calling itself gives up at a thousand.
 _DEEPEST = 200
-"""Directories in directories; what walks a tree by calling itself gives up at a thousand."""
 
 
 class BrokenArchiveError(Exception):

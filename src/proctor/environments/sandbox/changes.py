@@ -17,8 +17,8 @@ from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.tools import File, Kind
 
 _MOST_LINKS = 40
+# Of a file; a larger one is told from others by its size.
 _MOST_BYTES = 64 << 20
-"""Of a file; a larger one is told from others by its size."""
 _BINARY = b"\x7fELF"
 _LISTS = "/var/lib/dpkg/info"
 _OTHER_DATABASES = ("/lib/apk/db", "/var/lib/rpm", "/usr/lib/sysimage/rpm", "/var/lib/pacman/local")

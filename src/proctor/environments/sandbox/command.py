@@ -26,8 +26,8 @@ _NOT_EXECUTABLE = 126
 _NOT_THERE = 127
 _FIRST_OTHER_FILE = 3
 _MOST_FILES = 1 << 20
+# Signals that Python, the zygote or PID 1 handle or ignore.
 _OURS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD)
-"""Signals that Python, the zygote or PID 1 handle or ignore."""
 
 
 def become_command(command: Command, output: int, nothing: int, room: int) -> NoReturn:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 _MOST_ENTRIES = 1_000_000
+# The copy may take one part in so many of what is free.
 _SHARE = 2
-"""The copy may take one part in so many of what is free."""
+# Something still runs there, and moved it meanwhile: what is not there is not copied.
 _MOVING = FileNotFoundError, NotADirectoryError, IsADirectoryError
-"""Something still runs there, and moved it meanwhile: what is not there is not copied."""
 _FICLONE = 0x40049409
 _PIECE = 1 << 20
 _BLOCK = 512

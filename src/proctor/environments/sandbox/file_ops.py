@@ -25,11 +25,11 @@ from proctor.environments.sandbox.channel import Message
 from proctor.environments.sandbox.processes import Facts, Lister, find_living, read_stat
 from proctor.environments.sandbox.syscalls import PR_SET_DUMPABLE, prctl, set_file_ids
 
+# Of a file that is put in: a set-user-id bit would be one on the host's disk too.
 _KEPT_BITS = 0o1777
-"""Of a file that is put in: a set-user-id bit would be one on the host's disk too."""
 _PIECE = 1 << 16
+# Processes that are listed: a message has an end.
 _MOST_PROCESSES = 10_000
-"""Processes that are listed: a message has an end."""
 
 
 def _put(request: dict[str, Any], files: list[int]) -> Message:

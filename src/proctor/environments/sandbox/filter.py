@@ -29,12 +29,12 @@ _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _JUMP_IF_SET = 0x15, 0x35, 0x45
 _AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENTS = 0, 4, 16
 
 _NEW_NAMESPACES = 0x7E020000
+# For unshare; clone has the signal's number there.
 _NEW_TIME_NAMESPACE = 0x80
-"""For unshare; clone has the signal's number there."""
+# AF_UNIX, AF_INET, AF_INET6, AF_NETLINK.
 _FAMILIES = (1, 2, 10, 16)
-"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK."""
+# Linux, 32-bit addresses, the version as 2.6, both, and what only asks.
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
-"""Linux, 32-bit addresses, the version as 2.6, both, and what only asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,8 @@ _TABLES = {
         sockets=(281, 288),
     ),
 }
+# What a machine's programs may be built for. x32 is not among them: its numbers are too high.
 _SPOKEN = {"x86_64": ("x86_64", "i386"), "aarch64": ("aarch64", "arm")}
-"""What a machine's programs may be built for. x32 is not among them: its numbers are too high."""
 
 type _Lines = list[bytes]
 

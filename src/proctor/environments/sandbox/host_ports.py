@@ -29,11 +29,11 @@ OPTION = "--allow-host-port"
 
 _FORM = re.compile(r"(?:\[(?P<in_brackets>[^][]*)\]|(?P<plain>[^][:]*)):(?P<port>[0-9]{1,5})")
 _EXPECTED = "expected ADDRESS:PORT, such as 127.0.0.1:8000 or [::1]:8000"
+# Addresses at which slirp4netns and pasta themselves answer inside.
 _OF_HELPERS = frozenset({"10.0.2.2", "10.0.2.3", "10.0.2.100", "169.254.0.1"})
-"""Addresses at which slirp4netns and pasta themselves answer inside."""
 _MOST_PORTS = 16
+# Of one sandbox at once; more are reset, so that nobody inside uses up the runner's files.
 _MOST_CONNECTIONS = 64
-"""Of one sandbox at once; more are reset, so that nobody inside uses up the runner's files."""
 _CONNECT_SEC = 10.0
 _CHUNK = 1 << 16
 

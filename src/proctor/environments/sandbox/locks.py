@@ -19,8 +19,8 @@ from proctor.sentence import reason_of
 
 _POLL_SECONDS = 0.02
 
+# Descriptors of what this process uses until it ends, by path.
 _HELD: dict[str, int] = {}
-"""Descriptors of what this process uses until it ends, by path."""
 
 
 def make_private(directory: Path) -> Path:

@@ -25,15 +25,15 @@ MARK = "PROCTOR_SCRATCH_OF"
 """Variable of a helper that says of which sandbox it is; the reaper looks for it."""
 
 _TUN = Path("/dev/net/tun")
+# What a helper says, in the sandbox's scratch.
 _LOG = "network.log"
-"""What a helper says, in the sandbox's scratch."""
 _PATIENCE_SEC = 20.0
+# What a helper answers questions about names at; it asks the host's own resolver.
 _RESOLVERS = {Network.SLIRP: "10.0.2.3", Network.PASTA: "169.254.0.1"}
-"""What a helper answers questions about names at; it asks the host's own resolver."""
 
 _APART = ("unshare", "--mount", "--propagation", "private")
+# Programs that have to be there; for root, what sets them apart as well.
 _NEEDED = {Network.SLIRP: ("slirp4netns", "nsenter"), Network.PASTA: ("pasta", "sh")}
-"""Programs that have to be there; for root, what sets them apart as well."""
 
 # The pipe is at its end when this process is; then the whole group goes.
 _WATCH = 'exec 9<&0; { read gone <&9; kill -9 0; } & exec "$@" 9<&- </dev/null'

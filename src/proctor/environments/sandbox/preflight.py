@@ -10,7 +10,7 @@ from proctor.environments.sandbox.blueprint import Blueprint, Network, Part
 from proctor.environments.sandbox.box import shared_zygote
 from proctor.environments.sandbox.host_ports import check_host_ports, host_ports_of
 from proctor.environments.sandbox.reap import delete_session
-from proctor.environments.sandbox.refusals import check_wishes
+from proctor.environments.sandbox.refusals import check_options
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.scratch import Session, find_place, open_run
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
@@ -26,7 +26,7 @@ def check_job(config: EnvironmentConfig) -> None:
         UnsupportedError: it asks for what the sandbox does not have; names the option.
         ImageError: its base was not imported.
     """
-    base = check_wishes(config)
+    base = check_options(config)
     check_host_ports(host_ports_of(config.kwargs))
     if base != HOST_BASE:
         store = ImageStore()

@@ -39,8 +39,8 @@ from proctor.environments.sandbox.syscalls import (
 _HINT = "it takes Linux 5.19 and a file system that can (ext4, xfs, btrfs, from Linux 6.3 on tmpfs)"
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
+# Where mapped layers, and overlays that one sandbox after the other gets, are mounted.
 _MOUNTED: set[str] = set()
-"""Where mapped layers, and overlays that one sandbox after the other gets, are mounted."""
 
 
 def premake(blueprint: Blueprint, pid: int) -> Premade:

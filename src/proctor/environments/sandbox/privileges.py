@@ -39,8 +39,8 @@ BLOCK_SUSPEND = 36
 _COMMAND = (CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SETFCAP)
 _HARMLESS = (WAKE_ALARM, LEASE, BLOCK_SUSPEND)
 _MOST = 63
+# Changing users keeps capabilities, until something is executed; and that stays so.
 _NO_SETUID_FIXUP = 1 << 2 | 1 << 3
-"""Changing users keeps capabilities, until something is executed; and that stays so."""
 
 
 def mask_of(*capabilities: int) -> int:

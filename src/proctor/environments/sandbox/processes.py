@@ -18,9 +18,9 @@ _N_THREADS = 17
 _LOOKS = 5
 _LONGEST_ARGUMENTS = 1 << 14
 _MOST_OPEN_FILES = 100_000
+# Open files that are looked at, and characters of paths that are reported, of all processes in one
+# list: an agent decides how many there are.
 _MOST_IN_PATHS = 4_000_000
-"""Open files that are looked at, and characters of paths that are reported, of all processes in one
-list: an agent decides how many there are."""
 _INTERPRETERS = frozenset(
     {
         *("sh", "ash", "bash", "dash", "ksh", "zsh", "fish", "busybox"),

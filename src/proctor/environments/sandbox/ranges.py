@@ -17,10 +17,10 @@ from proctor.environments.sandbox.blueprint import FIRST_OF_RANGES, RANGE
 from proctor.errors import SandboxError
 from proctor.sentence import reason_of
 
+# Byte n of it is locked while range n is taken; the kernel unlocks what a dead run had.
 _LOCK = Path("/run/proctor-ids.lock")
-"""Byte n of it is locked while range n is taken; the kernel unlocks what a dead run had."""
+# All but the last, which has the id that means none.
 _N_RANGES = ((1 << 32) - FIRST_OF_RANGES) // RANGE - 1
-"""All but the last, which has the id that means none."""
 _USERS = tuple(Path("/etc", name) for name in ("passwd", "group", "subuid", "subgid"))
 _MAPS = tuple(Path("/proc/self", name) for name in ("uid_map", "gid_map"))
 _WRITE_LOCK = struct.Struct("hh4xqqi4x")

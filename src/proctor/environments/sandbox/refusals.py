@@ -22,13 +22,13 @@ def check_order(order: EnvironmentOrder) -> str:
     Raises:
         UnsupportedError: it asks for what the sandbox does not have; names the field.
     """
-    base = check_wishes(order.config)
+    base = check_options(order.config)
     for refusal in find_refusals(order, _WHO):
         raise UnsupportedError(refusal)
     return base
 
 
-def check_wishes(config: EnvironmentConfig) -> str:
+def check_options(config: EnvironmentConfig) -> str:
     """The base that a job names, once all else that it asks for was seen to be possible.
 
     Raises:

@@ -16,8 +16,8 @@ from proctor.environments.sandbox.channel import Message, close_all
 from proctor.environments.sandbox.link import Link, OnMessage, Questions, settled
 from proctor.errors import SandboxDiedError, SandboxError
 
+# What PID 1 has to know of.
 _ONLY_INIT = frozenset({"run", "open_room", "list_processes", "pause", "resume"})
-"""What PID 1 has to know of."""
 
 
 @dataclass(frozen=True, slots=True)

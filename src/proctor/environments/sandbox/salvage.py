@@ -35,8 +35,8 @@ PLACES = (*(inside for inside, _ in _TREES), _TRACE)
 """Where evidence lies, inside."""
 _MOST_BYTES = 1 << 30
 _MOST_FILES = 20_000
+# Directories in directories, as in what is fetched from a sandbox that lives.
 _DEEPEST = 200
-"""Directories in directories, as in what is fetched from a sandbox that lives."""
 _BLOCK = 1 << 20
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

@@ -41,8 +41,8 @@ _NO_UPPER = NETWORK | {
 }
 _IN_MEMORY = (Path("/dev/shm"), Path("/tmp"))  # noqa: S108 - looked at, then used with a 0700 directory
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
+# `chattr +T`: directories in this one are laid out far from each other.
 _SPREAD_FLAG = 0x00020000
-"""`chattr +T`: directories in this one are laid out far from each other."""
 _UNFIT_FOR_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 

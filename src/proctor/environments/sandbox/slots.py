@@ -40,8 +40,8 @@ from proctor.environments.sandbox.scratch import Run, Session
 
 _MOST_ENTRIES = 500
 _GET_FLAGS = 0x80086601
+# Attributes that the kernel itself sets on an overlay's upper directory; nobody inside can.
 _KERNELS = "trusted.overlay."
-"""Attributes that the kernel itself sets on an overlay's upper directory; nobody inside can."""
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -143,14 +143,14 @@ def _empty(directory: str, most: int) -> int:
     return most
 
 
+# How many wait for another sandbox; more are deleted.
 _MOST_IDLE = 64
-"""How many wait for another sandbox; more are deleted."""
+# How many sandboxes have the same scratch; see _spread in scratch.py for what many would cost.
 _MOST_SERVED = 16
-"""How many sandboxes have the same scratch; see _spread in scratch.py for what many would cost."""
+# A disk with fewer free bytes is nearly full.
 _LITTLE = 256 << 20
-"""A disk with fewer free bytes is nearly full."""
+# How many wait to be emptied before whoever gives one back has to wait.
 _LONGEST_QUEUE = 32
-"""How many wait to be emptied before whoever gives one back has to wait."""
 
 KEPT_STATES = ("frozen", "clean")
 """Copies of what a trial left, in its sandbox's scratch; see frozen.py."""

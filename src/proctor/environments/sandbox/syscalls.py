@@ -48,8 +48,8 @@ _FSCONFIG_SET_STRING = 1
 _FSCONFIG_CMD_CREATE = 6
 _CLOSED_ON_EXEC = 1
 _MOUNT_ATTR_IDMAP = 0x100000
+# Which field of /proc/self/stat, after the name, says where the arguments lie.
 _ARG_START = 45
-"""Which field of /proc/self/stat, after the name, says where the arguments lie."""
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -30,11 +30,11 @@ from proctor.environments.sandbox.link import settled
 from proctor.errors import SandboxError, SlowTransferError
 
 _PIECE = 1 << 18
+# What is packed at once at most; a pipe holds a little more.
 _SMALL = 48 << 10
-"""What is packed at once at most; a pipe holds a little more."""
 _FEW = 32
+# After so many bytes a thread reads on.
 _MUCH = 1 << 18
-"""After so many bytes a thread reads on."""
 PATIENCE_SEC = 120.0
 BYTES_PER_SEC = 50e6
 """What comes out has so many seconds, and one more for each so many bytes that came."""

@@ -24,13 +24,13 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOWER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC
 _OVERLAY = ("trusted.overlay.", "user.overlay.")
+# What overlays themselves write down in attributes.
 _OWN_NOTES = frozenset(
     ("opaque", "redirect", "origin", "impure", "nlink", "upper", "metacopy", "uuid", "protattr")
 )
-"""What overlays themselves write down in attributes."""
 _LONGEST_VALUE = 256
+# Directories in each other; each is held open with its counterparts in the image.
 _DEEPEST = 100
-"""Directories in each other; each is held open with its counterparts in the image."""
 _PIECE = 1 << 18
 _KINDS = {
     stat.S_IFREG: "file",

@@ -24,8 +24,8 @@ from proctor.trial.environment import UNTOLD, OpenedFile, Program
 
 
 _CODE = {"python": "c", "pypy": "c", "perl": "eE", "ruby": "e", "node": "ep", "nodejs": "ep"}
+# Letters of options whose value is the code itself.
 _SHELLS_CODE = "c"
-"""Letters of options whose value is the code itself."""
 _PYTHON = ("python", "pypy")
 
 
@@ -90,15 +90,15 @@ _AT_FDCWD = -100
 _EVENT = struct.Struct("=IBBHQii")
 _ANSWER = struct.Struct("=iI")
 _MOST_READ = 1 << 16
+# Directories that are watched; those of larger trees are not, but for the first.
 _MOST_MARKS = 1000
-"""Directories that are watched; those of larger trees are not, but for the first."""
 _MOST_SCRIPTS = 5000
 _MOST_KEPT = 50_000
+# Openings that are kept, and characters of their command lines.
 _MOST_IN_WORDS = 64 << 20
-"""Openings that are kept, and characters of their command lines."""
 _DEEPEST = 50
+# Where read_stat has when a process began.
 _START = 19
-"""Where read_stat has when a process began."""
 _LOOKS = 3
 _LONGEST_ARGUMENTS = 1 << 14
 

@@ -34,7 +34,7 @@ class Worker:
     pid: int
     line: socket.socket
     is_busy: bool = False
-    last_errand: int | None = None
+    last_operation: int | None = None
     """The operation that it was given last, unless there was a command since."""
 
     def hand(self, request: dict[str, Any], files: list[int]) -> bool:
@@ -46,7 +46,7 @@ class Worker:
         except OSError:
             return False
         self.is_busy = True
-        self.last_errand = None if request["op"] == "run" else int(request["id"])
+        self.last_operation = None if request["op"] == "run" else int(request["id"])
         return True
 
 
@@ -57,7 +57,7 @@ def sentence_of(number: object, error: OSError) -> Message:
     return {"id": number, "error": f"{place}{reason}", "errno": error.errno}
 
 
-def do_errand(request: dict[str, Any], files: list[int]) -> Message:
+def do_operation(request: dict[str, Any], files: list[int]) -> Message:
     """Do one operation; its answer."""
     number = request["id"]
     try:
@@ -103,7 +103,7 @@ class Duty:
                 received = receive(self.own_line)
                 if received is None:
                     return
-                send(self.own_line, do_errand(*received))
+                send(self.own_line, do_operation(*received))
             if self.line.fileno() in ready:
                 received = receive(self.line)
                 if received is None:
@@ -114,7 +114,7 @@ class Duty:
         if request["op"] == "run":
             self._launch(request, files)
             return
-        answer = do_errand(request, files)
+        answer = do_operation(request, files)
         # Before the answer: whoever asks again at once finds it free.
         send(self.line, {})
         send(self.channel, answer)

@@ -215,8 +215,8 @@ def _find_fault(directory: Path) -> str | None:
 
 
 _PHASE = "setup"
+# Goes into every key: a change of how layers are made makes new ones.
 _FORMAT = 2
-"""Goes into every key: a change of how layers are made makes new ones."""
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 

@@ -44,6 +44,7 @@ from proctor.sentence import reason_of
 NAME_OF_HOST = "sandbox\n"
 HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n"
 
+# Paths below /etc that are left out.
 _PLACES = (
     *(
         "shadow*",
@@ -59,17 +60,16 @@ _PLACES = (
     *("letsencrypt", "openvpn", "wireguard", "ipsec*", "swanctl", "ppp", "wpa_supplicant"),
     *("NetworkManager", "netplan", "samba", "sssd", "cloud"),
 )
-"""Paths below /etc that are left out."""
+# Names that are left out wherever they are.
 _NAMES = (
     *("*.key", "*.keytab", "*.kdbx", "*.p12", "*.pfx", "id_rsa*", "id_dsa*", "id_ecdsa*"),
     *("id_ed25519*", "*secret*", "*credential*", "*htpasswd*"),
 )
-"""Names that are left out wherever they are."""
 
+# No file of /etc that a task needs is larger; the largest there is, hwdb.bin, has 12 MiB.
 _LARGEST = 32 << 20
-"""No file of /etc that a task needs is larger; the largest there is, hwdb.bin, has 12 MiB."""
+# A key, an address with a password in it, a token for a package registry.
 _SECRET = re.compile(rb"PRIVATE KEY-----|://[^/\s:@]+:[^/\s:@]+@|:_(auth|password)")
-"""A key, an address with a password in it, a token for a package registry."""
 RULES = (1, HOSTS, NAME_OF_HOST, _PLACES, _NAMES, _LARGEST, _SECRET.pattern)
 """What decides, besides the host, what a copy holds; its number changes with the code below."""
 
@@ -157,8 +157,8 @@ def _dress(to: Path, like: os.stat_result, *, is_root: bool) -> None:
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "libo32")
 _PACKAGES = ("var/lib/dpkg", "var/lib/rpm", "var/lib/pacman")
 
+# Where every trial writes: what lies below already has not to be made for each.
 _MET = dict.fromkeys(("logs/agent", "logs/artifacts", "logs/verifier", "tests"), 0o777)
-"""Where every trial writes: what lies below already has not to be made for each."""
 _DIRECTORIES = {
     **dict.fromkeys(("home", "mnt", "opt", "srv", "media", "logs", "run", "etc", "var"), 0o755),
     **dict.fromkeys(("proc", "dev", "sys"), 0o755),

@@ -30,13 +30,13 @@ DAMAGE = (
 )
 """What unpackers raise at archives that are none, or are no longer whole."""
 _BLOCK = 512
+# Seconds; later times are not times.
 _LATEST = 1 << 33
-"""Seconds; later times are not times."""
 _DEEPEST = 500
 _MOST_BYTES = 1 << 38
 _MOST_ENTRIES = 5_000_000
+# Bytes that may describe one member; tarfile holds all of them in memory.
 _MOST_HEADERS = 1 << 24
-"""Bytes that may describe one member; tarfile holds all of them in memory."""
 
 
 class Budget:

@@ -33,8 +33,8 @@ from proctor.sentence import reason_of
 type Parts = tuple[tuple[str, tuple[str, ...]], ...]
 """(target, layers on the host with the top one first) of each overlay of a root file system."""
 
+# What this process made again: once is enough, however many of its trials ask for it.
 _MADE_BY_FORCE: set[tuple[Path, str]] = set()
-"""What this process made again: once is enough, however many of its trials ask for it."""
 
 
 class Layer(msgspec.Struct, frozen=True):

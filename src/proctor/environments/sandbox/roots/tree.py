@@ -16,8 +16,8 @@ from typing import BinaryIO
 from proctor.digest import sha256_copy, sha256_hex
 from proctor.errors import ImageError
 
+# As many as the kernel follows.
 _MOST_LINKS = 40
-"""As many as the kernel follows."""
 
 
 class Kind(StrEnum):

@@ -60,9 +60,9 @@ class Workplace:
             yield box
         except BaseException:
             with suppress(SandboxError, OSError):
-                await held.let_go()
+                await held.release()
             raise
-        await held.let_go()
+        await held.release()
         _forget_resolver(self.building)
 
     def clear(self) -> None:
