@@ -152,8 +152,8 @@ def test_a_dockerfile_that_changes_the_hosts_own_files_fails_with_a_hint(
     assert error_of(home) == (
         "Build failed: RUN touch /usr/bin/new\n"
         "touch: cannot touch '/usr/bin/new': Permission denied\n"
-        "(an ordinary user's sandbox cannot change the host's own files, such as those below /usr; "
-        "build on an image that was imported, or run as root)\n"
+        "(an unprivileged user's sandbox cannot change the host's files, such as those below /usr; "
+        "build on an imported image, or run as root)\n"
     )
 
 
@@ -334,8 +334,8 @@ def test_without_user_namespaces_it_is_said_once_and_nothing_is_made(run: Run, h
     assert ran.code == 2
     assert ran.err == (
         "proctor: sandboxes cannot be made on this machine: making namespaces: No space left on "
-        "device, errno 28; user.max_user_namespaces forbids it to ordinary users: change that, or "
-        "run as root\n"
+        "device, errno 28; user.max_user_namespaces forbids it to unprivileged users: change that, "
+        "or run as root\n"
     )
     assert not (home / "jobs").exists()
     assert scratch(home) == []

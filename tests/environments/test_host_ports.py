@@ -288,10 +288,10 @@ class TestReached:
         ("localhost:8000", "'localhost' is not an IP address; expected ADDRESS:PORT, such as 127."),
         ("127.1:8000", "'127.1' is not an IP address"),
         ("127.0.0.1:\N{FULLWIDTH DIGIT EIGHT}", "expected ADDRESS:PORT"),
-        ("0.0.0.0:8000", "0.0.0.0 stands for all addresses; name one"),
-        ("[::]:8000", ":: stands for all addresses"),
+        ("0.0.0.0:8000", "0.0.0.0 means all addresses; name one"),
+        ("[::]:8000", ":: means all addresses"),
         ("[::ffff:127.0.0.1]:80", "this is an IPv4 address; write 127.0.0.1"),
-        ("[fe80::1%lo]:80", "an address of a single link"),
+        ("[fe80::1%lo]:80", "a link-local address"),
         ("10.0.2.2:80", "slirp4netns or pasta answers at 10.0.2.2"),
     ],
 )

@@ -32,7 +32,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (lambda config: setattr(config, "override_cpus", 0), "cpus is 0; expected 1 or more"),
         (lambda config: setattr(config, "cpu_enforcement_policy", "request"), "--cpus request: "),
-        (lambda config: config.kwargs.update(rootfs="x"), "--ek rootfs: the sandbox takes nothing"),
+        (lambda config: config.kwargs.update(rootfs="x"), "--ek rootfs: the sandbox takes only"),
         (lambda config: config.kwargs.update(base="gone"), "--base gone: no image of that name; "),
         (lambda config: config.kwargs.update(base="A b"), "'A b': not a name of an image"),
     ],

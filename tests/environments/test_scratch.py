@@ -123,13 +123,13 @@ def test_a_place_that_was_named_is_not_silently_another(
 
 def test_a_place_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SandboxError, match="file/x: cannot be made for what sandboxes"):
+    with pytest.raises(SandboxError, match="file/x: cannot be created for sandboxes'"):
         find_place({"PROCTOR_SCRATCH": str(tmp_path / "file" / "x")})
 
 
 def test_a_directory_that_somebody_else_made_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "mine").symlink_to(tmp_path)
-    with pytest.raises(SandboxError, match="not a directory of this user"):
+    with pytest.raises(SandboxError, match="expected a directory that belongs to this user"):
         make_private(tmp_path / "mine")
 
 

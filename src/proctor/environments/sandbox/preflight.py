@@ -1,7 +1,7 @@
-"""Whether sandboxes can be had on this machine at all: asked once, before a job makes anything.
+"""Checks once, before a job starts, that sandboxes can run on this machine.
 
-An empty one is made and ended, with all that every sandbox takes: namespaces, users, overlays,
-/proc. What a single task needs beyond that is seen when it is its turn.
+Makes an empty sandbox, with all that every sandbox needs: namespaces, users, overlays, /proc. What
+single tasks need beyond that is checked when they start.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from proctor.sentence import reason_of
 
 
 def check_job(config: EnvironmentConfig) -> None:
-    """See that what a job asks of all its sandboxes can be had.
+    """Check the options of a job for all its sandboxes.
 
     Raises:
-        UnsupportedError: it asks for what the sandbox does not have; names the option.
+        UnsupportedError: the sandbox does not support an option; the message names it.
         ImageError: its base was not imported.
     """
     base = check_options(config)
@@ -37,7 +37,7 @@ async def check_machine() -> None:
     """Make an empty sandbox and end it.
 
     Raises:
-        SandboxError: it cannot be made; says what to do.
+        SandboxError: it cannot be made; the message says what to do.
     """
     run = open_run(find_place().root)
     session = run.open_session("preflight")

@@ -165,7 +165,7 @@ def _spawn(runner: socket.socket, request: dict[str, Any], files: list[int]) -> 
 def _prepare(blueprint: Blueprint) -> None:
     """Set up what a fork inherits."""
     if blueprint.first_id:
-        # The fork inherits the working directory; as an unprivileged user it could not enter it.
+        # The fork inherits the working directory; with its mapped ids it could not enter it.
         with step("entering the sandbox's scratch"):
             os.chdir(blueprint.root)
     else:
