@@ -85,7 +85,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ["-p", TASKS, "-e", "docker", "--allow-host-port", "127.0.0.1:80"],
             "--allow-host-port goes with --env sandbox",
         ),
-        (["-p", TASKS, "--base", "gone"], "`proctor image import gone TAR` brings one in"),
+        (["-p", TASKS, "--base", "gone"], "import one with `proctor image import gone TAR`"),
         (["-p", TASKS, "--verifier-import-path", "x"], "'x' names no verifier"),
         (["-p", TASKS, "--ae", "NAME"], "NAME has no value (NAME='${NAME}' would pass on"),
         (["-p", TASKS, "--ae", "sk-secret/1"], "--ae: a text without = after a name"),

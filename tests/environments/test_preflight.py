@@ -55,7 +55,7 @@ def test_a_base_that_was_imported_will_do(tmp_path: Path, cache: Path) -> None:
     config = EnvironmentConfig(import_path=SANDBOX, kwargs={"base": "small"})
     check_options(config)
     (cache / "images" / "sha256" / made.digest / "rootfs").rename(tmp_path / "gone")
-    with pytest.raises(ImageError, match="the files of small:latest are gone"):
+    with pytest.raises(ImageError, match="the files of small:latest no longer exist"):
         check_options(config)
 
 

@@ -297,7 +297,7 @@ def test_evidence_of_a_trial_that_is_gone_is_kept_and_named(place: Path) -> None
     left = killed_run(place / "trials", "t1", "t2")
     reaped = reap_dead_runs()
     assert [path.name.partition(".")[0] for path in left.iterdir() if path.is_dir()] == ["t1"]
-    assert any("t1: the trial is gone" in sentence for sentence in reaped.kept)
+    assert any("t1: the trial no longer exists" in sentence for sentence in reaped.kept)
     (place / "trials" / "t1").mkdir()
     reap_dead_runs()
     assert not left.exists()

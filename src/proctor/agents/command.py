@@ -128,6 +128,7 @@ class CommandAgent:
         instruction_file, output = _inside(INSTRUCTION), _inside(OUTPUT)
         try:
             result = await environment.exec(
+                # pipefail: if the command is `agent | tee log`, the agent's failure counts.
                 command=f"bash -o pipefail -c {command} < {instruction_file} > {output} 2>&1",
                 env=self._env(),
             )

@@ -68,6 +68,7 @@ def check_makeable(config: AgentConfig) -> None:
         check_kwargs(config.name, given, config.kwargs)
         try:
             kind(**config.kwargs, **given)
+        # The constructor is harbor's, and can raise anything.
         except Exception as error:
             raise AgentError(
                 f"agent {config.name!r} cannot be made: {error} ({type(error).__name__}); its "

@@ -97,6 +97,7 @@ class OracleAgent:
 
     def _env(self) -> dict[str, str]:
         own = resolve_env(self._order.task.config.solution.env, os.environ)
+        # As harbor's oracle: without it, apt may wait for an answer.
         return {"DEBIAN_FRONTEND": "noninteractive", **self._order.extra_env, **own}
 
     def _whole_seconds(self) -> int | None:

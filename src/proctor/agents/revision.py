@@ -22,6 +22,7 @@ IGNORED = frozenset(
 )
 """Names, at any depth, that are neither hashed nor copied."""
 
+# Timeout of a version command, and the longest version in characters.
 _SECONDS = 60
 _LONGEST = 200
 

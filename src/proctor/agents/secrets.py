@@ -15,6 +15,7 @@ def redact_env(env: Mapping[str, str]) -> Redactor:
         {
             name: value
             for name, value in env.items()
+            # harbor decides by the name which variables are secret.
             if is_sensitive(name) and len(value) >= _SHORTEST
         }
     )

@@ -14,6 +14,7 @@ from proctor.trial.order import AgentOrder
 class Settings(BaseModel):
     """The kwargs of one built-in agent."""
 
+    # Unknown kwargs are errors: a typo would silently run the agent with defaults.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 

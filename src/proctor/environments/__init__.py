@@ -1,14 +1,14 @@
 """Environments in which trials run.
 
-    kinds      makes the environment that a job names
-    sandbox/   the default: Linux namespaces over an overlay file system, no daemon
-    docker/    containers, through the docker command line
-    null       runs no command and writes a reward, for benchmarks of proctor itself
-    foreign    any class by import path; one written for harbor gets harbor's models
-    tools      finds system tools that the agent changed
-    shells     finds the shell of an image
-    interior   what the sandbox and docker share once they run
-    dialect    the rest of harbor's environment interface, for agents that use it
+    kinds             makes the environment that a job names
+    sandbox/          the default: Linux namespaces over an overlay file system, no daemon
+    docker/           containers, through the docker command line
+    null              runs no command and writes a reward, for benchmarks of proctor itself
+    foreign           any class by import path; one written for harbor gets harbor's models
+    tools             finds system tools that the agent changed
+    shells            finds the shell of an image
+    running           what the sandbox and docker share once they run
+    harbor_interface  the rest of harbor's environment interface, for agents that use it
 
 Independent of agents and jobs.
 """

@@ -47,6 +47,7 @@ def make_foreign_environment(import_path: str, order: EnvironmentOrder) -> Envir
 
 
 def _is_harbors(kind: type) -> bool:
+    # By name, because harbor need not be installed.
     return any(above.__module__ == _BASE for above in kind.__mro__)
 
 

@@ -26,6 +26,7 @@ from proctor.trial.environment import ChangedFile
 
 CHANGED, MOVED, ADDED, BUILT = "changed", "moved", "added", "built"
 
+# Top-level directories that can contain tools.
 _TOPS = frozenset({"usr", "bin", "sbin", "lib", "lib64", "etc", "root", "home"})
 
 # The shell and the basic tools, which every system has and no task asks to build.
@@ -51,6 +52,7 @@ _LIBRARY = re.compile(
     r"(ld-linux[\w-]*|ld-musl-\w+|ld|libc|libdl|libm|libpthread|librt|libtinfo|libreadline|"
     r"libselinux|libacl|libattr|libpcre2?(-8)?|libgmp|libcrypto)(-[\d.]+)?\.so[.\d]*"
 )
+# Symlinks that are followed; more count as dangling.
 _MOST_LINKS = 8
 # Debian links some tools on PATH to this directory.
 _ALTERNATIVES = "/etc/alternatives"

@@ -156,7 +156,7 @@ def test_a_public_task_needs_a_network_that_the_engine_has(tmp_path: Path) -> No
             listed = await said(place, "ls /sys/class/net")
             return [finding.code for finding in place.findings], listed
 
-    with pytest.raises(DockerError, match="no network 'bridge'; it has host, none: name one"):
+    with pytest.raises(DockerError, match="no network 'bridge'; it has host, none: choose one"):
         asyncio.run(go())
     findings, listed = asyncio.run(go(network="host"))
     assert findings == [FindingCode.NETWORK_SHARED]

@@ -103,6 +103,7 @@ class Account:
         bases = [
             _price_as(name, spent, when) for name in find_names(answer.model, self.asked_model)
         ]
+        # A price for the exact name wins; if there is none, the last basis says why.
         known = [basis for basis in bases if basis.amount_usd is not None]
         return known[0] if known else bases[-1]
 

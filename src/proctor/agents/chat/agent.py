@@ -162,9 +162,11 @@ class Loop:
             "messages": self._messages,
             "tools": [describe_tool(settings)],
             **{name: value for name, value in options.items() if value is not None},
+            # Last, but without the keys above: ChatSettings refuses these.
             **(settings.extra_body or {}),
         }
         if settings.stream:
+            # Without include_usage, streamed answers report no tokens.
             request |= {"stream": True, "stream_options": {"include_usage": True}}
         return render_request(request)
 

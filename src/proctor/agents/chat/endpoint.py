@@ -47,6 +47,7 @@ from proctor.trial.clock import SYSTEM, Clock
 
 DONE: Final = b"[DONE]"
 _DATA: Final = b"data:"
+# Fields of server-sent events; a line that begins with a colon is a comment, often a keep-alive.
 _FIELDS: Final = (_DATA, b"event:", b"id:", b"retry:", b":")
 
 
@@ -73,13 +74,13 @@ class Pieces:
         self._thoughts: list[str] = []
         self._thought_key = Message().thought_key
         self._calls: list[_CallPieces] = []
+        # The call of each index.
         self._places: dict[int, _CallPieces] = {}
-        """The call of each index."""
         self._finish_reason: str | None = None
         self._model: str | None = None
         self._usage: object = None
+        # Whether the endpoint has sent [DONE].
         self.is_done = False
-        """Whether the endpoint has sent [DONE]."""
 
     def add_line(self, line: bytes) -> Completion | None:
         """Add one line of the stream; return the piece of the answer in it, if any.
@@ -220,6 +221,7 @@ class Endpoint:
             return _judge_breakdown(error, self.redactor.redact_text(find_reason(error)))
 
     async def _ask(self, body: bytes) -> Answer | Failed:
+        # Without accept-encoding, httpx would ask for compressed answers.
         headers = {"content-type": "application/json", "accept-encoding": "identity"}
         if self.address.key is not None:
             headers["authorization"] = f"Bearer {self.address.key}"

@@ -93,8 +93,8 @@ class Judge:
 
     def __init__(self, options: JudgeOptions, cache: LabelCache, asker: Asker) -> None:
         self.account = Account(options.model)
+        # Why no more requests are sent; None while they are.
         self.refusal: str | None = None
-        """Why no more requests are sent; None while they are."""
         self._options = options
         self._cache = cache
         self._asker = asker

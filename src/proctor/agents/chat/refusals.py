@@ -23,6 +23,7 @@ from proctor.errors import (
 # Characters of an endpoint's message that an error shows.
 _SHOWN: Final = 500
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+# How endpoints report a conversation that exceeds the context window: most have no code for it.
 _OVERFLOW = re.compile(
     r"context[ _-]?(length|window|size)|maximum context|prompt is too long|too many (input )?tokens"
     r"|reduce the length|exceed_context_size|input is too long|maximum prompt length"

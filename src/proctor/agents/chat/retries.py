@@ -82,4 +82,5 @@ def find_wait(retry_after: float | None, n_tries: int, chance: float) -> float:
         return min(retry_after, LONGEST_ASKED)
     # Bound the exponent first: `retries` may be any number, and 2.0 ** 2000 overflows.
     longest = min(FIRST_WAIT * 2.0 ** min(n_tries - 1, 16), LONGEST_WAIT)
+    # At least half of it, so that a retry is never immediate.
     return longest * (0.5 + chance / 2)

@@ -25,6 +25,7 @@ _MOST_USD: Final = 1e12
 _MOST_CALLS: Final = 1000
 # Finish reason of an answer that broke off.
 _BROKEN_OFF: Final = "error"
+# Names of functions that OpenAI's API accepts.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 

@@ -18,7 +18,7 @@ from proctor.environments.docker.etc_files import ETC_FILES, EtcFiles
 from proctor.environments.docker.inside import Inside
 from proctor.environments.docker.merged import MergedFiles
 from proctor.environments.docker.program import run_docker
-from proctor.environments.interior import DEVICES, MOST_DEVICES
+from proctor.environments.running import DEVICES, MOST_DEVICES
 from proctor.environments.sandbox.accounting import (
     USERS,
     changes_in_memory,
@@ -44,14 +44,14 @@ class ChangedContainer(Inside):
 
     def __init__(self, order: EnvironmentOrder) -> None:
         super().__init__(order)
+        # Directories of its layers on the engine's machine.
         self._layers: tuple[Part, ...] = ()
-        """Directories of its layers on the engine's machine."""
         self._is_paused = False
+        # Pid of its first process on the engine's machine.
         self._first = 0
-        """Pid of its first process on the engine's machine."""
         self._etc_files = EtcFiles({})
+        # Contents that /etc/passwd has had; only if the layers cannot be read.
         self._users: dict[str, None] = {}
-        """Contents that /etc/passwd has had; only if the layers cannot be read."""
 
     def _has_layers_here(self) -> bool:
         files = self._now().files

@@ -86,6 +86,7 @@ def words_of_limits(limits: Limits) -> list[str]:
     if limits.cpus is not None:
         words += ["--cpus", str(limits.cpus)]
     if limits.memory_mb is not None:
+        # memory-swap includes memory: the same value means no swap.
         words += ["--memory", f"{limits.memory_mb}m", "--memory-swap", f"{limits.memory_mb}m"]
     return words
 
@@ -136,6 +137,7 @@ async def start_container(words: Sequence[str], name: str, fill: Fill | None = N
     try:
         await _start(["--init", *words], name, fill)
     except DockerError as error:
+        # Some installations lack docker-init; without it, zombies are not reaped.
         if _INIT not in str(error):
             raise
         await remove_containers([name])

@@ -29,7 +29,9 @@ from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import DockerError, EngineError, SlowTransferError
 
 _PIECE = 1 << 18
+# Without the set-user-id and set-group-id bits.
 _KEPT_BITS = 0o1777
+# How different versions of Docker report a missing path.
 _ABSENT = ("no such file", "could not find the file", "not found", "no such directory")
 
 

@@ -36,7 +36,7 @@ from proctor.environments.docker.program import run_docker
 from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room, pause_container
-from proctor.environments.interior import DEVICES, MEMORY, MOST_DEVICES, has_files_in_memory
+from proctor.environments.running import DEVICES, MEMORY, MOST_DEVICES, has_files_in_memory
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.limits import limits_of
@@ -235,16 +235,16 @@ class DockerEnvironment(ChangedContainer):
         self._limits = limits_of(order.config, order.task_env_config)
         self._findings: list[Finding] = []
         self._snapshot: Snapshot | None = None
+        # Root directory of the container on the engine's machine; empty if unknown.
         self._merged = ""
-        """Root directory of the container on the engine's machine; empty if unknown."""
+        # Names of all containers that were started.
         self._names: list[str] = []
-        """Names of all containers that were started."""
+        # Directories for the files of rooms.
         self._scratch: list[Path] = []
-        """Directories for the files of rooms."""
+        # Image with its frozen files; see Freezing.
         self._frozen: Image | None = None
-        """Image with its frozen files; see Freezing."""
+        # Changed files among those that Docker mounts in /etc, when it was frozen.
         self._frozen_etc: Mapping[str, bytes] = {}
-        """Changed files among those that Docker mounts in /etc, when it was frozen."""
         self._ending: asyncio.Task[None] | None = None
 
     @property
@@ -309,6 +309,7 @@ class DockerEnvironment(ChangedContainer):
         self._names.append(name)
         workdir = self._order.task_env_config.workdir or image.workdir
         words = ["--name", name, "--pull", "never"]
+        # Shareable, so that the verifier's room can join the IPC namespace.
         words += ["--log-driver", "none", "--ipc", "shareable", "--network", network]
         words += [*words_of_labels(trial), *words_of_limits(self._limits)]
         words += [*words_of_rights(), "--workdir", workdir, "--entrypoint", SLEEP[0]]
@@ -379,14 +380,14 @@ class DockerEnvironment(ChangedContainer):
         await self._end()
 
     async def _end(self) -> None:
-        """End it once; whoever is cancelled while waiting for that does not stop it."""
+        """End the container once; a cancelled caller does not interrupt this."""
         owed, self._running = self._running, None
         if self._ending is None:
             is_owed = owed is not None and owed.is_owed
-            self._ending = asyncio.ensure_future(self._let_go(is_owed=is_owed))
+            self._ending = asyncio.ensure_future(self._release(is_owed=is_owed))
         await asyncio.shield(self._ending)
 
-    async def _let_go(self, *, is_owed: bool) -> None:
+    async def _release(self, *, is_owed: bool) -> None:
         names, self._names = self._names, []
         scratch, self._scratch = self._scratch, []
         frozen, self._frozen = self._frozen, None

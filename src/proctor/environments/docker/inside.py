@@ -11,7 +11,7 @@ from pathlib import Path
 from proctor.environments.docker.command import Order, run_command
 from proctor.environments.docker.files import Files
 from proctor.environments.docker.image import Image
-from proctor.environments.interior import Interior
+from proctor.environments.running import RunningEnvironment
 from proctor.environments.sandbox.output import Finished
 from proctor.environments.sandbox.transfer import Seen
 from proctor.errors import DockerError
@@ -39,7 +39,7 @@ class Running:
     """A download failed, so it is tried again before the container is removed."""
 
 
-class Inside(Interior):
+class Inside(RunningEnvironment):
     """Commands and files of a container."""
 
     def __init__(self, order: EnvironmentOrder) -> None:
@@ -142,6 +142,7 @@ class Inside(Interior):
         except FileNotFoundError:
             raise
         except OSError:
+            # It may succeed when the container is removed, and nothing runs in it any more.
             now.is_owed = True
             raise
 

@@ -18,6 +18,7 @@ from proctor.errors import ContainerDiedError, DockerError, EngineError
 PATIENCE_SEC = 120.0
 """Default timeout: an engine that takes longer for a small request is not responding."""
 
+# How different versions of Docker report an engine that cannot be reached.
 _GONE = (
     *("cannot connect to the docker daemon", "error during connect", "unexpected eof"),
     *("connection refused", "connection reset", "is the docker daemon running", "broken pipe"),
@@ -26,6 +27,7 @@ _GONE = (
 )
 _DEAD = re.compile(r"container \S+ is not running")
 _NO_SPACE = "no space left on device"
+# Characters of a message that are shown, from its end, which has the cause.
 _SHOWN = 600
 
 

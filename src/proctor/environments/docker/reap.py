@@ -37,6 +37,7 @@ from proctor.errors import DockerError, EngineError, ImageError, SandboxError
 from proctor.sentence import reason_of
 
 _PATIENCE_SEC = 30.0
+# The same limits as for salvage from a sandbox.
 _LIMITS = Limits(1 << 30, 20_000)
 _UPPER = "upper"
 

@@ -259,6 +259,7 @@ class RoomFiles:
 SLEEP = ("sleep", "infinity")
 """Command of the first process of a container."""
 _PATIENCE_SEC = 10.0
+# Exit codes of `docker run` itself.
 _NOT_STARTED = (125, 126, 127, 128)
 # Attempts to pause a container before its processes are limited.
 _TRIES = 3

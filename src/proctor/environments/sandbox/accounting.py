@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from proctor.environments.interior import DEVICES, MEMORY
+from proctor.environments.running import DEVICES, MEMORY
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.command import PATH
@@ -330,7 +330,7 @@ def find_surroundings(
 
 
 def _find_environments(changes: LayeredChanges, workdir: str) -> Iterator[str]:
-    """The settings of Python environments that the image has in a directory."""
+    """Yield pyvenv.cfg of each Python environment that the image has in a directory."""
     if workdir == "/":
         return
     for name in changes.list_in_image(workdir):
@@ -348,7 +348,7 @@ def _find_shadowing(changes: LayeredChanges, search: Sequence[str]) -> Iterator[
 
 
 def surroundings_of(users: Iterable[str], env: Mapping[str, str], workdir: str) -> Surroundings:
-    """The same, where the text of each /etc/passwd is known, and where the working directory is."""
+    """Return the same without layers, from the texts of /etc/passwd and the working directory."""
     search = [*_split(env.get("PATH", PATH)), *_split(env.get("LD_LIBRARY_PATH", ""))]
     named = [home for text in users for home in _list_homes(text)]
     homes = dict.fromkeys(

@@ -161,6 +161,7 @@ class Sender:
             self._refuse(name, error.strerror or "cannot be read")
 
     def _send_file(self, path: str, name: str) -> None:
+        # A process inside may have replaced the file by a symlink or a pipe since it was listed.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(fd)
@@ -291,10 +292,10 @@ class Receiver:
         self._has_holes = False
 
     def entries(self) -> Iterator[Entry]:
-        """The entries in order.
+        """Yield the entries in order.
 
         Raises:
-            BrokenArchiveError: it ends too early, or is none.
+            BrokenArchiveError: it is truncated, or not an archive.
         """
         while True:
             kind, mode, time_ns, size, n_name = _HEAD.unpack(self._read(_HEAD.size))

@@ -49,20 +49,20 @@ class Box:
     """One sandbox."""
 
     def __init__(self, pid: int, handle: int, blueprint: Blueprint, ends: Ends) -> None:
+        # Host pid of its PID 1.
         self.pid = pid
-        """Host pid of its PID 1."""
+        # Open files of its network namespace and, if it has one, its user namespace, for the helper
+        # that connects it; empty if none is needed. Closed with the sandbox.
         self.namespaces: tuple[int, ...] = ()
-        """Open files of its network namespace and, if it has one, its user namespace, for the
-        helper that connects it; empty if none is needed. Closed with the sandbox."""
+        # Sockets bound, in its network, to the host ports of the blueprint. Closed with the
+        # sandbox.
         self.bound: tuple[int, ...] = ()
-        """Sockets bound, in its network, to the host ports of the blueprint. Closed with the
-        sandbox."""
         self._n_bound = len(blueprint.host_ports)
         self._session = blueprint.session
         self._root_id = blueprint.first_id
         self._handle = handle
+        # Error that PID 1 sent before it ended.
         self._last_words = ""
-        """Error that PID 1 sent before it ended."""
         self._ended_by = "its PID 1 ended before it was up"
         self._outputs: set[Output] = set()
         self._loop = asyncio.get_running_loop()
@@ -272,16 +272,16 @@ class Zygote:
         self._process = process
         self._questions = Questions()
         self._ends: dict[int, tuple[Ends, Blueprint]] = {}
+        # Live sandboxes, by the host pid of their PID 1.
         self._boxes: dict[int, Box] = {}
-        """Those that live, by the pid of their PID 1."""
+        # Sandboxes whose `spawn` has not returned yet, by the number of the request.
         self._new: dict[int, Box] = {}
-        """Those that somebody waits for, by the number of the question."""
         self._at_close: list[Callable[[], None]] = []
         self._link = Link(channel, self._hear, self._hang_up)
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can spawn."""
+        """Whether it can spawn sandboxes."""
         return self._link.is_open
 
     @property

@@ -124,6 +124,7 @@ class LayeredChanges:
         directory, _, name = path.rpartition("/")
         return (
             self._has_other_packages
+            # dpkg's lists contain MD5 digests.
             or f"{md5_hex(content)}  {path.lstrip('/')}" in self._packaged
             or (name.endswith(".pth") and name in self._list_recorded(directory))
         )
@@ -160,6 +161,7 @@ class LayeredChanges:
         """Return the overlay of a path, and the path relative to it."""
         inside = PurePosixPath(path)
         holding = (part for part in self.parts if inside.is_relative_to(part.target))
+        # The innermost overlay hides the others.
         part = max(holding, key=lambda part: len(part.target))
         rest = str(inside.relative_to(part.target))
         return part, "" if rest == "." else rest

@@ -14,7 +14,9 @@ type Message = dict[str, object]
 
 _INLINE = b"J"
 _IN_MEMORY = b"M"
+# Bytes in one packet; larger ones may not fit into the socket's buffer.
 _LONGEST_INLINE = 1 << 15
+# Limit of a message, against a process that sends without end.
 _LONGEST = 1 << 26
 _MOST_FILES = 32
 _ROOM_FOR_FILES = socket.CMSG_SPACE(_MOST_FILES * 4)

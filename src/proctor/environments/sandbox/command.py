@@ -140,8 +140,10 @@ def become_user(user: User, room: int) -> None:
     try:
         if _may_set_groups():
             os.setgroups(user.groups)
+        # Groups before the user, who would not be allowed to change them.
         os.setresgid(user.gid, user.gid, user.gid)
         if user.uid != 0:
+            # Otherwise leaving root would drop the room's capability as well.
             prctl(PR_SET_KEEPCAPS, 1)
         os.setresuid(user.uid, user.uid, user.uid)
     except OSError as error:

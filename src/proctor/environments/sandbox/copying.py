@@ -20,6 +20,7 @@ _MOST_ENTRIES = 1_000_000
 _SHARE = 2
 # Raised if a process that still runs in the sandbox moves files meanwhile; these are skipped.
 _MOVING = FileNotFoundError, NotADirectoryError, IsADirectoryError
+# ioctl that makes a file share another one's blocks.
 _FICLONE = 0x40049409
 _PIECE = 1 << 20
 _BLOCK = 512

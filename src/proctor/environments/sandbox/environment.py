@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from proctor.environments.interior import DEVICES, MOST_DEVICES, has_files_in_memory
+from proctor.environments.running import DEVICES, MOST_DEVICES, has_files_in_memory
 from proctor.environments.sandbox.accounting import (
     changes_in_memory,
     find_surroundings,
@@ -150,8 +150,8 @@ class SandboxEnvironment(Inside):
         self._held = Held()
         self._ending: asyncio.Task[None] | None = None
         self._frozen: Parts | None = None
+        # Bytes that were written, if they were counted.
         self._n_written: int | None = None
-        """Bytes that were written, if they were counted."""
 
     @property
     def snapshot(self) -> Snapshot:

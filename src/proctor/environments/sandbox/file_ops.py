@@ -55,6 +55,8 @@ def _place_of_file(target: str, name: str) -> str:
     return target
 
 
+# Existing files are unlinked first, never written to: a path may be a symlink or a hard link of the
+# agent.
 def _put_entry(receiver: Receiver, entry: Entry, path: str) -> None:
     if entry.kind == DIRECTORY:
         if not os.path.isdir(path):

@@ -20,6 +20,7 @@ from proctor.environments.sandbox.syscalls import PR_SET_SECCOMP, address_of, pr
 _EPERM = 1
 _ENOSYS = 38
 _EAFNOSUPPORT = 97
+# From <linux/seccomp.h> and <linux/bpf_common.h>.
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 _MODE_FILTER = 2

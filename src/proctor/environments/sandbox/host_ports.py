@@ -31,6 +31,7 @@ _FORM = re.compile(r"(?:\[(?P<in_brackets>[^][]*)\]|(?P<plain>[^][:]*)):(?P<port
 _EXPECTED = "expected ADDRESS:PORT, such as 127.0.0.1:8000 or [::1]:8000"
 # Addresses that slirp4netns and pasta use inside themselves.
 _OF_HELPERS = frozenset({"10.0.2.2", "10.0.2.3", "10.0.2.100", "169.254.0.1"})
+# Ports of one job.
 _MOST_PORTS = 16
 # Concurrent connections of one sandbox. More are reset, or it could exhaust the runner's files.
 _MOST_CONNECTIONS = 64

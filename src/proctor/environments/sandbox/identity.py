@@ -22,6 +22,7 @@ class MapError(Exception):
 def map_self(uid: int, gid: int) -> None:
     """Map this user to root in the new user namespace of this process."""
     for name, line in (
+        # The kernel requires this before an unprivileged process may write gid_map.
         ("setgroups", "deny"),
         ("uid_map", f"0 {uid} 1"),
         ("gid_map", f"0 {gid} 1"),

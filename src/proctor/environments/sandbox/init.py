@@ -145,7 +145,9 @@ def identity_of(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+# Seconds from SIGTERM to SIGKILL, seconds between looks at /proc, and how many of these.
 _GRACE_SEC, _LOOK_AGAIN_SEC, _LOOKS = 2.0, 0.02, 5
+# As docker and shells report them: not started, and 128 + SIGKILL.
 _FAILED, _KILLED = 125, 137
 
 
@@ -200,6 +202,7 @@ def make_init(channel: socket.socket, root: Root, room_capability: int) -> Init:
     """Make the state of PID 1 and open its files, before anything else runs in the sandbox."""
     wakeup, trigger = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(trigger, warn_on_full_buffer=False)
+    # The wakeup descriptor is written only for signals that have a handler.
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     return Init(
         channel=channel,
@@ -358,15 +361,15 @@ def _finish(init: Init, job: Job) -> None:
     if job.is_command and not job.is_starting:
         send(init.channel, {"id": job.id, "code": job.code})
     elif job.code != 0:
-        # One that ended well has answered itself.
+        # An operation that succeeded has sent its own answer.
         send(init.channel, {"id": job.id, "error": f"the process for it ended with {job.code}"})
 
 
 def _push_ends(init: Init) -> None:
-    """Kill groups whose grace is over, and tell of those that are dead."""
+    """Kill groups whose grace period is over, and report those that are dead."""
     for job in [job for job in init.jobs.values() if job.deadline is not None]:
         if not is_alive(job.pid):
-            # Dead, and perhaps not to be reaped: the corpse of one that is traced is its tracer's.
+            # It may never be reaped here: a traced process is reaped by its tracer first.
             job.code = _KILLED if job.code is None else job.code
             _finish(init, job)
         elif job.deadline is not None and time.monotonic() >= job.deadline:
@@ -374,14 +377,14 @@ def _push_ends(init: Init) -> None:
 
 
 def _answer(init: Init, request: Message, files: list[int]) -> None:
-    """Do what the runner asks for; when that fails, the runner is told and PID 1 goes on."""
+    """Handle a request of the runner; errors are reported to it, and PID 1 goes on."""
     number = int(str(request["id"]))
     try:
         _do(init, number, request, files)
     except OSError as error:
         send(init.channel, sentence_of(number, error))
     except Exception as error:  # noqa: BLE001 - the end of PID 1 would be the end of the sandbox
-        sentence = f"PID 1 failed at it: {type(error).__name__}: {error}"
+        sentence = f"PID 1 failed: {type(error).__name__}: {error}"
         send(init.channel, {"id": number, "error": sentence})
     finally:
         close_all(files)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proctor.environments.interior import Interior
+from proctor.environments.running import RunningEnvironment
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.transfer import Seen
@@ -40,7 +40,7 @@ class Running:
     """A download failed, so it is tried again before the sandbox's files are deleted."""
 
 
-class Inside(Interior):
+class Inside(RunningEnvironment):
     """Commands and files of a sandbox, in one of its rooms; room 0 is the agent's."""
 
     def __init__(self, order: EnvironmentOrder, room: int) -> None:
@@ -117,6 +117,7 @@ class Inside(Interior):
         except FileNotFoundError:
             raise
         except (OSError, SandboxError):
+            # It may succeed when the sandbox has ended, directly from its layers.
             now.is_owed = True
             raise
 
@@ -138,8 +139,8 @@ class Room(Inside):
         super().__init__(of._order, room)  # noqa: SLF001 - its own kind
         self.default_user = of.default_user
         self._running = running
+        # Its own directories: path on the host to path inside.
         self._directories = directories
-        """Its own directories: path on the host to path inside."""
 
     def watch_files(
         self, scripts: Sequence[str] = ()

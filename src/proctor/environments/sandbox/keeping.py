@@ -49,6 +49,7 @@ async def give_back(place: Place, changes: LayeredChanges, changed: Sequence[Cha
     moved = next((file.path for file in changed if file.how == MOVED), None)
     if moved is not None:
         raise SandboxError(f"{moved} is no longer the image's directory, and cannot be restored")
+    # An interpreter that was built may be what the task asks for, so it stays.
     owed_files = [file.path for file in changed if file.how != BUILT]
     originals = {path: changes.find_original(path) for path in owed_files}
     await place.remove([path for path, original in originals.items() if original is None])

@@ -25,7 +25,9 @@ PREFIX = "proctor-"
 """Names of our groups are `proctor-<run>-<session>`."""
 CONTROLLERS = ("memory", "cpu", "pids")
 
+# Enough for parallel builds, and few enough that a fork bomb does not exhaust the host's pids.
 _MOST_PROCESSES = 4096
+# The kernel's default period, of which the quota is a multiple.
 _PERIOD_USEC = 100_000
 _PATIENCE_SEC = 10.0
 

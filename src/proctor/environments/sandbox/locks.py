@@ -74,6 +74,7 @@ def hold(path: Path) -> None:
     key = os.fspath(path)
     if key not in _HELD:
         fd = _open(path)
+        # Shared: any number of processes may use it, but a remover needs an exclusive lock.
         fcntl.flock(fd, fcntl.LOCK_SH)
         _HELD[key] = fd
 

@@ -53,10 +53,13 @@ def main() -> None:
         _be_allowed(how)
         # After the change of credentials, which would clear it.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        # The runner ended before the death signal was set.
         if os.getppid() != int(parent):
             return
+        # Each level of directories keeps files open, one for each layer.
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+        # Copies get exactly the modes of their originals.
         os.umask(0)
         work, arguments = json.loads(sys.stdin.buffer.read())
         sys.stdout.write(json.dumps(WORK[work](*arguments)))

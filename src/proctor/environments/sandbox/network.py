@@ -24,6 +24,7 @@ from proctor.task.network import NetworkMode, NetworkPolicy
 MARK = "PROCTOR_SCRATCH_OF"
 """Environment variable of a helper that names its sandbox, for the reaper."""
 
+# Both helpers make a TAP device, for which they need this.
 _TUN = Path("/dev/net/tun")
 # Output of a helper, in the sandbox's scratch.
 _LOG = "network.log"
@@ -39,6 +40,7 @@ _NEEDED = {Network.SLIRP: ("slirp4netns", "nsenter"), Network.PASTA: ("pasta", "
 _WATCH = 'exec 9<&0; { read gone <&9; kill -9 0; } & exec "$@" 9<&- </dev/null'
 
 _SLIRP = (
+    # The largest MTU that slirp4netns supports, for throughput.
     *(Network.SLIRP.value, "--configure", "--mtu=65520", "--disable-host-loopback"),
     *("--enable-sandbox", "--enable-seccomp"),
 )

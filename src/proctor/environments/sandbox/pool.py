@@ -83,6 +83,7 @@ class Held:
             ends.append(self.relay.end())
         if self.box is not None:
             ends.append(self.box.kill())
+        # All of them are ended even if one fails; the first failure is raised at the end.
         failed = await asyncio.gather(*ends, return_exceptions=True)
         traces: list[Awaitable[None]] = [remove_groups(self.groups.directories)]
         if self.slots is not None and self.slot is not None:
@@ -113,8 +114,8 @@ class SandboxPool:
         self._numbers = count(1)
         self._last: PoolRequest | None = None
         self._ready: tuple[PoolRequest, asyncio.Task[Held | None]] | None = None
+        # Roots on which sandboxes cannot have their own ids, with the reason.
         self._without_ids: dict[Parts, str] = {}
-        """Roots on which sandboxes cannot have their own ids, with the reason."""
         zygote.at_close(self._close)
 
     @cached_property
@@ -151,6 +152,8 @@ class SandboxPool:
                 await self._make(request, name, held, has_ids=True)
             except SandboxError as error:
                 await self._undo(held)
+                # Not every kernel and file system can map ids. Sharing the host's is reported as a
+                # finding.
                 held.ids_shared = str(error).rpartition("could not be built: ")[2]
             else:
                 return
@@ -196,6 +199,7 @@ class SandboxPool:
         _, making = self._ready
         self._ready = None
         try:
+            # A cancelled trial must not leave half a sandbox: it is completed, then released.
             held = await asyncio.shield(making)
         except asyncio.CancelledError:
             making.add_done_callback(_release)

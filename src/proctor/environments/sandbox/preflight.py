@@ -46,6 +46,7 @@ async def check_machine() -> None:
         box = await zygote.spawn(_draw(session))
         await box.kill()
     except SandboxError as error:
+        # Without the name of the test sandbox, which means nothing to the user.
         reason = str(error).rpartition("could not be built: ")[2]
         raise SandboxError(f"sandboxes cannot be made on this machine: {reason}") from error
     except OSError as error:

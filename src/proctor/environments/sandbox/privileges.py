@@ -38,6 +38,7 @@ WAKE_ALARM = 35
 BLOCK_SUSPEND = 36
 
 _COMMAND = (CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SETFCAP)
+# Candidates for the room's capability: they give no rights inside a sandbox.
 _HARMLESS = (WAKE_ALARM, LEASE, BLOCK_SUSPEND)
 _MOST = 63
 # SECBIT_NO_SETUID_FIXUP and its lock: changing users keeps capabilities until exec.

@@ -262,6 +262,7 @@ def _is_there(pid: int) -> bool:
 def _find_groups(*, everywhere: bool) -> Iterator[tuple[str, Path]]:
     """Yield control groups of this user's dead runs, with the run's name."""
     for directory in sorted(set(_list_groups(everywhere=everywhere))):
+        # proctor-<run>-<session>, where the name of a run itself contains two dashes.
         run = parse_run_id("-".join(directory.name.removeprefix(PREFIX).split("-")[:3]))
         if run is not None and not run.is_living and _is_ours(directory):
             yield str(run), directory

@@ -52,7 +52,7 @@ def check_hardware(config: EnvironmentConfig, who: str) -> None:
     if tpu := config.override_tpu:
         raise UnsupportedError(f"--override-tpu {tpu.type}={tpu.topology}: {who} has no TPU chips")
     if config.extra_docker_compose:
-        raise UnsupportedError(f"--extra-docker-compose: {who} has no Docker Compose")
+        raise UnsupportedError(f"--extra-docker-compose: {who} does not support Docker Compose")
     limits_of(config, TaskEnvironment())
 
 
@@ -61,7 +61,7 @@ def find_refusals(order: EnvironmentOrder, who: str) -> Iterator[str]:
     yield from _find_hardware(order, who)
     compose = order.environment_dir / _COMPOSE
     if compose.exists():
-        yield f"{compose}: {who} has no Docker Compose"
+        yield f"{compose}: {who} does not support Docker Compose"
     for mount in order.mounts:
         if str(mount.get("target")) not in _LOGS:
             yield (

@@ -55,6 +55,7 @@ PLAIN = MS_NOSUID | MS_NODEV
 _STRICT = MS_NOSUID | MS_NODEV | MS_NOEXEC
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the sandbox's own
 _USUAL = (("/tmp", 0o1777), ("/run", 0o755), ("/mnt", 0o755), ("/root", 0o700))  # noqa: S108
+# The group tty, which has this number in all common distributions.
 _TERMINALS_GROUP = 5
 
 
@@ -118,6 +119,7 @@ def build_root(blueprint: Blueprint, premade: Premade | None, *, in_user_namespa
         with step("entering the new root"):
             os.chdir(blueprint.root)
     with step("entering the new root"):
+        # This stacks the old root on the new one, so it needs no directory; step 7 unmounts it.
         pivot_root(".", ".")
     os.umask(0)
     _mount_proc()
@@ -297,6 +299,7 @@ def _mount_terminals(*, has_groups: bool) -> None:
         os.mkdir(_SHARED_MEMORY)
         mount("tmpfs", _SHARED_MEMORY, "tmpfs", PLAIN, "mode=1777,size=268435456")
         os.mkdir("/dev/pts")
+        # devpts refuses a group that is not mapped in the user namespace.
         group = f",gid={_TERMINALS_GROUP}" if has_groups else ""
         options = f"newinstance,ptmxmode=0666,mode=0620{group}"
         mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options)
@@ -305,6 +308,7 @@ def _mount_terminals(*, has_groups: bool) -> None:
 def _mount_sys() -> None:
     with step("making /sys"):
         os.makedirs("/sys", 0o755, exist_ok=True)
+        # The real /sys would show the host's hardware and let root change its settings.
         mount("tmpfs", "/sys", "tmpfs", _STRICT | MS_RDONLY, "mode=555,size=4096")
 
 
@@ -313,6 +317,7 @@ def _mask_proc() -> None:
         for name in _MASKED:
             path = f"/proc/{name}"
             if os.path.exists(path):
+                # The empty /sys masks directories.
                 mount("/sys" if os.path.isdir(path) else "/dev/null", path, flags=MS_BIND)
 
 

@@ -43,8 +43,8 @@ class Router:
         self._questions = Questions()
         self._on_news = on_news
         self._link = Link(channel, self._hear, on_close)
+        # Connections to workers, by room.
         self._lines: dict[int, _Line] = {}
-        """Connections to workers, by room."""
         self._inquiries: set[asyncio.Task[None]] = set()
 
     @property
@@ -141,8 +141,8 @@ class _Line:
     def __init__(
         self, channel: socket.socket, questions: Questions, on_lost: Callable[[int], None]
     ) -> None:
+        # Numbers of its pending operations: one or none.
         self.numbers: set[int] = set()
-        """Numbers of its pending operations: one or none."""
         self._questions = questions
         self._on_lost = on_lost
         self._link = Link(channel, self._hear, self._hang_up)

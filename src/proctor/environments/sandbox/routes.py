@@ -17,6 +17,7 @@ _ROUTE = struct.Struct("=BBBBBBBBI")
 _ATTRIBUTE = struct.Struct("=HH")
 _ERROR = struct.Struct("=i")
 
+# From <linux/netlink.h> and <linux/rtnetlink.h>.
 _NEW_ROUTE, _GET_ROUTE = 24, 26
 _IS_ERROR, _IS_DONE = 2, 3
 _REQUEST, _ACKNOWLEDGE, _DUMP, _CREATE = 0x1, 0x4, 0x300, 0x400
@@ -27,6 +28,7 @@ _LOCAL, _UNREACHABLE = 2, 7
 _BY_ADMINISTRATOR = 4
 _SOL_NETLINK, _STRICT_CHECK = 270, 12
 _MOST_READ = 1 << 16
+# Answers of a kernel without IPv6.
 _NOT_THERE = {errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.ENOENT}
 
 

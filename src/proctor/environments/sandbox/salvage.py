@@ -38,6 +38,7 @@ _MOST_FILES = 20_000
 # Depth of directories, the same as for downloads from a running sandbox.
 _DEEPEST = 200
 _BLOCK = 1 << 20
+# NONBLOCK, because a pipe in place of a file would block.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 

@@ -35,11 +35,13 @@ LOCK = "lock"
 NOTE = "session.json"
 _RETIRED_NOTE = ".session.json"
 
+# File systems that overlayfs cannot use for an upper directory.
 _NO_UPPER = NETWORK | {
     *("overlay", "aufs", "ecryptfs", "squashfs", "ramfs"),
     *("vfat", "exfat", "msdos", "ntfs", "ntfs3", "hfsplus"),
 }
 _IN_MEMORY = (Path("/dev/shm"), Path("/tmp"))  # noqa: S108 - looked at, then used with a 0700 directory
+# FS_IOC_GETFLAGS and FS_IOC_SETFLAGS.
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
 # `chattr +T`: subdirectories are placed far apart on the disk.
 _SPREAD_FLAG = 0x00020000

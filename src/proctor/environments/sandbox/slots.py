@@ -37,6 +37,7 @@ from proctor.environments.sandbox.scratch import Run, Session
 
 
 _MOST_ENTRIES = 500
+# FS_IOC_GETFLAGS.
 _GET_FLAGS = 0x80086601
 # Attributes that the kernel sets on an overlay's upper directory; processes inside cannot.
 _KERNELS = "trusted.overlay."

@@ -21,6 +21,8 @@ _TIMEOUT_SEC = 600
 type IdMap = tuple[tuple[int, int, int], ...]
 """Lines (inside, outside, count) of an id map."""
 
+# Run in a child, which prints a line once its user namespace exists, and continues when its ids are
+# mapped.
 _DELETING = """
 import os, sys
 from pathlib import Path

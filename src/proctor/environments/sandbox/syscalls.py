@@ -31,6 +31,7 @@ PR_CAP_AMBIENT_RAISE = 2
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 _CLONE = {"x86_64": 56, "aarch64": 220}
+# From 424 on, numbers are the same on all architectures.
 _OPEN_TREE = 428
 _MOVE_MOUNT = 429
 _FSOPEN = 430

@@ -31,6 +31,7 @@ from proctor.errors import SandboxError, SlowTransferError
 _PIECE = 1 << 18
 # Bytes that are packed at once: a little less than the capacity of a pipe, 64 KiB.
 _SMALL = 48 << 10
+# Entries that are packed at once.
 _FEW = 32
 # Bytes after which a thread continues reading.
 _MUCH = 1 << 18
@@ -198,8 +199,8 @@ class _Arrival[Made]:
     """An incoming archive, read by the event loop, and by a thread if it gets long."""
 
     def __init__(self, pipe: int, work: Callable[[BinaryIO], Made]) -> None:
+        # Number of bytes received.
         self.n_bytes = 0
-        """Number of bytes received."""
         self._pipe = pipe
         self._is_over = False
         self._work = work

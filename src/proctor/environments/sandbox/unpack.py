@@ -21,6 +21,7 @@ from proctor.environments.sandbox.archive import (
     Receiver,
 )
 
+# Fixed modes: only the executable bit of a file is kept.
 _DIRECTORY_MODE = 0o755
 _FILE_MODE = 0o644
 _PROGRAM_MODE = 0o755

@@ -9,6 +9,7 @@ import stat
 from dataclasses import dataclass
 
 _LARGEST = 1 << 22
+# The largest number, -1, is not an id.
 _MOST_ID = (1 << 32) - 2
 
 

@@ -127,8 +127,8 @@ def list_written(
 class _Walk:
     def __init__(self, known: Mapping[str, str], limits: Limits) -> None:
         self.entries: list[Written] = []
+        # Directories that are in an upper layer only because something below them changed.
         self.unlisted: set[str] = set()
-        """Directories that are in an upper layer only because something below them changed."""
         self.is_cut = False
         self._known = known
         self._limits = limits

@@ -75,6 +75,7 @@ def _read_script_link(path: str) -> str:
         return ""
 
 
+# From <linux/fanotify.h>: Python has no module for it.
 _FAN_CLASS_CONTENT = 0x4
 _FAN_CLOEXEC = 0x1
 _FAN_NONBLOCK = 0x2
@@ -143,10 +144,10 @@ class _Watch:
         self._seen: set[OpenedFile] = set()
         self._n_characters = 0
         self._scripts: frozenset[str] = frozenset()
+        # Script that each process runs, and the start time of the process.
         self._run: dict[int, tuple[str, bytes]] = {}
-        """Script that each process runs, and the start time of the process."""
+        # Outermost ancestor of the last process that opened a file, and of the test script.
         self._top = self._origin = 0
-        """Outermost ancestor of the last process that opened a file, and of the test script."""
 
     def mark(self) -> bool:
         """Watch the directories and their subdirectories; return False if the kernel refuses."""

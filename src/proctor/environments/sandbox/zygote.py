@@ -75,6 +75,7 @@ _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
 _MOST_PROCESSES = 4096
 _FAILED = 1
+# Above the largest descriptor that may be open.
 _MOST_FILES = 1 << 20
 
 # Mount points of overlays that are reused by one sandbox after the other.
@@ -99,6 +100,7 @@ def main() -> None:
     hide_arguments("proctor-sandbox")
     forget_imports()
     gc.collect()
+    # The collector would write to every object, and forks would no longer share their memory.
     gc.freeze()
     gc.disable()
     # If the runner has ended, there is nobody to report to.

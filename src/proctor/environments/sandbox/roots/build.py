@@ -63,6 +63,7 @@ from proctor.trial.finding import Finding, FindingCode
 
 _LAST_LINES = 100
 _LAST_CHARACTERS = 10_000
+# Paths per chown, to stay below the kernel's limit for arguments.
 _PATHS_AT_ONCE = 500
 _DENIED = "Permission denied"
 _HINT = (

@@ -196,6 +196,7 @@ class Context:
             is_there = os.path.lexists(self._root / clean)
             return [clean] if is_there and not (clean and self._is_left_out(clean)) else []
         try:
+            # In COPY, unlike in .dockerignore, `**` has no special meaning.
             regex = compile_pattern(clean.replace("**", "*"))
         except re.error as error:
             raise ImageError(f"{pattern!r} is not a pattern: {error}") from error

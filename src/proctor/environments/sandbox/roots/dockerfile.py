@@ -87,6 +87,7 @@ def parse_text(text: str, where: str) -> DockerfileText:
     Raises:
         ImageError: it is invalid; the message names file and line.
     """
+    # Docker ignores a byte order mark and accepts Windows line ends, too.
     lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
     escape = _find_escape(lines, where)
     return DockerfileText(tuple(_Reader(lines, escape, where).read()), escape)
@@ -183,6 +184,7 @@ def _take_flags(rest: str, escape: str) -> tuple[tuple[tuple[str, str], ...], st
 
 
 _INSTEAD = "build the image elsewhere and import it with `proctor image import`"
+# Instructions that are ignored, and those that are ignored with a note.
 _SILENT = ("LABEL", "EXPOSE", "MAINTAINER", "STOPSIGNAL", "CMD")
 _NOTED = {
     "ENTRYPOINT": "is not run: commands run in the environment directly",
@@ -361,6 +363,7 @@ class _Planner:
     def _arg(self, statement: Statement) -> None:
         outer = self.dockerfile.arguments
         for name, value in _arguments(statement, self.variables, self.dockerfile.escape):
+            # An ARG without a default takes the value of the same ARG before FROM.
             if value is None and name in outer:
                 value = outer[name]
             if value is not None:
@@ -371,11 +374,13 @@ class _Planner:
         if not words:
             raise ImageError("has no variable; expected NAME=value")
         if "=" not in words[0]:
+            # The old form, ENV NAME value, in which the value extends to the end of the line.
             name, *values = statement.rest.split(maxsplit=1)
             if not values:
                 raise ImageError(f"{name} has no value; expected {name}=value")
             self.env[_check_name(name)] = self._expand(values[0])
             return
+        # All values of one ENV are expanded with the variables from before it, as in Docker.
         before = self.variables
         for word in words:
             name, sign, value = word.partition("=")
@@ -428,6 +433,7 @@ class _Planner:
             return tuple(listed), None
         if not statement.heredocs:
             return (*self.shell, statement.rest), None
+        # Only a here-document: it is the script itself, and with `#!` is run as a file.
         if len(split_words(statement.rest)) == 1:
             text = statement.heredocs[0].text
             return (*self.shell, text), text if text.startswith("#!") else None

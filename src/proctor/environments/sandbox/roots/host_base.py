@@ -149,6 +149,7 @@ def _copy_file(source: str, found: os.stat_result, to: Path) -> bool:
 def _dress(to: Path, like: os.stat_result, *, is_root: bool) -> None:
     if is_root:
         os.chown(to, like.st_uid, like.st_gid)
+    # After chown, which may clear bits of the mode.
     to.chmod(stat.S_IMODE(like.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
     os.utime(to, ns=(like.st_atime_ns, like.st_mtime_ns))
 

@@ -33,6 +33,7 @@ _BLOCK = 512
 # Seconds; later times are capped, because file systems cannot store them.
 _LATEST = 1 << 33
 _DEEPEST = 500
+# 256 GiB: no image is larger.
 _MOST_BYTES = 1 << 38
 _MOST_ENTRIES = 5_000_000
 # Limit of one member's headers in bytes, because tarfile keeps them in memory.

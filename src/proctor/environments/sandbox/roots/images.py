@@ -187,6 +187,7 @@ def reason_not_put(source: Path, store: Path, error: OSError) -> str:
     return f"{where}: cannot be read: {reason_of(error)}"
 
 
+# `--base host`, and Docker's name for an empty image.
 _RESERVED = ("host:latest", "scratch:latest")
 
 
@@ -404,6 +405,7 @@ class ImageStore:
         return Imported(image, is_new=True)
 
     def _name_file(self, name: str) -> Path:
+        # Readable for people; the digest makes it unique.
         readable = re.sub(r"[^A-Za-z0-9.-]+", "_", name)[:100]
         return self._root / "names" / f"{readable}-{sha256_hex(name.encode())[:16]}.json"
 

@@ -88,6 +88,7 @@ class LayerStore:
         current = self._root / key / "current"
         try:
             home = self._root / key / current.readlink()
+            # Before it is read, so that it cannot be removed meanwhile.
             hold(home / "lease")
             layer = msgspec.json.decode(read_small(str(home / "layer.json")), type=Layer)
         except (FileNotFoundError, msgspec.DecodeError, ImageError):
@@ -161,6 +162,8 @@ class LayerStore:
             link = home / ".current"
             link.unlink(missing_ok=True)
             link.symlink_to(str(number))
+            # Replaces the symlink atomically: other processes see the old generation or the new
+            # one.
             link.rename(home / "current")
         except OSError as error:
             raise ImageError(f"{home}: cannot be written: {reason_of(error)}") from error
@@ -220,6 +223,7 @@ def _generations(home: Path) -> list[Path]:
 def _has_changed(upper: Path, lower: Path) -> bool:
     """Whether an overlay's upper directory differs from the layer below."""
     above, below = upper.stat(), lower.stat()
+    # add_part gives the owner all rights to an upper directory, which is not a change.
     is_same = stat.S_IMODE(above.st_mode) == stat.S_IMODE(below.st_mode) | stat.S_IRWXU
     is_ours = os.geteuid() != 0 or (above.st_uid, above.st_gid) == (below.st_uid, below.st_gid)
     return any(upper.iterdir()) or not (is_same and is_ours)

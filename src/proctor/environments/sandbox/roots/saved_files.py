@@ -27,6 +27,7 @@ from proctor.files import open_plain
 DOCKER = "manifest.json"
 LAYOUT = "oci-layout"
 INDEX = "index.json"
+# Every root file system has one of them, and no saved image does.
 _ROOT_NAMES = frozenset({"bin", "usr"})
 _LARGEST_DOCUMENT = 1 << 22
 

@@ -31,6 +31,7 @@ _INDEX_TYPES = (
 )
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 _ATTESTATION = "vnd.docker.reference.type"
+# Indexes may refer to each other in a circle.
 _MOST_INDEXES = 100
 
 

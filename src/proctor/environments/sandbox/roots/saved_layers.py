@@ -107,8 +107,8 @@ class _Upper:
     def __init__(self, putter: Putter) -> None:
         self._putter = putter
         self._tree = putter.tree
+        # Paths of this layer, with their parents.
         self._own: set[str] = set()
-        """Paths of this layer, with their parents."""
 
     def put(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         self._putter.count(member)

@@ -98,6 +98,7 @@ class Tree:
         if self._is_root:
             os.chown(self._root / path, entry.uid, entry.gid, follow_symlinks=False)
         os.utime(self._root / path, ns=times, follow_symlinks=False)
+        # Symlinks have no mode: file systems report 0777.
         self._entries[path] = replace(self._owned(entry), mode=0o777)
 
     def add_name(self, path: str, of: str) -> None:

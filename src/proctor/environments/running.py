@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from proctor.environments.dialect import Dialect
+from proctor.environments.harbor_interface import HarborInterface
 from proctor.environments.sandbox.output import Finished
 from proctor.environments.sandbox.transfer import Seen
 from proctor.errors import SlowTransferError
@@ -19,12 +19,13 @@ from proctor.trial.paths import INSIDE, TrialPaths
 
 _CAPABILITIES = Capabilities(disable_internet=True)
 DEVICES, MEMORY = "/dev", "/dev/shm"  # noqa: S108 - of the environment
+# Entries of /dev that are listed at most.
 MOST_DEVICES = 1000
 # Refused files that a finding lists.
 _SHOWN = 20
 
 
-class Interior(Dialect, Protocol):
+class RunningEnvironment(HarborInterface, Protocol):
     """A running environment; subclasses implement `_put`, `_fetch`, `_look` and `_kind_of`."""
 
     _phase: str = "agent"

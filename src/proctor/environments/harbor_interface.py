@@ -21,7 +21,7 @@ from proctor.trial.order import EnvironmentOrder
 _TRANSFER_SECONDS = 120
 
 
-class Dialect(Environment, Protocol):
+class HarborInterface(Environment, Protocol):
     """The rest of harbor's environment interface, implemented with `exec` and `download_dir`."""
 
     default_user: str | int | None
